@@ -16,7 +16,7 @@ from tests.support.wires.wires import WIRES, read
 
 pytestmark = pytest.mark.anyio
 
-COMPLAINING: dict[str, Callable[[str], dict[str, Any]]] = {
+ERROR_EVENTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "openai_chat": lambda words: {"error": {"message": words, "type": words}},
     "openai_responses": lambda words: {"type": "error", "error": {"message": words, "type": words}},
     "anthropic": lambda words: {"type": "error", "error": {"message": words, "type": words}},
@@ -57,7 +57,7 @@ async def test_the_error_has_the_sentence_of_the_provider(body: Any, kind: str |
 @pytest.mark.parametrize(("head", "piece"), [("", "<"), ("", "<a"), ("", "<script>"), ("<script>", "</styl")])
 def test_an_error_text_of_markup_is_read_in_linear_time(head: str, piece: str) -> None:
     def complain(size: int) -> None:
-        for wire, complaint in COMPLAINING.items():
+        for wire, complaint in ERROR_EVENTS.items():
             words = head + piece * (size // len(piece))
             _, error = read(WIRES[wire].parser("m"), [*framed(wire, complaint(words))])
             assert error is not None

@@ -28,7 +28,7 @@ class Server:
     def __init__(self, answers):
         self.answers = list(answers)
         self.connections = 0
-        self.gone = asyncio.Event()
+        self.client_gone = asyncio.Event()
         self.origin = ("127.0.0.1", 0, False)
 
     async def serve(self, reader, writer):
@@ -46,7 +46,7 @@ class Server:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            self.gone.set()
+            self.client_gone.set()
             writer.close()
 
 
@@ -88,7 +88,7 @@ def chunked(chunks, extension=b"", end=b"\r\n"):
     return b"".join(sized) + b"0" + end + end
 
 
-def cut(data, sizes):
+def split(data, sizes):
     pieces, place = [], 0
     for size in sizes:
         pieces.append(data[place : place + size])
@@ -106,14 +106,14 @@ def cut(data, sizes):
     st.sampled_from([b"\r\n", b"\n"]),
 )
 async def test_a_chunked_body_is_read_at_any_chunk_and_read_sizes(chunks, sizes, extension, end):
-    answer = cut(CHUNKED + chunked(chunks, extension, end), sizes)
+    answer = split(CHUNKED + chunked(chunks, extension, end), sizes)
     async with serving(answer) as (server, connections):
         assert await get(server, connections) == b"".join(chunks)
 
 
 @given(st.binary(max_size=500), st.lists(st.integers(1, 100), max_size=10))
 async def test_a_body_with_content_length_is_read_to_that_length(body, sizes):
-    answer = cut(OK + b"content-length: %d\r\n\r\n" % len(body) + body, sizes)
+    answer = split(OK + b"content-length: %d\r\n\r\n" % len(body) + body, sizes)
     async with serving(answer) as (server, connections):
         assert await get(server, connections) == body
 
@@ -162,7 +162,7 @@ async def test_an_unread_body_is_buffered_up_to_a_limit():
             await asyncio.sleep(0)
         assert len(await reply.read()) < 1_000_000
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
 # --- heads ----------------------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ async def test_an_invalid_or_truncated_response_is_a_protocol_error_and_closes_t
     async with serving(answer) as (server, connections):
         with pytest.raises(ProtocolError):
             await get(server, connections)
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ async def test_closing_a_partly_read_body_closes_the_connection():
         await reply.read()
         reply.close()
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
         await get(server, connections)
     assert server.connections == 2
 
@@ -308,11 +308,11 @@ async def test_a_silent_server_raises_timeout_error():
         with pytest.raises(TimeoutError):
             await reply.read()
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
-        server.gone.clear()
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
+        server.client_gone.clear()
         with pytest.raises(TimeoutError):
             await ask(server, connections, timeout=0.05)
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
 async def test_cancelling_a_request_closes_its_connection():
@@ -322,7 +322,7 @@ async def test_cancelling_a_request_closes_its_connection():
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
 async def test_a_refused_connection_is_an_os_error():

@@ -21,7 +21,7 @@ from tests.linear.growth import grows_linearly
 from tests.support.wires import rules_chat
 from tests.support.wires.pieces_server import chunk_server
 from tests.support.wires.wires import WIRES, Wire
-from tests.unit.wires.test_switch_matrix import SAYS
+from tests.unit.wires.test_switch_matrix import REPLY_BODIES
 
 OPENAI = IdentifierRule("a-zA-Z0-9_-", 64)
 SHORT = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
@@ -33,15 +33,15 @@ ODD_NAMES = ["files.read", "look at", "öffne", "n" * 65, "3d", "files_read"]
 TOOLS = [ToolSchema(name, "Does something.", AT) for name in ODD_NAMES]
 
 
-def calling(*calls: tuple[str, str], state: ProviderState | None = None) -> list[Message]:
+def call_round(*calls: tuple[str, str], state: ProviderState | None = None) -> list[Message]:
     """Return an answer with these calls (id, name) and their results."""
-    asked = tuple(ToolCall(id=id_, name=name) for id_, name in calls)
+    tool_calls = tuple(ToolCall(id=id_, name=name) for id_, name in calls)
     results = [ToolMessage(tool_call_id=id_, name=name, content="seen") for id_, name in calls]
-    return [AssistantMessage(tool_calls=asked, provider_state=state), *results]
+    return [AssistantMessage(tool_calls=tool_calls, provider_state=state), *results]
 
 
 def names_of(*names: str, tools: Sequence[str] = ()) -> ToolNames:
-    messages = [HELLO, *calling(*((f"c{number}", name) for number, name in enumerate(names)))]
+    messages = [HELLO, *call_round(*((f"c{number}", name) for number, name in enumerate(names)))]
     return ToolNames(OPENAI, ModelRequest(messages=messages, tools=[ToolSchema(name, "", {}) for name in tools]))
 
 
@@ -133,7 +133,7 @@ def test_sent_call_ids_are_distinct_and_results_get_those_of_their_calls(ids: li
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
 def test_a_longer_conversation_begins_with_the_same_request_items(wire: Wire) -> None:
     """Prompt caches are keyed on the beginning of a request."""
-    rounds = [calling((f"{name} {number}" * 9, name)) for number, name in enumerate([*ODD_NAMES, "other", "o.k"])]
+    rounds = [call_round((f"{name} {number}" * 9, name)) for number, name in enumerate([*ODD_NAMES, "other", "o.k"])]
     shorter = [HELLO, *(message for round_ in rounds[:4] for message in round_), UserMessage(content="on")]
     longer = [*shorter, *(message for round_ in rounds[4:] for message in round_), UserMessage(content="and on")]
     before, after = (
@@ -154,7 +154,11 @@ def _sent_names(body: Any) -> list[str]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
 async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) -> None:
-    history = [HELLO, *calling(("c1", "multi_tool_use.parallel"), ("c2", "files.read")), UserMessage(content="again")]
+    history = [
+        HELLO,
+        *call_round(("c1", "multi_tool_use.parallel"), ("c2", "files.read")),
+        UserMessage(content="again"),
+    ]
     body = wire.request(history, tools=TOOLS)
     assert wire.violations(body) == []
     sent = _sent_names(body)
@@ -162,7 +166,7 @@ async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) 
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {wire.content_type}\r\n".encode()
     got: list[str] = []
     for name in sent:
-        said = SAYS[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())
+        said = REPLY_BODIES[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())
         async with chunk_server(lambda said=said: [said], head=head) as server:
             model = wire.model(server.base_url)
             reply, error = await complete(model, ModelRequest(messages=history, tools=TOOLS))
@@ -177,7 +181,10 @@ def test_provider_state_is_replayed_if_a_tool_name_was_replaced(wire: Wire) -> N
     request = ModelRequest(messages=[HELLO], tools=TOOLS)
     name = _sent_names(json.loads(wire.body(request, "m")))[0]
     parser = wire.parser("m")
-    deltas = [*parser.feed(SAYS[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())), *parser.end()]
+    deltas = [
+        *parser.feed(REPLY_BODIES[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())),
+        *parser.end(),
+    ]
     state = getattr(deltas[-1], "provider_state", None)
     assert isinstance(state, ProviderState)
     call = ToolCall(id="call_1", name="files.read", arguments='{"at": "call_1"}')
@@ -202,7 +209,7 @@ def chat_messages(*messages: Message, **dialect: Any) -> list[dict[str, Any]]:
 
 
 def test_kimi_ids_with_dots_and_colons_are_sent_unchanged() -> None:
-    rows = HELLO, *calling(("functions.look:0", "look"))
+    rows = HELLO, *call_round(("functions.look:0", "look"))
     _, said, result = chat_messages(*rows, dotted_call_ids=True)
     assert (said["tool_calls"][0]["id"], result["tool_call_id"]) == ("functions.look:0",) * 2
     _, said, result = chat_messages(*rows)
@@ -214,7 +221,7 @@ def test_a_reasoning_detail_has_the_sent_id_of_its_call() -> None:
     long = "tool_look_" + "x" * 60
     details = [{"type": "reasoning.encrypted", "data": "x", "id": long}, {"type": "reasoning.text", "id": "other"}]
     state = ProviderState(wire="openai-chat", model="m", payload={"details": details})
-    _, said, result = chat_messages(HELLO, *calling((long, "look"), state=state), returns_reasoning=True)
+    _, said, result = chat_messages(HELLO, *call_round((long, "look"), state=state), returns_reasoning=True)
     sent = said["tool_calls"][0]["id"]
     assert sent == result["tool_call_id"] != long
     assert [detail["id"] for detail in said["reasoning_details"]] == [sent, "other"]
@@ -229,7 +236,7 @@ def test_too_long_item_ids_of_a_gateway_are_omitted_except_for_reasoning() -> No
     ]
     output[1]["content"] = [{"type": "output_text", "text": "So.", "annotations": []}]
     state = ProviderState(wire="openai-responses", model="m", payload={"output": output})
-    called, seen = calling((long, "look"), state=state)
+    called, seen = call_round((long, "look"), state=state)
     body = WIRES["openai_responses"].request([HELLO, called.model_copy(update={"content": "So."}), seen])
     thought, said, call, result = body["input"][1:]
     assert said == {"type": "message", "role": "assistant", "content": "So."}
@@ -258,7 +265,7 @@ def test_a_reply_with_an_invalid_server_tool_id_is_sent_as_text() -> None:
 # --- models that are not ours, and tools in the prompt --------------------------------------------------------------
 
 
-class Duck:
+class DuckModel:
     """A model that calls the first tool that it is told of."""
 
     def __init__(self) -> None:
@@ -272,25 +279,25 @@ class Duck:
 
 @pytest.mark.anyio
 async def test_a_duck_typed_model_gets_valid_names_and_its_calls_are_mapped_back() -> None:
-    duck = Duck()
-    history = [HELLO, *calling(("x" * 41, "multi_tool_use.parallel"))]
+    duck = DuckModel()
+    history = [HELLO, *call_round(("x" * 41, "multi_tool_use.parallel"))]
     reply, error = await complete(adapt(duck), ModelRequest(messages=history, tools=TOOLS))
     assert error is None
     assert [call.name for call in reply.tool_calls] == ["files.read"]
     assert rules_chat.violations({"messages": duck.rows}) == []
 
 
-class Obliging:
+class TextCallModel:
     """A model that calls the one tool of its prompt, in text."""
 
     name, context_window = "obliging", None
-    told = ""
-    asked: Sequence[Message] = ()
+    tool_name = ""
+    messages: Sequence[Message] = ()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        self.asked = request.messages
-        self.told = request.messages[0].content.split(": Does something.")[0].splitlines()[-1]
-        yield [TextDelta(f"<function={self.told}>\n<parameter=at>x</parameter>\n</function>")]
+        self.messages = request.messages
+        self.tool_name = request.messages[0].content.split(": Does something.")[0].splitlines()[-1]
+        yield [TextDelta(f"<function={self.tool_name}>\n<parameter=at>x</parameter>\n</function>")]
         yield [Finished("end", "stop")]
 
 
@@ -298,12 +305,12 @@ class Obliging:
 @pytest.mark.parametrize("name", [*ODD_NAMES, "a/b", "a>b", "mcp: read\nfile"])
 async def test_a_model_with_tools_in_its_prompt_can_call_a_tool_of_any_name(name: str) -> None:
     """It is told a name that a tag can hold, and the call comes back under ours."""
-    history = [HELLO, *calling(("c1", name)), UserMessage(content="again")]
-    model = Obliging()
+    history = [HELLO, *call_round(("c1", name)), UserMessage(content="again")]
+    model = TextCallModel()
     reply, error = await complete(
         XmlToolModel(model), ModelRequest(messages=history, tools=[ToolSchema(name, "Does something.", AT)])
     )
     assert error is None
     assert [(call.name, json.loads(call.arguments)) for call in reply.tool_calls] == [(name, {"at": "x"})]
-    assert model.told in model.asked[2].content
-    assert f"<function_result={model.told}>" in model.asked[3].content
+    assert model.tool_name in model.messages[2].content
+    assert f"<function_result={model.tool_name}>" in model.messages[3].content

@@ -12,7 +12,7 @@ from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply
 from tests.support.wires.rules_ollama import violations
 from tests.support.wires.served import HELLO, OLLAMA
-from tests.unit.wires.test_ollama_reply import asked, end, lines, said
+from tests.unit.wires.test_ollama_reply import last_line, lines, message_line, tool_call
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ def ndjson(*events: Any) -> RawReply:
     return OLLAMA.body(lines(*events))
 
 
-HI = ndjson(said("hi"), end())
+HI = ndjson(message_line("hi"), last_line())
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/api/"])
@@ -39,8 +39,8 @@ async def test_a_turn_sends_reasoning_and_calls_back_with_the_results() -> None:
         """Look at something."""
         return f"{at} is there"
 
-    calls = [asked("look", {"at": "a"}), asked("look", {"at": "b"})]
-    replies = [ndjson(said(thinking="hm"), said(tool_calls=calls), end(prompt_eval_count=3)), HI]
+    calls = [tool_call("look", {"at": "a"}), tool_call("look", {"at": "b"})]
+    replies = [ndjson(message_line(thinking="hm"), message_line(tool_calls=calls), last_line(prompt_eval_count=3)), HI]
     async with FakeOpenAIServer(replies) as server, model_at(server.base_url) as model:
         runtime = AgentRuntime(model, AutoApproveConfirmGate())
         events = [event async for event in runtime.run_turn("go", Session(), tools=[look])]

@@ -29,28 +29,34 @@ def lines(*events: Any) -> bytes:
     return b"".join((e if isinstance(e, str) else json.dumps(e)).encode() + b"\n" for e in events)
 
 
-def said(content: str = "", **fields: Any) -> dict[str, Any]:
+def message_line(content: str = "", **fields: Any) -> dict[str, Any]:
     """Return a line as the server sends it."""
     message = {"role": "assistant", "content": content, **fields}
     return {"model": "m", "created_at": "2026-11-21T10:00:00Z", "message": message, "done": False}
 
 
-def asked(name: str, arguments: Any, **fields: Any) -> dict[str, Any]:
+def tool_call(name: str, arguments: Any, **fields: Any) -> dict[str, Any]:
     return {"function": {"index": 0, "name": name, "arguments": arguments}, **fields}
 
 
-def end(reason: str | None = "stop", **counts: Any) -> dict[str, Any]:
-    return {**said(), "done": True, "total_duration": 1, **({"done_reason": reason} if reason else {}), **counts}
+def last_line(reason: str | None = "stop", **counts: Any) -> dict[str, Any]:
+    return {
+        **message_line(),
+        "done": True,
+        "total_duration": 1,
+        **({"done_reason": reason} if reason else {}),
+        **counts,
+    }
 
 
 WHOLE = lines(
-    said(thinking="h"),
-    said(thinking="m"),
-    said("Let me "),
-    said("look: ö"),
-    said(tool_calls=[asked("look", {"at": "a"}, id="call_1"), asked("look", {"at": {"b": [1]}})]),
-    said(tool_calls=[asked("wait", {})]),
-    end(prompt_eval_count=10, eval_count=4),
+    message_line(thinking="h"),
+    message_line(thinking="m"),
+    message_line("Let me "),
+    message_line("look: ö"),
+    message_line(tool_calls=[tool_call("look", {"at": "a"}, id="call_1"), tool_call("look", {"at": {"b": [1]}})]),
+    message_line(tool_calls=[tool_call("wait", {})]),
+    last_line(prompt_eval_count=10, eval_count=4),
 )
 
 
@@ -77,21 +83,21 @@ def test_a_body_cut_between_lines_is_complete_only_with_its_last_line() -> None:
 
 @pytest.mark.promise("C3")
 def test_a_truncated_line_is_ignored() -> None:
-    reply, error = read([lines(said("a")) + lines(said("b"))[:-9]])
+    reply, error = read([lines(message_line("a")) + lines(message_line("b"))[:-9]])
     assert (reply.text, reply.complete, error) == ("a", False, None)
 
 
 def test_a_last_line_without_line_end_is_read() -> None:
-    assert read([lines(said("a"), end())[:-1]])[0].complete
+    assert read([lines(message_line("a"), last_line())[:-1]])[0].complete
 
 
 @pytest.mark.parametrize(
     ("event", "finish_reason", "stop"),
     [
-        (end(), "stop", "end"),
-        (end("length"), "length", "length"),
-        (end("load"), "load", "broken"),
-        (end(None), None, "end"),
+        (last_line(), "stop", "end"),
+        (last_line("length"), "length", "length"),
+        (last_line("load"), "load", "broken"),
+        (last_line(None), None, "end"),
     ],
 )
 def test_the_done_reason_is_kept_and_mapped(event: Any, finish_reason: str | None, stop: str) -> None:
@@ -112,7 +118,7 @@ def test_the_done_reason_is_kept_and_mapped(event: Any, finish_reason: str | Non
 )
 def test_an_error_line_keeps_the_content_before_it(line: Any, code: str, type_: str | None) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(split_body(lines(said("a"), line, end()), chunking))
+        reply, error = read(split_body(lines(message_line("a"), line, last_line()), chunking))
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.provider_type) == ("a", False, code, type_)
 
@@ -121,17 +127,19 @@ def test_an_error_line_keeps_the_content_before_it(line: Any, code: str, type_: 
     "junk", [None, 1, "x", [], {"content": 1, "thinking": [], "tool_calls": {}}, {"tool_calls": [1, None]}]
 )
 def test_malformed_messages_are_ignored(junk: Any) -> None:
-    reply, error = read([lines({"message": junk, "done": False}, {}, "", said("a"), {**end(), "done": 1}, end())])
+    reply, error = read(
+        [lines({"message": junk, "done": False}, {}, "", message_line("a"), {**last_line(), "done": 1}, last_line())]
+    )
     assert (reply.text, reply.tool_calls, reply.complete, error) == ("a", (), True, None)
 
 
 def test_arguments_that_are_text_are_unchanged() -> None:
-    reply, _ = read([lines(said(tool_calls=[asked("look", '{"at": 1')]), end())])
+    reply, _ = read([lines(message_line(tool_calls=[tool_call("look", '{"at": 1')]), last_line())])
     assert [call.arguments for call in reply.tool_calls] == ['{"at": 1']
 
 
 def test_too_many_calls_are_refused() -> None:
-    _, error = read([lines(said(tool_calls=[asked("a", {})] * (MAX_CALLS + 1)))])
+    _, error = read([lines(message_line(tool_calls=[tool_call("a", {})] * (MAX_CALLS + 1)))])
     assert error is not None
     assert error.provider_type == "protocol_error"
 

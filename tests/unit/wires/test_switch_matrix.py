@@ -28,8 +28,10 @@ from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompac
 from tests.support.histories import broken_histories
 from tests.support.wires.wires import WIRES, Wire, read, refusals
 
-NAMES = sorted(WIRES)
-MATRIX = [pytest.param(WIRES[first], WIRES[then], id=f"{first}-{then}") for first, then in product(NAMES, NAMES)]
+WIRE_NAMES = sorted(WIRES)
+MATRIX = [
+    pytest.param(WIRES[first], WIRES[then], id=f"{first}-{then}") for first, then in product(WIRE_NAMES, WIRE_NAMES)
+]
 LOOK = ToolSchema("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
 SECRET = "c2VjcmV0IHNpZ25hdHVyZQ=="
 """Stands in what each wire wants back: a signature, encrypted reasoning, a field that only it knows."""
@@ -95,7 +97,7 @@ def _ollama(ids: Sequence[str]) -> bytes:
     return json.dumps({"message": message, "done": True, "done_reason": "stop"}).encode() + b"\n"
 
 
-SAYS = {
+REPLY_BODIES = {
     "openai_chat": _chat,
     "openai_responses": _responses,
     "anthropic": _anthropic,
@@ -109,7 +111,7 @@ IDS = {
     "gemini": "g{}",
     "ollama": "call_o{}",
 }
-FOREIGN = [
+FOREIGN_IDS = [
     pytest.param(["functions.look:0", "functions.look:1"], id="dots and colons"),
     pytest.param(["x" * 200, "x" * 199 + "y"], id="200 characters"),
     pytest.param(["a b/ü🎉", "a b/ü🎊"], id="spaces and emoji"),
@@ -121,7 +123,7 @@ FOREIGN = [
     pytest.param(["_a", "-a"], id="an underscore and a dash first"),
     pytest.param(["a" * 39, "a" * 39 + "\ud800"], id="a lone surrogate"),
 ]
-NAMES_OF_CALLS = [
+CALL_NAMES = [
     pytest.param(["multi_tool_use.parallel", "multi_tool_use_parallel"], id="OpenAI's own"),
     pytest.param(["look at", "look\tat"], id="spaces"),
     pytest.param(["öffne", "🎉", "функция"], id="other letters"),
@@ -132,9 +134,9 @@ NAMES_OF_CALLS = [
 ]
 
 
-def asks(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessage:
+def reply_with_calls(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessage:
     """Return the stored message of a reply of this wire that calls `look` once per id."""
-    reply, error = read(wire.parser(model), [SAYS[wire.name](ids)])
+    reply, error = read(wire.parser(model), [REPLY_BODIES[wire.name](ids)])
     assert (error, reply.complete, len(reply.tool_calls), bool(reply.provider_state)) == (None, True, len(ids), True)
     calls = tuple(call.model_copy(update={"id": id_}) for call, id_ in zip(reply.tool_calls, ids, strict=True))
     return AssistantMessage(
@@ -142,9 +144,9 @@ def asks(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessag
     )
 
 
-def asks_for(wire: Wire, names: Sequence[str], ids: Sequence[str]) -> AssistantMessage:
+def reply_with_names(wire: Wire, names: Sequence[str], ids: Sequence[str]) -> AssistantMessage:
     """Return what the runtime keeps of a reply whose calls have these names."""
-    message = asks(wire, ids)
+    message = reply_with_calls(wire, ids)
     calls = tuple(call.model_copy(update={"name": name}) for call, name in zip(message.tool_calls, names, strict=True))
     state = message.provider_state
     assert state is not None
@@ -157,16 +159,16 @@ def asks_for(wire: Wire, names: Sequence[str], ids: Sequence[str]) -> AssistantM
     return message.model_copy(update={"tool_calls": calls, "provider_state": state})
 
 
-def answers(message: AssistantMessage) -> list[Message]:
+def results_of(message: AssistantMessage) -> list[Message]:
     return [ToolMessage(tool_call_id=call.id, name=call.name, content="seen") for call in message.tool_calls]
 
 
-def rounds(wire: Wire, *rounds_of_ids: Sequence[str]) -> list[Message]:
+def conversation(wire: Wire, *rounds_of_ids: Sequence[str]) -> list[Message]:
     """Return a question and the rounds that this wire needed for it so far."""
     history: list[Message] = [SystemMessage(content="Be brief."), UserMessage(content="Look around.")]
     for ids in rounds_of_ids:
-        message = asks(wire, ids)
-        history += [message, *answers(message)]
+        message = reply_with_calls(wire, ids)
+        history += [message, *results_of(message)]
     return history
 
 
@@ -178,7 +180,7 @@ def text_of(body: dict[str, Any]) -> str:
     return json.dumps(body, ensure_ascii=False)
 
 
-def replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bool:
+def is_replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bool:
     """Return whether the wire gets its own provider state back."""
     body = text_of(wire.request(messages, model=model, tools=[LOOK]))
     return SECRET in body or (wire.name == "ollama" and '"thinking": "hm"' in body)
@@ -191,20 +193,20 @@ def replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bo
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.parametrize("ended", [False, True], ids=["in a turn", "between turns"])
 def test_a_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire, ended: bool) -> None:
-    history = rounds(first, own_ids(first, 3), own_ids(first, 1, 3))
+    history = conversation(first, own_ids(first, 3), own_ids(first, 1, 3))
     if ended:
         history += [AssistantMessage(content="There is a chair."), UserMessage(content="And now?")]
 
     assert then.refusals(history, tools=[LOOK]) == []
     assert then.refusals(history) == [], "without tools"
-    assert replayed(then, history) == (first is then)
+    assert is_replayed(then, history) == (first is then)
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: Wire, then: Wire) -> None:
-    history = rounds(first, own_ids(first, 2))
-    assert replayed(first, history)
-    assert not replayed(first, history, model="m2")
+    history = conversation(first, own_ids(first, 2))
+    assert is_replayed(first, history)
+    assert not is_replayed(first, history, model="m2")
     assert first.refusals(history, model="m2", tools=[LOOK]) == []
     assert (SECRET in text_of(then.request(history, tools=[LOOK]))) == (first is then and first.name != "ollama")
     said = text_of(then.request(history, tools=[LOOK]))
@@ -213,66 +215,71 @@ def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: Wire, the
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 def test_a_conversation_can_switch_wires_and_back(first: Wire, then: Wire) -> None:
-    history = rounds(first, own_ids(first, 2))
-    message = asks(then, own_ids(then, 2, 10))
-    history += [message, *answers(message), AssistantMessage(content="Done."), UserMessage(content="Again.")]
-    message = asks(first, own_ids(first, 2, 20))
-    history += [message, *answers(message)]
+    history = conversation(first, own_ids(first, 2))
+    message = reply_with_calls(then, own_ids(then, 2, 10))
+    history += [message, *results_of(message), AssistantMessage(content="Done."), UserMessage(content="Again.")]
+    message = reply_with_calls(first, own_ids(first, 2, 20))
+    history += [message, *results_of(message)]
     assert refusals(history, tools=[LOOK]) == {}
 
 
-@pytest.mark.parametrize("ids", FOREIGN)
+@pytest.mark.parametrize("ids", FOREIGN_IDS)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=40)
 def test_calls_with_any_ids_become_a_valid_request(first: Wire, then: Wire, ids: list[str]) -> None:
-    history = rounds(first, ids, [f"{ids[0]}2"])
+    history = conversation(first, ids, [f"{ids[0]}2"])
     assert then.refusals(history, tools=[LOOK]) == []
 
 
 @pytest.mark.promise("D5")
-@pytest.mark.parametrize("names", NAMES_OF_CALLS)
+@pytest.mark.parametrize("names", CALL_NAMES)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=30)
 def test_calls_of_any_name_become_a_valid_request(first: Wire, then: Wire, names: list[str]) -> None:
-    message = asks_for(first, names, own_ids(first, len(names)))
-    history = [UserMessage(content="Look."), message, *answers(message)]
+    message = reply_with_names(first, names, own_ids(first, len(names)))
+    history = [UserMessage(content="Look."), message, *results_of(message)]
     assert then.refusals(history, tools=[LOOK]) == []
     assert then.refusals(history) == [], "without tools"
-    assert replayed(then, history) == (first is then)
+    assert is_replayed(then, history) == (first is then)
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 def test_repeated_ids_in_a_later_round_become_a_valid_request(first: Wire, then: Wire) -> None:
-    history = rounds(first, own_ids(first, 2), own_ids(first, 2))
+    history = conversation(first, own_ids(first, 2), own_ids(first, 2))
     assert then.refusals(sanitize(history), tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 def test_calls_without_results_become_a_valid_request(first: Wire, then: Wire) -> None:
-    message = asks(first, own_ids(first, 3))
-    dangling = [*rounds(first, own_ids(first, 1, 9)), message, answers(message)[1], UserMessage(content="Stop. Why?")]
+    message = reply_with_calls(first, own_ids(first, 3))
+    dangling = [
+        *conversation(first, own_ids(first, 1, 9)),
+        message,
+        results_of(message)[1],
+        UserMessage(content="Stop. Why?"),
+    ]
     assert then.refusals(sanitize(dangling), tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 def test_malformed_arguments_become_a_valid_request(first: Wire, then: Wire) -> None:
-    message = asks(first, own_ids(first, 6))
+    message = reply_with_calls(first, own_ids(first, 6))
     texts = ['{"at": ', "[1]", "", '{"at": NaN}', '{"at":1}{"at":2}', '{"a":' * 300 + "1" + "}" * 300]
     calls = [call.model_copy(update={"arguments": text}) for call, text in zip(message.tool_calls, texts, strict=True)]
     message = message.model_copy(update={"tool_calls": tuple(calls)})
-    history = [UserMessage(content="Look."), message, *answers(message)]
+    history = [UserMessage(content="Look."), message, *results_of(message)]
     assert then.refusals(history, tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 def test_malformed_provider_state_is_left_out(first: Wire, then: Wire) -> None:
-    message = asks(first, own_ids(first, 2))
+    message = reply_with_calls(first, own_ids(first, 2))
     state = message.provider_state
     assert state is not None
     for payload in ({}, *({name: odd} for name in state.payload for odd in ("x", 5, None, [], [5], [{}], {"x": 1}))):
         odd_state = ProviderState(wire=state.wire, model=state.model, payload=payload)
         changed = message.model_copy(update={"provider_state": odd_state})
-        history = [UserMessage(content="Look."), changed, *answers(changed)]
+        history = [UserMessage(content="Look."), changed, *results_of(changed)]
         assert then.refusals(history, tools=[LOOK]) == [], payload
 
 
@@ -282,16 +289,16 @@ def test_malformed_provider_state_is_left_out(first: Wire, then: Wire) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 async def test_a_compacted_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire) -> None:
-    history = rounds(first, *(own_ids(first, 2, 2 * n) for n in range(12)))
+    history = conversation(first, *(own_ids(first, 2, 2 * n) for n in range(12)))
     compactor = ContextCompactor(threshold_messages=8, retain_recent_messages=4)
     compacted = await compactor.compact(history, ScriptedModel(["They looked around."]))
     assert compacted is not None
     assert "[compacted]" in compacted.messages[0].content
     assert then.refusals(sanitize(compacted.messages), tools=[LOOK]) == []
-    assert replayed(then, compacted.messages) == (first is then)
+    assert is_replayed(then, compacted.messages) == (first is then)
 
 
-class Speaking:
+class RecordedModel:
     """A model of one wire that says what is given and then keeps to itself, as one does that is overloaded."""
 
     def __init__(self, wire: Wire, *bodies: bytes) -> None:
@@ -312,8 +319,10 @@ class Speaking:
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then: Wire) -> None:
-    failing = Speaking(first, SAYS[first.name](own_ids(first, 2)))
-    taking_over = Speaking(then, SAYS[then.name](own_ids(then, 2, 5)), SAYS[then.name](own_ids(then, 1, 7)))
+    failing = RecordedModel(first, REPLY_BODIES[first.name](own_ids(first, 2)))
+    taking_over = RecordedModel(
+        then, REPLY_BODIES[then.name](own_ids(then, 2, 5)), REPLY_BODIES[then.name](own_ids(then, 1, 7))
+    )
     last = ScriptedModel(["A chair."], name="last")
 
     def look(at: str) -> str:
@@ -339,10 +348,10 @@ async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then
 def test_any_sanitised_history_becomes_a_valid_request_on_every_wire(
     history: list[Message], data: st.DataObject
 ) -> None:
-    wire = WIRES[data.draw(st.sampled_from(NAMES))]
+    wire = WIRES[data.draw(st.sampled_from(WIRE_NAMES))]
     rows = list(history)
     if rows:
-        message = asks(wire, own_ids(wire, 2))
+        message = reply_with_calls(wire, own_ids(wire, 2))
         rows.insert(data.draw(st.integers(0, len(rows))), message)
     rows = [*sanitize([*rows, UserMessage(content="go on")])]
     assert refusals(rows, tools=[LOOK]) == {}

@@ -17,24 +17,28 @@ from tests.support.wires.rules_anthropic import violations
 from tests.support.wires.served import ANTHROPIC, HELLO, KEY
 from tests.unit.wires.anthropic.test_anthropic_reply import (
     END,
-    block,
-    failed,
-    piece,
-    signed,
-    start,
-    stop,
-    text,
-    thought,
+    content_block,
+    error_event,
+    json_delta,
+    message_delta,
+    message_start,
+    signature_delta,
+    text_delta,
+    thinking_delta,
 )
 
 pytestmark = pytest.mark.anyio
 
 model_at, failure = ANTHROPIC.open_model, ANTHROPIC.failure
-HI = [start(input_tokens=3), *block(0, "text", text("hi"), text=""), stop(output_tokens=1)]
+HI = [
+    message_start(input_tokens=3),
+    *content_block(0, "text", text_delta("hi"), text=""),
+    message_delta(output_tokens=1),
+]
 
 
 def refusal(status: int, type_: str, message: str = "m") -> RawReply:
-    return RawReply(json.dumps(failed(type_, message)).encode(), status, "application/json")
+    return RawReply(json.dumps(error_event(type_, message)).encode(), status, "application/json")
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -91,13 +95,13 @@ async def test_a_second_refusal_of_the_limit_fails_the_call() -> None:
 
 async def test_a_turn_sends_reasoning_and_calls_back_with_the_results() -> None:
     thinks = [
-        start(input_tokens=10, cache_read_input_tokens=90),
-        *block(0, "thinking", thought("hm"), signed("s"), thinking="", signature=""),
-        *block(1, "redacted_thinking", data="x"),
-        *block(2, "text", text("Let me look."), text=""),
-        *block(3, "tool_use", piece('{"at": '), piece('"a"}'), id="toolu_1", name="look", input={}),
-        *block(4, "tool_use", piece('{"at": "b"}'), id="toolu_2", name="look", input={}),
-        stop("tool_use", output_tokens=5),
+        message_start(input_tokens=10, cache_read_input_tokens=90),
+        *content_block(0, "thinking", thinking_delta("hm"), signature_delta("s"), thinking="", signature=""),
+        *content_block(1, "redacted_thinking", data="x"),
+        *content_block(2, "text", text_delta("Let me look."), text=""),
+        *content_block(3, "tool_use", json_delta('{"at": '), json_delta('"a"}'), id="toolu_1", name="look", input={}),
+        *content_block(4, "tool_use", json_delta('{"at": "b"}'), id="toolu_2", name="look", input={}),
+        message_delta("tool_use", output_tokens=5),
         END,
     ]
 

@@ -21,11 +21,11 @@ def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | N
     return parse_reply(AnthropicReplyParser(label="test", model="m", **options), chunks)
 
 
-def start(*content: Any, **usage: int) -> dict[str, Any]:
+def message_start(*content: Any, **usage: int) -> dict[str, Any]:
     return {"type": "message_start", "message": {"role": "assistant", "content": [*content], "usage": usage}}
 
 
-def block(index: int, type_: str, *deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+def content_block(index: int, type_: str, *deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
     """Return the events of a content block from its start to its end."""
     return [
         {"type": "content_block_start", "index": index, "content_block": {"type": type_, **fields}},
@@ -34,23 +34,23 @@ def block(index: int, type_: str, *deltas: dict[str, Any], **fields: Any) -> lis
     ]
 
 
-def text(words: str) -> dict[str, Any]:
+def text_delta(words: str) -> dict[str, Any]:
     return {"type": "text_delta", "text": words}
 
 
-def thought(words: str) -> dict[str, Any]:
+def thinking_delta(words: str) -> dict[str, Any]:
     return {"type": "thinking_delta", "thinking": words}
 
 
-def signed(signature: str) -> dict[str, Any]:
+def signature_delta(signature: str) -> dict[str, Any]:
     return {"type": "signature_delta", "signature": signature}
 
 
-def piece(json_text: Any) -> dict[str, Any]:
+def json_delta(json_text: Any) -> dict[str, Any]:
     return {"type": "input_json_delta", "partial_json": json_text}
 
 
-def stop(reason: str | None = "end_turn", **usage: Any) -> dict[str, Any]:
+def message_delta(reason: str | None = "end_turn", **usage: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": reason}, **({"usage": usage} if usage else {})}
 
 
@@ -78,41 +78,65 @@ def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recordi
 @pytest.mark.parametrize(
     ("events", "said", "thought_of"),
     [
-        pytest.param([*block(0, "text", text("a"), text("b"), text=""), stop()], "ab", "", id="streamed"),
-        pytest.param([*block(0, "text", text("b"), text="a"), stop()], "ab", "", id="begun with text"),
-        pytest.param([start({"type": "text", "text": "a"})], "a", "", id="whole in message_start"),
-        pytest.param([start(), start(), *block(0, "text", text("a"))], "a", "", id="twice"),
         pytest.param(
-            block(0, "thinking", thought("t"), signed("s"), thinking="") + block(1, "text", text("a")),
+            [*content_block(0, "text", text_delta("a"), text_delta("b"), text=""), message_delta()],
+            "ab",
+            "",
+            id="streamed",
+        ),
+        pytest.param(
+            [*content_block(0, "text", text_delta("b"), text="a"), message_delta()], "ab", "", id="begun with text"
+        ),
+        pytest.param([message_start({"type": "text", "text": "a"})], "a", "", id="whole in message_start"),
+        pytest.param(
+            [message_start(), message_start(), *content_block(0, "text", text_delta("a"))], "a", "", id="twice"
+        ),
+        pytest.param(
+            content_block(0, "thinking", thinking_delta("t"), signature_delta("s"), thinking="")
+            + content_block(1, "text", text_delta("a")),
             "a",
             "t",
             id="thought",
         ),
         pytest.param(
-            block(0, "redacted_thinking", data="x") + block(1, "text", text("a")), "a", "", id="redacted thought"
+            content_block(0, "redacted_thinking", data="x") + content_block(1, "text", text_delta("a")),
+            "a",
+            "",
+            id="redacted thought",
         ),
-        pytest.param([{"type": "content_block_delta", "index": 0, "delta": text("a")}], "a", "", id="never begun"),
         pytest.param(
-            block(0, "text", {"type": "citations_delta", "citation": {}}, text("a"), {"type": "new_delta"}),
+            [{"type": "content_block_delta", "index": 0, "delta": text_delta("a")}], "a", "", id="never begun"
+        ),
+        pytest.param(
+            content_block(
+                0, "text", {"type": "citations_delta", "citation": {}}, text_delta("a"), {"type": "new_delta"}
+            ),
             "a",
             "",
             id="citations and deltas unknown",
         ),
         pytest.param(
-            [{"type": "ping"}, {"type": "new_event", "message": "m"}, {}, "[DONE]", *block(0, "text", text("a"))],
+            [
+                {"type": "ping"},
+                {"type": "new_event", "message": "m"},
+                {},
+                "[DONE]",
+                *content_block(0, "text", text_delta("a")),
+            ],
             "a",
             "",
             id="events unknown",
         ),
         pytest.param(
-            block(0, "compaction", {"type": "compaction_delta", "content": "x"}, content=None)
-            + block(1, "text", text("a")),
+            content_block(0, "compaction", {"type": "compaction_delta", "content": "x"}, content=None)
+            + content_block(1, "text", text_delta("a")),
             "a",
             "",
             id="compaction",
         ),
         pytest.param(
-            block(0, "web_search_tool_result", content=[{"type": "text", "text": "x"}]) + block(1, "text", text("a")),
+            content_block(0, "web_search_tool_result", content=[{"type": "text", "text": "x"}])
+            + content_block(1, "text", text_delta("a")),
             "a",
             "",
             id="results of the provider's own tools",
@@ -132,7 +156,9 @@ def test_text_and_reasoning(events: list[Any], said: str, thought_of: str) -> No
 
 
 def test_events_after_the_end_marker_are_ignored() -> None:
-    reply, error = read([sse(*block(0, "text", text("a")), END, *block(1, "text", text("b")), "not json")])
+    reply, error = read(
+        [sse(*content_block(0, "text", text_delta("a")), END, *content_block(1, "text", text_delta("b")), "not json")]
+    )
     assert (reply.text, reply.complete, error) == ("a", True, None)
 
 
@@ -145,53 +171,57 @@ CALL = {"id": "toolu_1", "name": "a"}
     ("events", "calls"),
     [
         pytest.param(
-            block(0, "tool_use", piece(""), piece('{"x"'), piece(":1}"), **CALL, input={}),
+            content_block(0, "tool_use", json_delta(""), json_delta('{"x"'), json_delta(":1}"), **CALL, input={}),
             [("toolu_1", "a", '{"x":1}')],
             id="streamed",
         ),
         pytest.param(
-            block(0, "tool_use", **CALL, input={"x": 1}), [("toolu_1", "a", '{"x":1}')], id="whole at its beginning"
+            content_block(0, "tool_use", **CALL, input={"x": 1}),
+            [("toolu_1", "a", '{"x":1}')],
+            id="whole at its beginning",
         ),
         pytest.param(
-            block(0, "tool_use", piece(""), **CALL, input={"x": 1}),
+            content_block(0, "tool_use", json_delta(""), **CALL, input={"x": 1}),
             [("toolu_1", "a", '{"x":1}')],
             id="whole, with an empty piece",
         ),
         pytest.param(
-            block(0, "tool_use", piece('{"x":2}'), **CALL, input={"x": 1}),
+            content_block(0, "tool_use", json_delta('{"x":2}'), **CALL, input={"x": 1}),
             [("toolu_1", "a", '{"x":2}')],
             id="whole and streamed",
         ),
-        pytest.param(block(0, "tool_use", **CALL, input={}), [("toolu_1", "a", "")], id="no arguments"),
-        pytest.param(block(0, "tool_use", **CALL), [("toolu_1", "a", "")], id="no input"),
+        pytest.param(content_block(0, "tool_use", **CALL, input={}), [("toolu_1", "a", "")], id="no arguments"),
+        pytest.param(content_block(0, "tool_use", **CALL), [("toolu_1", "a", "")], id="no input"),
         pytest.param(
-            block(0, "tool_use", **CALL, input='{"x":1}'), [("toolu_1", "a", '{"x":1}')], id="an input that is text"
+            content_block(0, "tool_use", **CALL, input='{"x":1}'),
+            [("toolu_1", "a", '{"x":1}')],
+            id="an input that is text",
         ),
         pytest.param(
-            [start({"type": "tool_use", **CALL, "input": {"x": 1}})],
+            [message_start({"type": "tool_use", **CALL, "input": {"x": 1}})],
             [("toolu_1", "a", '{"x":1}')],
             id="whole in message_start",
         ),
         pytest.param(
             [
-                *block(0, "tool_use", **CALL)[:1],
-                *block(1, "tool_use", piece('{"y":2}'), id="toolu_2", name="b"),
-                {"type": "content_block_delta", "index": 0, "delta": piece('{"x":1}')},
+                *content_block(0, "tool_use", **CALL)[:1],
+                *content_block(1, "tool_use", json_delta('{"y":2}'), id="toolu_2", name="b"),
+                {"type": "content_block_delta", "index": 0, "delta": json_delta('{"x":1}')},
                 {"type": "content_block_stop", "index": 0},
             ],
             [("toolu_1", "a", '{"x":1}'), ("toolu_2", "b", '{"y":2}')],
             id="interleaved",
         ),
         pytest.param(
-            block(0, "tool_use", piece('{"x":1}'), **CALL)
-            + block(0, "tool_use", piece('{"y":2}'), id="toolu_2", name="b"),
+            content_block(0, "tool_use", json_delta('{"x":1}'), **CALL)
+            + content_block(0, "tool_use", json_delta('{"y":2}'), id="toolu_2", name="b"),
             [("toolu_1", "a", '{"x":1}'), ("toolu_2", "b", '{"y":2}')],
             id="index always 0",
         ),
         pytest.param(
-            block(0, "server_tool_use", piece('{"q":1}'), id="srvtoolu_1", name="web_search")
-            + block(1, "mcp_tool_use", id="mcptoolu_1", name="x", input={"x": 1})
-            + block(2, "tool_use", piece("{}"), **CALL),
+            content_block(0, "server_tool_use", json_delta('{"q":1}'), id="srvtoolu_1", name="web_search")
+            + content_block(1, "mcp_tool_use", id="mcptoolu_1", name="x", input={"x": 1})
+            + content_block(2, "tool_use", json_delta("{}"), **CALL),
             [("toolu_1", "a", "{}")],
             id="calls that the provider runs itself",
         ),
@@ -199,20 +229,22 @@ CALL = {"id": "toolu_1", "name": "a"}
 )
 def test_tool_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(split_body(sse(*events, stop("tool_use"), END), chunking))
+        reply, error = read(split_body(sse(*events, message_delta("tool_use"), END), chunking))
         assert ([(call.id, call.name, call.arguments) for call in reply.tool_calls], error) == (calls, None)
         assert (reply.stop, reply.finish_reason) == ("tool_calls", "tool_use")
 
 
 @pytest.mark.promise("C4")
 def test_a_call_without_its_end_marks_the_reply_as_broken() -> None:
-    reply, error = read([sse(*block(0, "tool_use", **CALL, input={"x": 1})[:1], stop("tool_use"), END)])
+    reply, error = read(
+        [sse(*content_block(0, "tool_use", **CALL, input={"x": 1})[:1], message_delta("tool_use"), END)]
+    )
     assert ([call.arguments for call in reply.tool_calls], reply.stop, error) == (['{"x":1}'], "broken", None)
 
 
 def test_arguments_are_streamed_as_they_arrive() -> None:
     parser = AnthropicReplyParser(label="test", model="m")
-    begin, first, second, _ = block(0, "tool_use", piece('{"x"'), piece(":1}"), **CALL)
+    begin, first, second, _ = content_block(0, "tool_use", json_delta('{"x"'), json_delta(":1}"), **CALL)
     assert parser.feed(sse(begin)) == [ToolCallDelta(0, "toolu_1", "a")]
     assert parser.feed(sse(first)) == [ToolCallDelta(0, arguments='{"x"')]
     assert parser.feed(sse(second)) == [ToolCallDelta(0, arguments=":1}")]
@@ -220,12 +252,12 @@ def test_arguments_are_streamed_as_they_arrive() -> None:
 
 @pytest.mark.promise("C3")
 def test_a_truncated_call_has_no_arguments() -> None:
-    reply, error = read([sse(*block(0, "tool_use", **CALL, input={"x": 1})[:1])])
+    reply, error = read([sse(*content_block(0, "tool_use", **CALL, input={"x": 1})[:1])])
     assert ([call.arguments for call in reply.tool_calls], reply.complete, error) == ([""], False, None)
 
 
 def test_a_tool_name_that_was_sent_in_another_form_is_mapped_back() -> None:
-    reply, _ = read([sse(*block(0, "tool_use", **CALL), END)], original_names={"a": "our.a"})
+    reply, _ = read([sse(*content_block(0, "tool_use", **CALL), END)], original_names={"a": "our.a"})
     assert [call.name for call in reply.tool_calls] == ["our.a"]
 
 
@@ -246,20 +278,20 @@ def test_a_tool_name_that_was_sent_in_another_form_is_mapped_back() -> None:
     ],
 )
 def test_the_stop_reason_is_kept_and_mapped(reason: str | None, kind: str) -> None:
-    reply, _ = read([sse(*block(0, "text", text("a")), stop(reason), END)])
+    reply, _ = read([sse(*content_block(0, "text", text_delta("a")), message_delta(reason), END)])
     assert (reply.stop, reply.finish_reason) == (kind, reason)
 
 
 @pytest.mark.promise("C3")
 def test_a_stop_reason_without_end_marker_is_kept_but_does_not_complete_the_reply() -> None:
-    reply, error = read([sse(*block(0, "text", text("a")), stop())])
+    reply, error = read([sse(*content_block(0, "text", text_delta("a")), message_delta())])
     assert (reply.text, reply.complete, reply.finish_reason, error) == ("a", False, "end_turn", None)
 
 
 def test_usage_is_the_last_reported_and_excludes_cached_tokens() -> None:
     body = sse(
-        start(input_tokens=10, output_tokens=1, cache_read_input_tokens=7, cache_creation_input_tokens=5),
-        stop(input_tokens=12, output_tokens=4, output_tokens_details={"thinking_tokens": 3}),
+        message_start(input_tokens=10, output_tokens=1, cache_read_input_tokens=7, cache_creation_input_tokens=5),
+        message_delta(input_tokens=12, output_tokens=4, output_tokens_details={"thinking_tokens": 3}),
         END,
     )
     usage = read([body])[0].usage
@@ -273,14 +305,20 @@ def test_usage_is_the_last_reported_and_excludes_cached_tokens() -> None:
 
 def test_thinking_and_server_tools_are_kept_in_the_provider_state_block_by_block() -> None:
     body = sse(
-        start(),
-        *block(0, "thinking", thought("t1"), thought("t2"), signed("s"), thinking="", signature=""),
-        *block(1, "redacted_thinking", data="x"),
-        *block(2, "text", {"type": "citations_delta", "citation": {"n": 1}}, text("a"), text("b"), text=""),
-        *block(3, "server_tool_use", piece('{"q":'), piece("1}"), id="srvtoolu_1", name="web_search", input={}),
-        *block(4, "tool_use", piece("{}"), **CALL, input={}, caller={"type": "direct"}),
-        *block(5, "compaction", {"type": "compaction_delta", "content": "c"}, content=None),
-        stop("tool_use"),
+        message_start(),
+        *content_block(
+            0, "thinking", thinking_delta("t1"), thinking_delta("t2"), signature_delta("s"), thinking="", signature=""
+        ),
+        *content_block(1, "redacted_thinking", data="x"),
+        *content_block(
+            2, "text", {"type": "citations_delta", "citation": {"n": 1}}, text_delta("a"), text_delta("b"), text=""
+        ),
+        *content_block(
+            3, "server_tool_use", json_delta('{"q":'), json_delta("1}"), id="srvtoolu_1", name="web_search", input={}
+        ),
+        *content_block(4, "tool_use", json_delta("{}"), **CALL, input={}, caller={"type": "direct"}),
+        *content_block(5, "compaction", {"type": "compaction_delta", "content": "c"}, content=None),
+        message_delta("tool_use"),
         END,
     )
     for chunking in CHUNKINGS:
@@ -302,8 +340,13 @@ def test_thinking_and_server_tools_are_kept_in_the_provider_state_block_by_block
 @pytest.mark.parametrize(
     "events",
     [
-        pytest.param(block(0, "text", text("a")) + block(1, "tool_use", **CALL), id="text and calls"),
-        pytest.param(block(0, "thinking", thought("t")) + block(1, "text", text("a")), id="a thought unsigned"),
+        pytest.param(
+            content_block(0, "text", text_delta("a")) + content_block(1, "tool_use", **CALL), id="text and calls"
+        ),
+        pytest.param(
+            content_block(0, "thinking", thinking_delta("t")) + content_block(1, "text", text_delta("a")),
+            id="a thought unsigned",
+        ),
     ],
 )
 def test_content_that_the_message_has_as_well_needs_no_provider_state(events: list[Any]) -> None:
@@ -313,29 +356,33 @@ def test_content_that_the_message_has_as_well_needs_no_provider_state(events: li
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
-def failed(type_: str, message: str = "m") -> dict[str, Any]:
+def error_event(type_: str, message: str = "m") -> dict[str, Any]:
     return {"type": "error", "error": {"type": type_, "message": message}}
 
 
 @pytest.mark.parametrize(
     ("event", "code", "kind"),
     [
-        pytest.param(failed("overloaded_error", "Overloaded"), "provider.overloaded", "overloaded_error", id="busy"),
-        pytest.param(failed("api_error"), "provider.overloaded", "api_error", id="internal"),
-        pytest.param(failed("timeout_error"), "provider.overloaded", "timeout_error", id="timeout"),
-        pytest.param(failed("rate_limit_error"), "provider.rate_limited", "rate_limit_error", id="rate limit"),
-        pytest.param(failed("authentication_error"), "provider.auth", "authentication_error", id="key"),
-        pytest.param(failed("permission_error"), "provider.auth", "permission_error", id="permission"),
-        pytest.param(failed("billing_error"), "provider.auth", "billing_error", id="billing"),
-        pytest.param(failed("invalid_request_error"), "provider.bad_request", "invalid_request_error", id="request"),
         pytest.param(
-            failed("invalid_request_error", "prompt is too long: 200001 tokens > 200000 maximum"),
+            error_event("overloaded_error", "Overloaded"), "provider.overloaded", "overloaded_error", id="busy"
+        ),
+        pytest.param(error_event("api_error"), "provider.overloaded", "api_error", id="internal"),
+        pytest.param(error_event("timeout_error"), "provider.overloaded", "timeout_error", id="timeout"),
+        pytest.param(error_event("rate_limit_error"), "provider.rate_limited", "rate_limit_error", id="rate limit"),
+        pytest.param(error_event("authentication_error"), "provider.auth", "authentication_error", id="key"),
+        pytest.param(error_event("permission_error"), "provider.auth", "permission_error", id="permission"),
+        pytest.param(error_event("billing_error"), "provider.auth", "billing_error", id="billing"),
+        pytest.param(
+            error_event("invalid_request_error"), "provider.bad_request", "invalid_request_error", id="request"
+        ),
+        pytest.param(
+            error_event("invalid_request_error", "prompt is too long: 200001 tokens > 200000 maximum"),
             "context_overflow",
             "invalid_request_error",
             id="context",
         ),
         pytest.param(
-            failed("invalid_request_error", "input length and `max_tokens` exceed context limit: 190000 + 21333"),
+            error_event("invalid_request_error", "input length and `max_tokens` exceed context limit: 190000 + 21333"),
             "context_overflow",
             "invalid_request_error",
             id="context with output",
@@ -347,7 +394,7 @@ def failed(type_: str, message: str = "m") -> dict[str, Any]:
         pytest.param([1, 2], "provider.bad_reply", "protocol_error", id="a list"),
         pytest.param("[" * 100_000, "provider.bad_reply", "protocol_error", id="deep nesting"),
         pytest.param({"type": "message_start"}, "provider.bad_reply", "protocol_error", id="no message"),
-        pytest.param(start("x"), "provider.bad_reply", "protocol_error", id="a block that is text"),
+        pytest.param(message_start("x"), "provider.bad_reply", "protocol_error", id="a block that is text"),
         pytest.param({"type": "content_block_start"}, "provider.bad_reply", "protocol_error", id="no block"),
         pytest.param(
             {"type": "content_block_start", "index": 1, "content_block": {}},
@@ -362,7 +409,7 @@ def failed(type_: str, message: str = "m") -> dict[str, Any]:
             id="no delta",
         ),
         pytest.param(
-            {"type": "content_block_delta", "index": 7, "delta": piece('{"x":1}')},
+            {"type": "content_block_delta", "index": 7, "delta": json_delta('{"x":1}')},
             "provider.bad_reply",
             "protocol_error",
             id="arguments of no call",
@@ -371,7 +418,9 @@ def failed(type_: str, message: str = "m") -> dict[str, Any]:
 )
 def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: str, kind: str) -> None:
     for chunking in CHUNKINGS:
-        body = sse(*block(0, "text", text("a")), event, *block(1, "text", text("late")), END)
+        body = sse(
+            *content_block(0, "text", text_delta("a")), event, *content_block(1, "text", text_delta("late")), END
+        )
         reply, error = read(split_body(body, chunking))
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.provider_type) == ("a", False, code, kind)
@@ -379,18 +428,18 @@ def test_an_error_in_the_stream_keeps_the_content_before_it(event: Any, code: st
 
 @pytest.mark.promise("C3")
 def test_a_body_cut_inside_an_event_is_truncated_not_malformed() -> None:
-    reply, error = read([sse(*block(0, "text", text("a"))) + b'data: {"type":"message_st'])
+    reply, error = read([sse(*content_block(0, "text", text_delta("a"))) + b'data: {"type":"message_st'])
     assert (reply.text, reply.complete, error) == ("a", False, None)
 
 
 @pytest.mark.parametrize(
     "events",
     [
-        pytest.param(block(0, "tool_use", **CALL), id="calls"),
-        pytest.param(block(0, "tool_use", piece("x" * 1_000_000), **CALL), id="arguments"),
-        pytest.param(block(0, "text", text("x" * 1_000_000)), id="text"),
-        pytest.param(block(0, "thinking", thought("x" * 1_000_000)), id="thoughts"),
-        pytest.param(block(0, "web_search_tool_result", content="x" * 1_000_000), id="results"),
+        pytest.param(content_block(0, "tool_use", **CALL), id="calls"),
+        pytest.param(content_block(0, "tool_use", json_delta("x" * 1_000_000), **CALL), id="arguments"),
+        pytest.param(content_block(0, "text", text_delta("x" * 1_000_000)), id="text"),
+        pytest.param(content_block(0, "thinking", thinking_delta("x" * 1_000_000)), id="thoughts"),
+        pytest.param(content_block(0, "web_search_tool_result", content="x" * 1_000_000), id="results"),
     ],
 )
 def test_an_endless_reply_is_ended_at_a_limit(events: list[Any]) -> None:
@@ -435,13 +484,13 @@ def test_a_single_json_object_is_read_as_a_reply(chunking: Chunking) -> None:
 
 
 def test_a_single_json_object_with_an_error_is_an_error() -> None:
-    reply, error = read([json.dumps(failed("overloaded_error")).encode()])
+    reply, error = read([json.dumps(error_event("overloaded_error")).encode()])
     assert error is not None
     assert (reply.complete, error.provider_type) == (False, "overloaded_error")
 
 
 def test_finished_is_the_last_delta_and_comes_once() -> None:
     parser = AnthropicReplyParser(label="test", model="m")
-    deltas = list(deltas_of(parser, [sse(*block(0, "text", text("a")), stop(), END, END)]))
+    deltas = list(deltas_of(parser, [sse(*content_block(0, "text", text_delta("a")), message_delta(), END, END)]))
     assert deltas[-1] == Finished("end", "end_turn")
     assert sum(isinstance(delta, Finished) for delta in deltas) == 1

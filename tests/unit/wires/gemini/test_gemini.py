@@ -15,12 +15,12 @@ from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import ProviderRequest, RawReply, body
 from tests.support.wires.rules_gemini import violations
 from tests.support.wires.served import GEMINI, HELLO, KEY
-from tests.unit.wires.gemini.test_gemini_reply import called, said, sse
+from tests.unit.wires.gemini.test_gemini_reply import call_part, content_event, sse
 
 pytestmark = pytest.mark.anyio
 
 model_at, ask, failure = GEMINI.open_model, GEMINI.ask, GEMINI.failure
-HI, STOP = said({"text": "hi"}), said(finish="STOP")
+HI, STOP = content_event({"text": "hi"}), content_event(finish="STOP")
 
 
 def refusal(status: int, word: str, message: str = "m", *details: dict[str, Any], as_list: bool = False) -> RawReply:
@@ -90,10 +90,12 @@ def look(at: str) -> str:
 
 
 CALLS = [
-    said({"text": "hm", "thought": True}, usageMetadata={"promptTokenCount": 9, "thoughtsTokenCount": 7}),
-    said({"text": "Let me look."}),
-    said({**called("look", args={"at": "a"}, id="f1"), "thoughtSignature": "s"}),
-    said(called("look", args={"at": "b"}, id="f2"), finish="STOP", usageMetadata={"candidatesTokenCount": 3}),
+    content_event({"text": "hm", "thought": True}, usageMetadata={"promptTokenCount": 9, "thoughtsTokenCount": 7}),
+    content_event({"text": "Let me look."}),
+    content_event({**call_part("look", args={"at": "a"}, id="f1"), "thoughtSignature": "s"}),
+    content_event(
+        call_part("look", args={"at": "b"}, id="f2"), finish="STOP", usageMetadata={"candidatesTokenCount": 3}
+    ),
 ]
 BACK = [
     {"text": "hm", "thought": True},
@@ -146,7 +148,7 @@ async def test_a_refused_signature_is_left_out() -> None:
 async def test_the_call_of_a_renamed_tool_has_its_original_name() -> None:
     def called_as_declared(request: ProviderRequest) -> RawReply:
         (row,) = request.json["tools"][0]["functionDeclarations"]
-        return body(sse(said(called(row["name"]), finish="STOP")))
+        return body(sse(content_event(call_part(row["name"]), finish="STOP")))
 
     reply, error = await ask(
         called_as_declared, request=ModelRequest(messages=HELLO.messages, tools=[ToolSchema("3d", "", {})])

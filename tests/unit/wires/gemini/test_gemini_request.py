@@ -63,23 +63,23 @@ def rows_of(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:
 def assistant(
     text: str = "", *calls: str, state: ProviderState | None = None, arguments: str = "{}"
 ) -> AssistantMessage:
-    asked = tuple(ToolCall(id=id_, name="look", arguments=arguments) for id_ in calls)
-    return AssistantMessage(content=text, tool_calls=asked, provider_state=state)
+    tool_calls = tuple(ToolCall(id=id_, name="look", arguments=arguments) for id_ in calls)
+    return AssistantMessage(content=text, tool_calls=tool_calls, provider_state=state)
 
 
 def result(id_: str, content: str = "seen", **fields: Any) -> ToolMessage:
     return ToolMessage(tool_call_id=id_, name="look", content=content, **fields)
 
 
-def own(*parts: dict[str, Any], wire: str = "gemini", model: str = NEW) -> ProviderState:
+def provider_state(*parts: dict[str, Any], wire: str = "gemini", model: str = NEW) -> ProviderState:
     return ProviderState(wire=wire, model=model, payload={"parts": list(parts)})
 
 
-def asked(name: str = "look", *, args: dict[str, Any] | None = None, id: str | None = None) -> dict[str, Any]:
+def call_part(name: str = "look", *, args: dict[str, Any] | None = None, id: str | None = None) -> dict[str, Any]:
     return {"functionCall": {"name": name, "args": args or {}} | ({"id": id} if id else {})}
 
 
-def answered(
+def response_part(
     content: str = "seen", *, key: str = "output", name: str = "look", id: str | None = None
 ) -> dict[str, Any]:
     return {"functionResponse": {"name": name, "response": {key: content}} | ({"id": id} if id else {})}
@@ -104,8 +104,8 @@ def test_a_request_with_all_fields() -> None:
         "systemInstruction": {"parts": [{"text": "Be brief."}, {"text": "[compacted] We spoke."}]},
         "contents": [
             {"role": "user", "parts": [{"text": "hello"}]},
-            {"role": "model", "parts": [{"text": "Let me look."}, {**asked(args={"at": "it"}), **UNSIGNED}]},
-            {"role": "user", "parts": [answered()]},
+            {"role": "model", "parts": [{"text": "Let me look."}, {**call_part(args={"at": "it"}), **UNSIGNED}]},
+            {"role": "user", "parts": [response_part()]},
         ],
         "tools": [
             {
@@ -142,8 +142,8 @@ def test_without_system_instructions_the_system_message_is_a_user_part() -> None
             [HELLO, assistant("a"), assistant("b", "1", "2"), result("1"), result("2", "no", outcome="denied"), HELLO],
             [
                 ("user", ["hello"]),
-                ("model", ["a", "b", {**asked(), **UNSIGNED}, asked()]),
-                ("user", [answered(), answered("no", key="error"), "hello"]),
+                ("model", ["a", "b", {**call_part(), **UNSIGNED}, call_part()]),
+                ("user", [response_part(), response_part("no", key="error"), "hello"]),
             ],
             id="results of parallel calls and what else the user says",
         ),
@@ -177,7 +177,7 @@ def test_contents_alternate_and_begin_and_end_with_the_user(messages: list[Messa
 )
 def test_arguments_of_any_form_are_sent_as_an_object(arguments: str, args: dict[str, Any]) -> None:
     rows = rows_of(HELLO, assistant("", "1", arguments=arguments), result("1"), model=OLD)
-    assert rows[1:2] == [("model", [asked(args=args)])]
+    assert rows[1:2] == [("model", [call_part(args=args)])]
 
 
 def test_lone_surrogates_are_replaced() -> None:
@@ -186,17 +186,20 @@ def test_lone_surrogates_are_replaced() -> None:
 
 # --- what goes back as it came ------------------------------------------------------------------------------------
 
-THOUGHT = {"text": "t", "thought": True}
-STATE = own(
-    THOUGHT, {"text": "a"}, {**SIGNED, "functionCall": {"name": "look", "id": "f1"}}, {"functionCall": {"name": "look"}}
+THOUGHT_PART = {"text": "t", "thought": True}
+STATE = provider_state(
+    THOUGHT_PART,
+    {"text": "a"},
+    {**SIGNED, "functionCall": {"name": "look", "id": "f1"}},
+    {"functionCall": {"name": "look"}},
 )
 
 
 def test_a_reply_of_the_same_model_is_replayed_with_signatures_and_its_own_ids() -> None:
     rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1", "x"), result("2", "y"))
     assert rows[1:] == [
-        ("model", [THOUGHT, "a", {**SIGNED, **asked(id="f1")}, asked()]),
-        ("user", [answered("x", id="f1"), answered("y")]),
+        ("model", [THOUGHT_PART, "a", {**SIGNED, **call_part(id="f1")}, call_part()]),
+        ("user", [response_part("x", id="f1"), response_part("y")]),
     ]
 
 
@@ -205,8 +208,10 @@ def test_a_reply_of_the_same_model_is_replayed_with_signatures_and_its_own_ids()
     [
         pytest.param(assistant("a", "1", "2", state=STATE.model_copy(update={"model": OLD})), id="another model's"),
         pytest.param(assistant("a", "1", "2", state=STATE.model_copy(update={"wire": "other"})), id="another wire's"),
-        pytest.param(assistant("a", "1", "2", state=own(THOUGHT, {"text": "a"})), id="calls added"),
-        pytest.param(assistant("a", "1", "2", state=own(*STATE.payload["parts"], {"text": "b"})), id="text changed"),
+        pytest.param(assistant("a", "1", "2", state=provider_state(THOUGHT_PART, {"text": "a"})), id="calls added"),
+        pytest.param(
+            assistant("a", "1", "2", state=provider_state(*STATE.payload["parts"], {"text": "b"})), id="text changed"
+        ),
         pytest.param(
             assistant("a", "1", "2", state=ProviderState(wire="gemini", model=NEW, payload={})), id="no parts"
         ),
@@ -214,16 +219,19 @@ def test_a_reply_of_the_same_model_is_replayed_with_signatures_and_its_own_ids()
 )
 def test_a_reply_of_another_model_or_a_changed_one_is_sent_as_text_and_calls(message: AssistantMessage) -> None:
     rows = rows_of(HELLO, message, result("1"), result("2"))
-    assert rows[1:] == [("model", ["a", {**asked(), **UNSIGNED}, asked()]), ("user", [answered(), answered()])]
+    assert rows[1:] == [
+        ("model", ["a", {**call_part(), **UNSIGNED}, call_part()]),
+        ("user", [response_part(), response_part()]),
+    ]
 
 
 def test_without_replay_of_state_a_reply_is_sent_as_text_and_calls() -> None:
     rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1"), result("2"), replay_state=False)
-    assert rows[1] == ("model", ["a", {**asked(), **UNSIGNED}, asked()])
+    assert rows[1] == ("model", ["a", {**call_part(), **UNSIGNED}, call_part()])
 
 
 def test_models_without_signatures_get_calls_without_one() -> None:
-    assert rows_of(HELLO, assistant("", "1"), result("1"), model=OLD)[1] == ("model", [asked()])
+    assert rows_of(HELLO, assistant("", "1"), result("1"), model=OLD)[1] == ("model", [call_part()])
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
@@ -274,7 +282,7 @@ _SIGNATURES = st.sampled_from([{}, SIGNED])
 @st.composite
 def _states(draw: st.DrawFn, message: AssistantMessage) -> ProviderState | None:
     """Draw the provider state of a reply: the message's own parts or others, of this model or another, or none."""
-    parts: list[dict[str, Any]] = [THOUGHT] if draw(st.booleans()) else []
+    parts: list[dict[str, Any]] = [THOUGHT_PART] if draw(st.booleans()) else []
     if message.content:
         parts.append({"text": message.content, **draw(_SIGNATURES)})
     for index, call in enumerate(message.tool_calls):
@@ -285,7 +293,7 @@ def _states(draw: st.DrawFn, message: AssistantMessage) -> ProviderState | None:
     if draw(st.integers(0, 4)) == 0:
         parts = draw(st.permutations(parts))[1:]
     model, wire = draw(st.sampled_from([NEW, NEW, OLD])), draw(st.sampled_from(["gemini", "gemini", "ollama"]))
-    return draw(st.sampled_from([None, own(*parts, model=model, wire=wire)]))
+    return draw(st.sampled_from([None, provider_state(*parts, model=model, wire=wire)]))
 
 
 @st.composite

@@ -31,7 +31,9 @@ def refusal(message: str, code: int = 400) -> RawReply:
     return status(code, message, error_type="invalid_request_error")
 
 
-async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelRequest = HELLO) -> list[dict[str, Any]]:
+async def sent_bodies(
+    *replies: Any, model: str = "m", times: int = 1, request: ModelRequest = HELLO
+) -> list[dict[str, Any]]:
     """Return the requests that a fake server with these replies received."""
     async with FakeOpenAIServer(replies) as server, model_at(server.base_url, model) as made:
         for _ in range(times):
@@ -43,7 +45,7 @@ async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelR
 
 
 async def test_storing_is_disabled_and_encrypted_reasoning_requested() -> None:
-    (sent,) = await asked(stream(HI, END))
+    (sent,) = await sent_bodies(stream(HI, END))
     assert sent == {
         "model": "m",
         "input": [{"type": "message", "role": "user", "content": "hello"}],
@@ -67,7 +69,7 @@ async def test_storing_is_disabled_and_encrypted_reasoning_requested() -> None:
     ],
 )
 async def test_reasoning_is_requested_from_models_that_may_reason(model: str, encrypted: bool, summary: bool) -> None:
-    (sent,) = await asked(stream(HI, END), model=model)
+    (sent,) = await sent_bodies(stream(HI, END), model=model)
     assert ("include" in sent, "reasoning" in sent) == (encrypted, summary)
 
 
@@ -144,7 +146,7 @@ SUMMARY = "Your organization must be verified to generate reasoning summaries. P
     ],
 )
 async def test_a_refused_field_is_left_out_from_then_on(model: str, message: str, field: str) -> None:
-    sent = await asked(refusal(message), stream(HI, END), stream(HI, END), model=model, times=2)
+    sent = await sent_bodies(refusal(message), stream(HI, END), stream(HI, END), model=model, times=2)
     assert [field in body for body in sent] == [True, False, False]
 
 
@@ -153,10 +155,14 @@ async def test_a_refused_field_is_left_out_from_then_on(model: str, message: str
 )
 async def test_after_a_refusal_of_streaming_requests_are_not_streamed(message: str) -> None:
     whole = RawReply(json.dumps(WHOLE).encode(), 200, "application/json", {})
-    assert [body["stream"] for body in await asked(refusal(message), whole, whole, times=2)] == [True, False, False]
+    assert [body["stream"] for body in await sent_bodies(refusal(message), whole, whole, times=2)] == [
+        True,
+        False,
+        False,
+    ]
 
 
-def said(model: str = "m") -> AssistantMessage:
+def stored_reply(model: str = "m") -> AssistantMessage:
     item = {
         "type": "message",
         "id": "msg_1",
@@ -178,8 +184,8 @@ def said(model: str = "m") -> AssistantMessage:
     ],
 )
 async def test_output_that_the_server_no_longer_knows_is_sent_as_text(complaint: RawReply) -> None:
-    request = ModelRequest(messages=[said(), UserMessage(content="go on")])
-    first, second = await asked(complaint, stream(HI, END), request=request)
+    request = ModelRequest(messages=[stored_reply(), UserMessage(content="go on")])
+    first, second = await sent_bodies(complaint, stream(HI, END), request=request)
     assert [item["type"] for item in first["input"]] == ["reasoning", "message", "message"]
     assert [item["content"] for item in second["input"]] == ["a", "go on"]
     assert second["include"] == ["reasoning.encrypted_content"]

@@ -26,27 +26,27 @@ def event(name: str, index: int | None = 0, **fields: Any) -> dict[str, Any]:
     return {"type": f"response.{name}", **({} if index is None else {"output_index": index}), **fields}
 
 
-def text(words: str, index: int | None = 0, part: int = 0) -> dict[str, Any]:
+def text_delta(words: str, index: int | None = 0, part: int = 0) -> dict[str, Any]:
     return event("output_text.delta", index, content_index=part, delta=words)
 
 
-def added(index: int | None = 0, **item: Any) -> dict[str, Any]:
+def item_added(index: int | None = 0, **item: Any) -> dict[str, Any]:
     return event("output_item.added", index, item=item)
 
 
-def done(index: int | None = 0, **item: Any) -> dict[str, Any]:
+def item_done(index: int | None = 0, **item: Any) -> dict[str, Any]:
     return event("output_item.done", index, item=item)
 
 
-def arguments(words: str, index: int | None = 0, **fields: Any) -> dict[str, Any]:
+def arguments_delta(words: str, index: int | None = 0, **fields: Any) -> dict[str, Any]:
     return event("function_call_arguments.delta", index, delta=words, **fields)
 
 
-def ended(status: str = "completed", **fields: Any) -> dict[str, Any]:
+def response_ended(status: str = "completed", **fields: Any) -> dict[str, Any]:
     return {"type": f"response.{status}", "response": {"status": status, **fields}}
 
 
-def message(*words: str, **fields: Any) -> dict[str, Any]:
+def message_item(*words: str, **fields: Any) -> dict[str, Any]:
     return {
         "type": "message",
         "role": "assistant",
@@ -55,11 +55,11 @@ def message(*words: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def function(name: str = "add", call_id: str = "c1", said: str = "", **fields: Any) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": said, **fields}
+def function_call(name: str = "add", call_id: str = "c1", arguments: str = "", **fields: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **fields}
 
 
-END = ended()
+END = response_ended()
 
 
 # --- recorded streams ---------------------------------------------------------------------------------------------
@@ -97,40 +97,71 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
 @pytest.mark.parametrize(
     ("events", "said", "thought"),
     [
-        pytest.param([text("a"), text("b"), END], "ab", "", id="deltas"),
+        pytest.param([text_delta("a"), text_delta("b"), END], "ab", "", id="deltas"),
         pytest.param(
-            [text("a"), event("output_text.done", text="ab"), END], "ab", "", id="a done text that knows more"
+            [text_delta("a"), event("output_text.done", text="ab"), END], "ab", "", id="a done text that knows more"
         ),
-        pytest.param([text("ab"), event("output_text.done", text="xy"), END], "ab", "", id="a done text that differs"),
         pytest.param(
-            [text("ab"), event("output_text.done"), done(**message("ab")), END], "ab", "", id="said three times"
+            [text_delta("ab"), event("output_text.done", text="xy"), END], "ab", "", id="a done text that differs"
         ),
-        pytest.param([done(**message("a", "b")), END], "ab", "", id="a whole item without deltas"),
-        pytest.param([added(**message()), done(**message("a")), done(**message("a")), END], "a", "", id="ended twice"),
-        pytest.param([text("a", 0), text("b", 1), text("c", 0), END], "abc", "", id="two messages at once"),
-        pytest.param([text("a", part=0), text("b", part=1), done(**message("a", "b")), END], "ab", "", id="two parts"),
-        pytest.param([ended(output=[message("a")])], "a", "", id="only in the end marker"),
-        pytest.param([text("a"), ended(output=[message("a")])], "a", "", id="in deltas and in the end marker"),
         pytest.param(
-            [added(**message()), text("a"), ended(output=[message("ab")])], "ab", "", id="the end marker knows more"
+            [text_delta("ab"), event("output_text.done"), item_done(**message_item("ab")), END],
+            "ab",
+            "",
+            id="said three times",
         ),
-        pytest.param([text("a", None), text("b", None), done(None, **message("ab")), END], "ab", "", id="no index"),
+        pytest.param([item_done(**message_item("a", "b")), END], "ab", "", id="a whole item without deltas"),
+        pytest.param(
+            [item_added(**message_item()), item_done(**message_item("a")), item_done(**message_item("a")), END],
+            "a",
+            "",
+            id="ended twice",
+        ),
+        pytest.param(
+            [text_delta("a", 0), text_delta("b", 1), text_delta("c", 0), END], "abc", "", id="two messages at once"
+        ),
+        pytest.param(
+            [text_delta("a", part=0), text_delta("b", part=1), item_done(**message_item("a", "b")), END],
+            "ab",
+            "",
+            id="two parts",
+        ),
+        pytest.param([response_ended(output=[message_item("a")])], "a", "", id="only in the end marker"),
+        pytest.param(
+            [text_delta("a"), response_ended(output=[message_item("a")])], "a", "", id="in deltas and in the end marker"
+        ),
+        pytest.param(
+            [item_added(**message_item()), text_delta("a"), response_ended(output=[message_item("ab")])],
+            "ab",
+            "",
+            id="the end marker knows more",
+        ),
+        pytest.param(
+            [text_delta("a", None), text_delta("b", None), item_done(None, **message_item("ab")), END],
+            "ab",
+            "",
+            id="no index",
+        ),
         pytest.param(
             [
-                added(0, **SUMMARY, id="1"),
+                item_added(0, **SUMMARY, id="1"),
                 event("reasoning_summary_text.delta", 0, item_id="2", summary_index=0, delta="r"),
-                done(0, **SUMMARY, id="3"),
-                added(1, **message(), id="4"),
-                {**text("a", 1), "item_id": "5"},
-                done(1, **message("a"), id="6"),
+                item_done(0, **SUMMARY, id="3"),
+                item_added(1, **message_item(), id="4"),
+                {**text_delta("a", 1), "item_id": "5"},
+                item_done(1, **message_item("a"), id="6"),
                 END,
             ],
             "a",
             "r",
             id="another id in each event",
         ),
-        pytest.param([done(0, **THOUGHT), done(0, **message("a")), END], "a", "r", id="index 0 for every item"),
-        pytest.param([event("reasoning_text.delta", delta="r"), text("a", 1), END], "a", "r", id="reasoning text"),
+        pytest.param(
+            [item_done(0, **THOUGHT), item_done(0, **message_item("a")), END], "a", "r", id="index 0 for every item"
+        ),
+        pytest.param(
+            [event("reasoning_text.delta", delta="r"), text_delta("a", 1), END], "a", "r", id="reasoning text"
+        ),
         pytest.param(
             [
                 event("reasoning_summary_text.delta", summary_index=0, delta="r"),
@@ -142,7 +173,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
             "r\n\nst",
             id="summary parts",
         ),
-        pytest.param([done(**SUMMARY, encrypted_content="x"), END], "", "r", id="a whole summary beside a cipher"),
+        pytest.param([item_done(**SUMMARY, encrypted_content="x"), END], "", "r", id="a whole summary beside a cipher"),
         pytest.param(
             [event("refusal.delta", delta="I "), event("refusal.done", refusal="I cannot."), END],
             "I cannot.",
@@ -150,22 +181,25 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
             id="a refusal",
         ),
         pytest.param(
-            [done(type="message", content=[{"type": "refusal", "refusal": "No."}]), END],
+            [item_done(type="message", content=[{"type": "refusal", "refusal": "No."}]), END],
             "No.",
             "",
             id="a whole refusal",
         ),
         pytest.param(
-            [text(""), event("output_text.delta", delta=None), event("output_text.delta"), text("a"), END],
+            [text_delta(""), event("output_text.delta", delta=None), event("output_text.delta"), text_delta("a"), END],
             "a",
             "",
             id="nothings",
         ),
         pytest.param(
-            [event("code_interpreter_call_code.delta", delta="x"), text("a"), END], "a", "", id="code of others"
+            [event("code_interpreter_call_code.delta", delta="x"), text_delta("a"), END], "a", "", id="code of others"
         ),
         pytest.param(
-            [{"type": "ping"}, {"type": "keepalive", "message": "x"}, text("a"), END], "a", "", id="unknown events"
+            [{"type": "ping"}, {"type": "keepalive", "message": "x"}, text_delta("a"), END],
+            "a",
+            "",
+            id="unknown events",
         ),
         pytest.param(
             ['{"type":"response.output_text.delta","delta":"a\\ud83db"}', END], "a\ufffdb", "", id="a lone surrogate"
@@ -173,7 +207,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
         pytest.param(
             ['{"type":"response.output_text.delta","delta":"a","logprobs":NaN}', END], "a", "", id="not a number"
         ),
-        pytest.param([text("a"), END, text("b")], "a", "", id="after the end"),
+        pytest.param([text_delta("a"), END, text_delta("b")], "a", "", id="after the end"),
     ],
 )
 def test_text_and_reasoning(events: list[Any], said: str, thought: str) -> None:
@@ -184,7 +218,7 @@ def test_text_and_reasoning(events: list[Any], said: str, thought: str) -> None:
 
 # --- tool calls -----------------------------------------------------------------------------------------------------
 
-SPOKEN = '{"x":1}'
+ARGUMENTS = '{"x":1}'
 PATCH = {"type": "custom_tool_call", "call_id": "c1", "name": "patch"}
 
 
@@ -192,95 +226,121 @@ PATCH = {"type": "custom_tool_call", "call_id": "c1", "name": "patch"}
     ("events", "calls"),
     [
         pytest.param(
-            [added(**function()), arguments('{"x"'), arguments(":1}"), done(**function(said=SPOKEN)), END],
-            [("c1", "add", SPOKEN)],
+            [
+                item_added(**function_call()),
+                arguments_delta('{"x"'),
+                arguments_delta(":1}"),
+                item_done(**function_call(arguments=ARGUMENTS)),
+                END,
+            ],
+            [("c1", "add", ARGUMENTS)],
             id="streamed",
         ),
-        pytest.param([done(**function(said=SPOKEN)), END], [("c1", "add", SPOKEN)], id="whole, without deltas"),
         pytest.param(
-            [added(**function()), event("function_call_arguments.done", arguments=SPOKEN), END],
-            [("c1", "add", SPOKEN)],
+            [item_done(**function_call(arguments=ARGUMENTS)), END],
+            [("c1", "add", ARGUMENTS)],
+            id="whole, without deltas",
+        ),
+        pytest.param(
+            [item_added(**function_call()), event("function_call_arguments.done", arguments=ARGUMENTS), END],
+            [("c1", "add", ARGUMENTS)],
             id="whole, without an end of the item",
         ),
-        pytest.param([ended(output=[function(said=SPOKEN)])], [("c1", "add", SPOKEN)], id="only in the end marker"),
+        pytest.param(
+            [response_ended(output=[function_call(arguments=ARGUMENTS)])],
+            [("c1", "add", ARGUMENTS)],
+            id="only in the end marker",
+        ),
         pytest.param(
             [
-                added(0, **function("a", "1")),
-                added(1, **function("b", "2")),
-                arguments("{", 0),
-                arguments("{", 1),
-                arguments("}", 0),
-                arguments("}", 1),
-                done(0, **function("a", "1", "{}")),
-                done(1, **function("b", "2", "{}")),
+                item_added(0, **function_call("a", "1")),
+                item_added(1, **function_call("b", "2")),
+                arguments_delta("{", 0),
+                arguments_delta("{", 1),
+                arguments_delta("}", 0),
+                arguments_delta("}", 1),
+                item_done(0, **function_call("a", "1", "{}")),
+                item_done(1, **function_call("b", "2", "{}")),
                 END,
             ],
             [("1", "a", "{}"), ("2", "b", "{}")],
             id="interleaved",
         ),
         pytest.param(
-            [done(0, **function("a", "1", "{}")), done(0, **function("b", "2", "{}")), END],
+            [item_done(0, **function_call("a", "1", "{}")), item_done(0, **function_call("b", "2", "{}")), END],
             [("1", "a", "{}"), ("2", "b", "{}")],
             id="index 0 for every call",
         ),
         pytest.param(
             [
-                added(None, **function("a", "1"), id="i1"),
-                added(None, **function("b", "2"), id="i2"),
-                arguments("{}", None, item_id="i1"),
-                arguments("[]", None, item_id="i2"),
-                done(None, **function("a", "1", "{}"), id="i1"),
-                done(None, **function("b", "2", "[]"), id="i2"),
+                item_added(None, **function_call("a", "1"), id="i1"),
+                item_added(None, **function_call("b", "2"), id="i2"),
+                arguments_delta("{}", None, item_id="i1"),
+                arguments_delta("[]", None, item_id="i2"),
+                item_done(None, **function_call("a", "1", "{}"), id="i1"),
+                item_done(None, **function_call("b", "2", "[]"), id="i2"),
                 END,
             ],
             [("1", "a", "{}"), ("2", "b", "[]")],
             id="no index",
         ),
         pytest.param(
-            [arguments('{"x"'), arguments(":1}"), done(**function(said=SPOKEN)), END],
-            [("c1", "add", SPOKEN)],
+            [arguments_delta('{"x"'), arguments_delta(":1}"), item_done(**function_call(arguments=ARGUMENTS)), END],
+            [("c1", "add", ARGUMENTS)],
             id="a beginning that was missed",
         ),
         pytest.param(
-            [added(**function(name="", call_id="")), arguments(SPOKEN), done(**function(said=SPOKEN)), END],
-            [("c1", "add", SPOKEN)],
+            [
+                item_added(**function_call(name="", call_id="")),
+                arguments_delta(ARGUMENTS),
+                item_done(**function_call(arguments=ARGUMENTS)),
+                END,
+            ],
+            [("c1", "add", ARGUMENTS)],
             id="a late name and a late id",
         ),
         pytest.param(
-            [done(**function(call_id="", said="{}", id="fc_1")), END], [("fc_1", "add", "{}")], id="only the item's id"
+            [item_done(**function_call(call_id="", arguments="{}", id="fc_1")), END],
+            [("fc_1", "add", "{}")],
+            id="only the item's id",
         ),
-        pytest.param([done(**function()), END], [("c1", "add", "")], id="no arguments"),
+        pytest.param([item_done(**function_call()), END], [("c1", "add", "")], id="no arguments"),
         pytest.param(
-            [added(**function()), arguments(SPOKEN), done(**function()), END],
-            [("c1", "add", SPOKEN)],
+            [item_added(**function_call()), arguments_delta(ARGUMENTS), item_done(**function_call()), END],
+            [("c1", "add", ARGUMENTS)],
             id="an end that has lost the arguments",
         ),
         pytest.param(
-            [added(**function()), arguments('{"x": 1}'), done(**function(said=SPOKEN)), END],
+            [
+                item_added(**function_call()),
+                arguments_delta('{"x": 1}'),
+                item_done(**function_call(arguments=ARGUMENTS)),
+                END,
+            ],
             [("c1", "add", '{"x": 1}')],
             id="an end that is written differently",
         ),
         pytest.param(
             [
-                added(**PATCH, input=""),
+                item_added(**PATCH, input=""),
                 event("custom_tool_call_input.delta", delta='say "a'),
                 event("custom_tool_call_input.delta", delta='\n"'),
-                done(**PATCH, input='say "a\n"'),
+                item_done(**PATCH, input='say "a\n"'),
                 END,
             ],
             [("c1", "patch", r'"say \"a\n\""')],
             id="a freeform tool",
         ),
         pytest.param(
-            [done(**PATCH, input='{"a":1}'), END], [("c1", "patch", r'"{\"a\":1}"')], id="whole freeform input"
+            [item_done(**PATCH, input='{"a":1}'), END], [("c1", "patch", r'"{\"a\":1}"')], id="whole freeform input"
         ),
-        pytest.param([done(**PATCH, input=""), END], [("c1", "patch", '""')], id="empty freeform input"),
+        pytest.param([item_done(**PATCH, input=""), END], [("c1", "patch", '""')], id="empty freeform input"),
         pytest.param(
             [
-                done(0, type="web_search_call", id="ws"),
-                done(1, type="mcp_call", name="x", arguments="{}"),
-                done(2, type="custom_tool_call", call_id="xs_call_1", name="x_search", input="{}"),
-                done(3, type="local_shell_call", call_id="c", action={}),
+                item_done(0, type="web_search_call", id="ws"),
+                item_done(1, type="mcp_call", name="x", arguments="{}"),
+                item_done(2, type="custom_tool_call", call_id="xs_call_1", name="x_search", input="{}"),
+                item_done(3, type="local_shell_call", call_id="c", action={}),
                 END,
             ],
             [],
@@ -297,7 +357,7 @@ def test_tool_calls(events: list[Any], calls: list[tuple[str, str, str]]) -> Non
 
 def test_arguments_are_streamed_as_they_arrive() -> None:
     parser = ResponsesReplyParser(label="test", model="m")
-    assert parser.feed(sse(added(**function()), arguments('{"x"'), arguments(":1}"))) == [
+    assert parser.feed(sse(item_added(**function_call()), arguments_delta('{"x"'), arguments_delta(":1}"))) == [
         ToolCallDelta(0, "c1", "add"),
         ToolCallDelta(0, arguments='{"x"'),
         ToolCallDelta(0, arguments=":1}"),
@@ -306,7 +366,16 @@ def test_arguments_are_streamed_as_they_arrive() -> None:
 
 @pytest.mark.promise("C4")
 def test_arguments_that_contradict_the_streamed_ones_are_a_protocol_error() -> None:
-    reply, error = read([sse(added(**function()), arguments('{"x":1}'), done(**function(said='{"x":2}')), END)])
+    reply, error = read(
+        [
+            sse(
+                item_added(**function_call()),
+                arguments_delta('{"x":1}'),
+                item_done(**function_call(arguments='{"x":2}')),
+                END,
+            )
+        ]
+    )
     assert error is not None
     assert (error.provider_type, reply.complete) == ("protocol_error", False)
 
@@ -319,29 +388,29 @@ def test_arguments_that_contradict_the_streamed_ones_are_a_protocol_error() -> N
     [
         (END, "end", "completed"),
         (
-            ended("incomplete", incomplete_details={"reason": "max_output_tokens"}),
+            response_ended("incomplete", incomplete_details={"reason": "max_output_tokens"}),
             "length",
             "incomplete:max_output_tokens",
         ),
         (
-            ended("incomplete", incomplete_details={"reason": "content_filter"}),
+            response_ended("incomplete", incomplete_details={"reason": "content_filter"}),
             "content_filter",
             "incomplete:content_filter",
         ),
-        (ended("incomplete", incomplete_details=None), "length", "incomplete"),
+        (response_ended("incomplete", incomplete_details=None), "length", "incomplete"),
         ({"type": "response.completed", "response": {}}, "end", "completed"),
         ({"type": "response.completed"}, "end", "completed"),
         ({"type": "response.completed", "response": {"status": "in_progress"}}, "end", "completed"),
     ],
 )
 def test_the_end_is_kept_and_mapped(end: dict[str, Any], stop: str, word: str) -> None:
-    reply, error = read([sse(text("a"), end)])
+    reply, error = read([sse(text_delta("a"), end)])
     assert (reply.text, reply.stop, reply.finish_reason, reply.complete, error) == ("a", stop, word, True, None)
 
 
 @pytest.mark.parametrize("rest", [[], ["[DONE]"], [event("in_progress", None, response={"status": "in_progress"})]])
 def test_without_an_end_marker_a_reply_is_incomplete(rest: list[Any]) -> None:
-    reply, error = read([sse(text("a"), *rest)])
+    reply, error = read([sse(text_delta("a"), *rest)])
     assert (reply.text, reply.complete, error) == ("a", False, None)
 
 
@@ -354,12 +423,17 @@ def test_usage_has_the_provider_s_counts_and_cost() -> None:
         "cost": 0.25,
     }
     early = event("in_progress", None, response={"usage": {"input_tokens": 7}})
-    reply, _ = read([sse(early, ended(usage=usage))])
+    reply, _ = read([sse(early, response_ended(usage=usage))])
     assert reply.usage == Usage(7, 5, 3, 2, Decimal("0.25"), cache_write_tokens=4)
 
 
 def test_a_single_json_object_is_read_as_a_reply() -> None:
-    whole = {"object": "response", "status": "completed", "output": [message("a"), function(said="{}")], "usage": None}
+    whole = {
+        "object": "response",
+        "status": "completed",
+        "output": [message_item("a"), function_call(arguments="{}")],
+        "usage": None,
+    }
     for chunking in CHUNKINGS:
         reply, error = read(split_body(json.dumps(whole).encode(), chunking))
         assert (reply.text, [call.name for call in reply.tool_calls], reply.complete, error) == (
@@ -372,8 +446,10 @@ def test_a_single_json_object_is_read_as_a_reply() -> None:
 
 def test_output_items_are_kept_unchanged_in_the_provider_state() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    said, called = message("a", id="msg_1", phase="commentary"), function(said="{}", id="fc_1")
-    reply, _ = read([sse(added(0, **THOUGHT), done(1, **said), done(0, **thought), done(2, **called), END)])
+    said, called = message_item("a", id="msg_1", phase="commentary"), function_call(arguments="{}", id="fc_1")
+    reply, _ = read(
+        [sse(item_added(0, **THOUGHT), item_done(1, **said), item_done(0, **thought), item_done(2, **called), END)]
+    )
     assert reply.provider_state is not None
     assert reply.provider_state.model_dump() == {
         "wire": "openai-responses",
@@ -416,8 +492,8 @@ FAILED = {"code": "server_error", "message": "m"}
             False,
         ),
         ({"error": {"code": 502, "message": "m"}}, "provider.overloaded", "502", True),
-        (ended("failed", error=FAILED), "provider.overloaded", "server_error", True),
-        (ended("failed", error=None), "provider.bad_reply", "failed", False),
+        (response_ended("failed", error=FAILED), "provider.overloaded", "server_error", True),
+        (response_ended("failed", error=None), "provider.bad_reply", "failed", False),
         ({"type": "response.failed", "response": {"error": FAILED}}, "provider.overloaded", "server_error", True),
     ],
 )
@@ -425,7 +501,11 @@ def test_an_error_in_the_stream_keeps_the_content_before_it(
     complaint: dict[str, Any], code: str, kind: str | None, retryable: bool
 ) -> None:
     for chunking in CHUNKINGS:
-        reply, error = read(split_body(sse(text("a"), added(1, **function()), complaint, text("b"), END), chunking))
+        reply, error = read(
+            split_body(
+                sse(text_delta("a"), item_added(1, **function_call()), complaint, text_delta("b"), END), chunking
+            )
+        )
         assert error is not None
         assert (error.code, error.provider_type, error.retryable) == (code, kind, retryable)
         assert (reply.text, len(reply.tool_calls), reply.complete) == ("a", 1, False)
@@ -443,7 +523,7 @@ def test_an_error_in_the_stream_keeps_the_content_before_it(
     ],
 )
 def test_an_event_that_is_no_json_object_is_a_protocol_error(odd: str) -> None:
-    reply, error = read([sse(text("a"), odd, END)])
+    reply, error = read([sse(text_delta("a"), odd, END)])
     assert error is not None
     assert (reply.text, reply.complete, error.code, error.provider_type) == (
         "a",
@@ -470,7 +550,7 @@ def test_an_event_that_is_no_json_object_is_a_protocol_error(odd: str) -> None:
     ],
 )
 def test_fields_of_the_wrong_type_count_as_missing(odd: dict[str, Any]) -> None:
-    reply, error = read([sse(odd, text("a", 9), ended(output=None))])
+    reply, error = read([sse(odd, text_delta("a", 9), response_ended(output=None))])
     assert (reply.text, reply.usage, reply.complete, error) == ("a", Usage(), True, None)
 
 
@@ -478,12 +558,15 @@ def test_fields_of_the_wrong_type_count_as_missing(odd: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "flood",
     [
-        pytest.param([done(index, **function(call_id=str(index))) for index in range(MAX_CALLS + 1)], id="calls"),
-        pytest.param([done(index, type="web_search_call") for index in range(MAX_ITEMS + 1)], id="items"),
-        pytest.param([arguments("x" * 1_000_000)] * (MAX_ARGUMENT_CHARS // 1_000_000 + 1), id="arguments"),
-        pytest.param([text("x" * 1_000_000)] * 34, id="text"),
         pytest.param(
-            [done(index % 2, **message("x" * 1_000_000), id=str(index)) for index in range(34)], id="whole items"
+            [item_done(index, **function_call(call_id=str(index))) for index in range(MAX_CALLS + 1)], id="calls"
+        ),
+        pytest.param([item_done(index, type="web_search_call") for index in range(MAX_ITEMS + 1)], id="items"),
+        pytest.param([arguments_delta("x" * 1_000_000)] * (MAX_ARGUMENT_CHARS // 1_000_000 + 1), id="arguments"),
+        pytest.param([text_delta("x" * 1_000_000)] * 34, id="text"),
+        pytest.param(
+            [item_done(index % 2, **message_item("x" * 1_000_000), id=str(index)) for index in range(34)],
+            id="whole items",
         ),
     ],
 )
@@ -495,5 +578,5 @@ def test_an_endless_reply_is_ended_at_a_limit(flood: list[Any]) -> None:
 
 def test_nothing_is_yielded_after_the_end() -> None:
     parser = ResponsesReplyParser(label="test", model="m")
-    assert [type(delta) for delta in parser.feed(sse(END, END, text("x")))] == [Finished]
+    assert [type(delta) for delta in parser.feed(sse(END, END, text_delta("x")))] == [Finished]
     assert (parser.done, parser.end()) == (True, [])

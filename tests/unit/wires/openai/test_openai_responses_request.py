@@ -51,16 +51,16 @@ def items(*messages: Message, **options: Any) -> list[dict[str, Any]]:
     return body(messages, **options)["input"]
 
 
-def state(*output: Any, wire: str = "openai-responses", model: str = "m") -> ProviderState:
+def provider_state(*output: Any, wire: str = "openai-responses", model: str = "m") -> ProviderState:
     return ProviderState(wire=wire, model=model, payload={"output": list(output)})
 
 
-def said(text: str, **fields: Any) -> dict[str, Any]:
+def message_item(text: str, **fields: Any) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part], **fields}
 
 
-def called(call_id: str = "c1", **fields: Any) -> dict[str, Any]:
+def call_item(call_id: str = "c1", **fields: Any) -> dict[str, Any]:
     return {"type": "function_call", "id": "fc_1", "call_id": call_id, "name": "add", "arguments": "{}", **fields}
 
 
@@ -113,7 +113,7 @@ def test_an_output_limit_below_the_minimum_is_raised_to_it() -> None:
 
 
 def test_lone_surrogates_and_non_finite_numbers_are_replaced() -> None:
-    odd = AssistantMessage(content="a", provider_state=state({**said("a"), "cost": float("inf")}))
+    odd = AssistantMessage(content="a", provider_state=provider_state({**message_item("a"), "cost": float("inf")}))
     assert [item["content"] for item in items(UserMessage(content="a\ud800b"))] == ["a\ufffdb"]
     assert items(odd)[0]["cost"] is None
 
@@ -122,16 +122,16 @@ def test_lone_surrogates_and_non_finite_numbers_are_replaced() -> None:
 
 
 def test_a_reply_of_the_same_model_is_replayed_item_by_item() -> None:
-    output = [THOUGHT, said("I add.", phase="commentary"), called(namespace="math")]
-    message = AssistantMessage(content="I add.", tool_calls=(CALL,), provider_state=state(*output))
+    output = [THOUGHT, message_item("I add.", phase="commentary"), call_item(namespace="math")]
+    message = AssistantMessage(content="I add.", tool_calls=(CALL,), provider_state=provider_state(*output))
     assert items(message, RESULT) == [*output, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
 
 
 def test_parallel_calls_and_server_tools_are_replayed_in_order() -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    output = [THOUGHT, search, called("c1"), called("c2", id="fc_2")]
+    output = [THOUGHT, search, call_item("c1"), call_item("c2", id="fc_2")]
     other = ToolCall(id="c2", name="add")
-    message = AssistantMessage(tool_calls=(CALL, other), provider_state=state(*output))
+    message = AssistantMessage(tool_calls=(CALL, other), provider_state=provider_state(*output))
     results = [RESULT, RESULT.model_copy(update={"tool_call_id": "c2"})]
     assert [(item["type"], item.get("call_id")) for item in items(message, *results)] == [
         ("reasoning", None),
@@ -144,7 +144,9 @@ def test_parallel_calls_and_server_tools_are_replayed_in_order() -> None:
 
 
 def test_a_call_with_a_replaced_id_is_sent_with_the_id_of_its_result() -> None:
-    message = AssistantMessage(tool_calls=(CALL.model_copy(update={"id": "ours"}),), provider_state=state(called()))
+    message = AssistantMessage(
+        tool_calls=(CALL.model_copy(update={"id": "ours"}),), provider_state=provider_state(call_item())
+    )
     result = RESULT.model_copy(update={"tool_call_id": "ours"})
     assert [item["call_id"] for item in items(message, result)] == ["ours", "ours"]
 
@@ -152,7 +154,7 @@ def test_a_call_with_a_replaced_id_is_sent_with_the_id_of_its_result() -> None:
 def test_a_freeform_call_is_replayed_with_a_freeform_result() -> None:
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "patch", "input": 'say "a"'}
     call = ToolCall(id="c1", name="patch", arguments=json.dumps(item["input"]))
-    message = AssistantMessage(tool_calls=(call,), provider_state=state(item))
+    message = AssistantMessage(tool_calls=(call,), provider_state=provider_state(item))
     assert items(message, RESULT) == [item, {"type": "custom_tool_call_output", "call_id": "c1", "output": "2"}]
     assert items(message, RESULT, replay_state=False)[0]["arguments"] == json.dumps(
         {"malformed_arguments": call.arguments}
@@ -171,20 +173,30 @@ PLAIN = [
     [
         pytest.param({"model": "another"}, id="another model"),
         pytest.param({"wire": "anthropic"}, id="another wire"),
-        pytest.param({"output": [THOUGHT, said("Something else."), called()]}, id="another text"),
-        pytest.param({"output": [THOUGHT, said("I add."), called(name="subtract")]}, id="another call"),
-        pytest.param({"output": [THOUGHT, said("I add."), called(arguments='{"a":2}')]}, id="other arguments"),
-        pytest.param({"output": [THOUGHT, said("I add."), called(), called()]}, id="a call that was filtered out"),
-        pytest.param({"output": [THOUGHT, said("I add.")]}, id="a call that was put in"),
+        pytest.param({"output": [THOUGHT, message_item("Something else."), call_item()]}, id="another text"),
+        pytest.param({"output": [THOUGHT, message_item("I add."), call_item(name="subtract")]}, id="another call"),
         pytest.param(
-            {"output": [said("I add."), called(), {"type": "shell_call", "id": "s"}]}, id="a call nobody answers"
+            {"output": [THOUGHT, message_item("I add."), call_item(arguments='{"a":2}')]}, id="other arguments"
+        ),
+        pytest.param(
+            {"output": [THOUGHT, message_item("I add."), call_item(), call_item()]}, id="a call that was filtered out"
+        ),
+        pytest.param({"output": [THOUGHT, message_item("I add.")]}, id="a call that was put in"),
+        pytest.param(
+            {"output": [message_item("I add."), call_item(), {"type": "shell_call", "id": "s"}]},
+            id="a call nobody answers",
         ),
         pytest.param({"output": []}, id="nothing"),
         pytest.param({"output": "x"}, id="no list"),
     ],
 )
 def test_a_reply_with_state_of_another_model_or_form_is_sent_as_text(changed: dict[str, Any]) -> None:
-    fields = {"wire": "openai-responses", "model": "m", "output": [THOUGHT, said("I add."), called()], **changed}
+    fields = {
+        "wire": "openai-responses",
+        "model": "m",
+        "output": [THOUGHT, message_item("I add."), call_item()],
+        **changed,
+    }
     output = fields.pop("output")
     message = AssistantMessage(
         content="I add.", tool_calls=(CALL,), provider_state=ProviderState(**fields, payload={"output": output})
@@ -201,32 +213,34 @@ def test_a_reply_with_state_of_another_model_or_form_is_sent_as_text(changed: di
     ],
 )
 def test_reasoning_without_encrypted_content_is_left_out(thought: dict[str, Any]) -> None:
-    message = AssistantMessage(content="a", provider_state=state(thought, said("a")))
-    assert items(message) == [said("a")]
+    message = AssistantMessage(content="a", provider_state=provider_state(thought, message_item("a")))
+    assert items(message) == [message_item("a")]
 
 
 def test_reasoning_at_the_end_of_a_reply_is_left_out() -> None:
-    message = AssistantMessage(content="a", provider_state=state(said("a"), THOUGHT))
-    assert items(message) == [said("a")]
+    message = AssistantMessage(content="a", provider_state=provider_state(message_item("a"), THOUGHT))
+    assert items(message) == [message_item("a")]
 
 
 def test_null_fields_are_not_sent_back() -> None:
-    message = AssistantMessage(content="a", provider_state=state({**said("a"), "status": None, "phase": None}))
+    message = AssistantMessage(
+        content="a", provider_state=provider_state({**message_item("a"), "status": None, "phase": None})
+    )
     assert sorted(items(message)[0]) == ["content", "id", "role", "type"]
 
 
 def test_a_reply_that_is_in_the_history_twice_is_replayed_once() -> None:
-    message = AssistantMessage(content="a", provider_state=state(said("a")))
-    assert items(message, message) == [said("a"), {"type": "message", "role": "assistant", "content": "a"}]
+    message = AssistantMessage(content="a", provider_state=provider_state(message_item("a")))
+    assert items(message, message) == [message_item("a"), {"type": "message", "role": "assistant", "content": "a"}]
 
 
 def test_a_malformed_call_is_sent_in_a_valid_form() -> None:
     call = ToolCall(id="c1", name="no such tool!", arguments="{")
     message = AssistantMessage(
-        tool_calls=(call,), provider_state=state(THOUGHT, called(name=call.name, arguments=call.arguments))
+        tool_calls=(call,), provider_state=provider_state(THOUGHT, call_item(name=call.name, arguments=call.arguments))
     )
     wrapped = json.dumps({"malformed_arguments": "{"})
-    assert items(message) == [THOUGHT, called(name="no_such_tool__957a42d4", arguments=wrapped)]
+    assert items(message) == [THOUGHT, call_item(name="no_such_tool__957a42d4", arguments=wrapped)]
 
 
 # --- calls ----------------------------------------------------------------------------------------------------------
@@ -291,15 +305,17 @@ def replies(draw: st.DrawFn) -> AssistantMessage:
             {**THOUGHT, "id": f"rs_{draw(st.uuids())}", "encrypted_content": draw(st.sampled_from(["x", "", None]))}
         )
     if text or draw(st.booleans()):
-        output.append(said(text, id=f"msg_{draw(st.uuids())}"))
+        output.append(message_item(text, id=f"msg_{draw(st.uuids())}"))
     for call in calls:
-        output.append(called(call.id, id=f"fc_{draw(st.uuids())}", name=call.name, arguments=call.arguments))
+        output.append(call_item(call.id, id=f"fc_{draw(st.uuids())}", name=call.name, arguments=call.arguments))
     if draw(st.booleans()):
         output = draw(st.permutations(output))
     if draw(st.integers(0, 5)) == 0:
         text += "!"
     made_by = draw(st.sampled_from(["m", "m", "m", "another"]))
-    return AssistantMessage(content=text, tool_calls=tuple(calls), provider_state=state(*output, model=made_by))
+    return AssistantMessage(
+        content=text, tool_calls=tuple(calls), provider_state=provider_state(*output, model=made_by)
+    )
 
 
 @st.composite
