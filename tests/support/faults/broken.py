@@ -1,4 +1,4 @@
-"""Servers that break a promise on purpose: each of them must be found by the test of that promise."""
+"""Faults of servers, each of which breaks a promise; the test of that promise must find it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _around(good: Store, around: Around) -> Store:
 
 
 class EarlyStore:
-    """A store that shows events to readers before they are stored; with `hides_failures` also those that never are."""
+    """A store that shows events to readers before they are stored; with `hides_failures` also those that are never stored."""
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
         self._good = good
@@ -155,7 +155,7 @@ def _read_whole_log(good: SqliteStore) -> Store:
 
 
 def _append_after_end(make_event: Callable[[RuntimeEvent], RuntimeEvent]) -> StoreFault:
-    """Append the event that `behind` returns for a turn's last event behind that event."""
+    """Append after the terminal event of each turn the event that `make_event` returns for it."""
 
     async def around(operation: Operation) -> Any:
         if operation.name != "append" or not operation.args[2][-1].terminal:
@@ -177,7 +177,7 @@ def _same_event(final: RuntimeEvent) -> RuntimeEvent:
 
 
 def _forget_begun_calls(services: Services) -> None:
-    """Continue calls that had begun as if they had not."""
+    """Resume interrupted turns as if none of their calls had begun."""
     turns: Any = services.hub._turns  # pyright: ignore[reportPrivateUsage]
     usual = turns.read_interrupted
 
@@ -193,7 +193,7 @@ def _forget_begun_calls(services: Services) -> None:
 
 
 def _accept_all_answers(services: Services) -> None:
-    """Report every answer as the one that counts."""
+    """Report every answer to a question as accepted."""
     confirms: Any = services.hub.confirms
     usual = confirms.answer
 
@@ -225,4 +225,4 @@ _SERVICES: dict[str, Callable[[Services], None]] = {
 }
 
 MUTANTS = frozenset(_STORES) | frozenset(_SERVICES)
-"""Every way in which a server can be broken."""
+"""The names of all faults."""

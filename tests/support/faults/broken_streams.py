@@ -80,13 +80,13 @@ def _replace_start(start: Callable[..., Any], services: Services) -> None:
 
 
 def _keep_disconnected_readers(services: Services) -> None:
-    """Keep readers that are gone in the list."""
+    """Keep disconnected readers in the list of readers."""
     relay: Any = services.relay
     _on_disconnect(services, lambda _feed, news: relay._readers.add(news))
 
 
 def _stop_turn_with_reader(services: Services) -> None:
-    """Stop the turn that a reader followed when the reader is gone."""
+    """Stop the turn of a stream when its reader disconnects."""
     stopping: set[asyncio.Task[Any]] = set()
 
     def stop(feed: Any, _news: asyncio.Event) -> None:
@@ -141,7 +141,7 @@ def _fail_to_close(services: Services) -> None:
 
 
 def _queue_for_each_reader(services: Services) -> None:
-    """Copy all messages for each reader at once, and keep them after they were sent or the reader has gone."""
+    """Copy all messages for each reader at once, and keep them after they were sent or the reader has disconnected."""
     queues: list[list[Message]] = []
 
     def wrap(stream: ASGIApp) -> ASGIApp:
@@ -172,7 +172,7 @@ def _queue_for_each_reader(services: Services) -> None:
 
 
 def _no_heartbeat_after(type_: str | None) -> ServicesFault:
-    """Send no heartbeat once an event of that type was sent; None: none at all."""
+    """Send no heartbeat once an event of that type was sent; with None never send one."""
     marker = b"" if type_ is None else f'"type":"{type_}"'.encode()
 
     def make_filter() -> Callable[[bytes], bool]:
@@ -193,7 +193,7 @@ def _no_closing_frame(services: Services) -> None:
 
 
 def _drop_bodies(make_filter: Callable[[], Callable[[bytes], bool]], services: Services) -> None:
-    """Drop from each stream the bodies for which its own `of_a_stream()` returns True."""
+    """Drop from each stream the bodies for which its own filter, made by `make_filter()`, returns True."""
 
     def wrap(stream: ASGIApp) -> ASGIApp:
         async def filtered(scope: Scope, receive: Receive, send: Send) -> None:
@@ -242,7 +242,7 @@ def _change_frames(change: Callable[[bytes], bytes]) -> ServicesFault:
 
 
 def _unescaped(text: str) -> Callable[[bytes], bytes]:
-    """Return a change that writes that character unescaped."""
+    """Return a change that replaces the escaped form of that character with the character."""
     escaped = json.dumps(text)[1:-1].encode()
     return lambda frame: frame.replace(escaped, text.encode())
 

@@ -1,4 +1,4 @@
-"""Checks of a log against what was observed of it: each returns its findings as text."""
+"""Checks of a log against observations of clients and tools; each yields its findings as text."""
 
 from __future__ import annotations
 

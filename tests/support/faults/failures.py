@@ -123,7 +123,7 @@ Headers = Callable[[], dict[str, str]]
 
 
 def _retry_after(rng: random.Random) -> tuple[Headers, float | None, list[datetime] | None]:
-    """Return the headers, as a function because of dates, the seconds they ask for, and a list of the dates sent."""
+    """Return the headers, as a function because of dates, the seconds that they state, and the list of dates sent."""
     seconds = rng.choice([0, 2, 7, 20, 25, 25, 3600])
     match rng.randrange(6):
         case 0:
@@ -211,7 +211,7 @@ def _error_event(rng: random.Random, wire: str, example: Stream) -> Fault:
 
 
 def _no_reply(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """Return a 200 that is no reply: a web page, compressed bytes, no JSON, no object."""
+    """Return a 200 response that is no reply: a web page, compressed bytes, no JSON, no object."""
     boundary = rng.randint(0, example.marker)
     what = rng.choice(["web page", "gzip", "no JSON", "no object", "deep"])
     events = {"no JSON": "not json", "no object": [1], "deep": "[" * 5000}

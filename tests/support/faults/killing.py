@@ -20,11 +20,11 @@ from tests.support.patience import PATIENCE
 
 MAX_LIFE_SECONDS = 0.3
 MAX_LIFE_PER_START = 2
-"""A life may last that many times as long as the start took, so that on a slow machine something happens in it too."""
-THINKING_SECONDS = 0.01  # before the next message, for each person at work
-CHECK_EVERY = 10  # what a kill lost stays lost, so the whole need not be read each time
+"""The longest life in multiples of the start's duration, so that turns also run in it on a slow machine."""
+THINKING_SECONDS = 0.01  # before the next message, per busy session
+CHECK_EVERY = 10  # lost events stay lost, so not every cycle needs a check
 MAX_LIVES_PER_FOLDER = 250
-"""A folder is given up after so many, as reading the whole of it takes its time."""
+"""A new folder is used after so many lives, as checks read the whole log."""
 
 
 @dataclass

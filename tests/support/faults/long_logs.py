@@ -10,7 +10,7 @@ BATCH_EVENTS = 1000
 
 
 async def append_long_turn(world: World, count: int, turn_id: str, *, over: bool = False) -> str:
-    """Give the folder's only session a turn of so many events behind its first; returns the session's id."""
+    """Append a turn of `count` events to the folder's only session; return the session's id."""
     store = SqliteStore(world.database)
     (record,) = await store.sessions()
     await store.claim(TurnRecord(id=turn_id, session_id=record.id, input="x"))

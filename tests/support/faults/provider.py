@@ -84,7 +84,7 @@ class Exchange:
         self.writer.close()
 
     def reset(self) -> None:
-        """End the connection as a crash does."""
+        """Reset the connection (RST), as a crash does."""
         linger = struct.pack("ii", 1, 0)
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.writer.transport.abort()
@@ -114,7 +114,7 @@ class Provider:
         return WIRES[self.wire].model(f"{scheme}://127.0.0.1:{self.port}")
 
     def report_shown(self, text: str) -> None:
-        """Note that the client has shown `text` so far."""
+        """Record that the client has shown `text` so far."""
         if self.awaited is not None and text.endswith(self.awaited[0]) and not self.awaited[1].done():
             self.awaited[1].set_result(None)
 

@@ -39,7 +39,7 @@ MARKS = "marks"
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """An order for one server: its folder, its fault, and settings."""
+    """The options of a server: its folder, its fault, and settings."""
 
     home: str
     crash: tuple[str, str, int] | None = None  # point, when, nth

@@ -1,4 +1,4 @@
-"""The malformed streams of `odd/`, one file per oddity, each with its expected outcome."""
+"""The malformed streams of `odd/`, one file each, with their expected outcomes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MALFORMED_STREAMS", "MalformedStream", "outcome"]
 
 @dataclass(frozen=True)
 class MalformedStream:
-    """One body and its outcome, where `error` is the provider's type (None: it named none) or absent."""
+    """One body and its outcome, where `error` is the provider's error type, None without a type, or absent."""
 
     wire: Wire
     name: str

@@ -11,7 +11,7 @@ import pytest
 from agenticx.errors import ModelError
 from agenticx.llms import ChatModel, ModelRequest, Reply, complete
 from agenticx.messages import UserMessage
-from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.recorded import Recording, outcome
 
 __all__ = ["assert_sdk_agrees", "counts"]

@@ -1,4 +1,4 @@
-"""The recorded streams of providers with their expected outcomes, if this machine has them."""
+"""Recorded streams of providers with their expected outcomes, if they are on this machine."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
 
 
 def split_body(body: bytes, chunking: Chunking, seed: int = 1) -> Iterator[bytes]:
-    """Split `body` as a network may do."""
+    """Yield `body` whole, in random chunks, or byte by byte."""
     if chunking == "whole":
         yield body
         return

@@ -41,7 +41,7 @@ def _envelope(body: dict[str, Any]) -> list[str]:
 
 
 def _thinking_of_the_turn(messages: list[dict[str, Any]]) -> list[str]:
-    """Check that, with thinking on, a turn under way began with a thought."""
+    """Check that, with thinking enabled, the current turn begins with a thinking block."""
     begun = len(messages)
     while begun and (messages[begun - 1]["role"] == "assistant" or _has(messages[begun - 1], "tool_result")):
         begun -= 1

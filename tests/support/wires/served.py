@@ -26,7 +26,7 @@ from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, status
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import ChunkServer, chunk_server
+from tests.support.wires.chunk_server import ChunkServer, chunk_server
 from tests.support.wires.replies import sse
 
 __all__ = ["ANTHROPIC", "CHAT", "GEMINI", "HELLO", "KEY", "OLLAMA", "RESPONSES", "SERVED_WIRES", "ServedWire"]

@@ -16,7 +16,7 @@ from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, call, collect, fail, outline, say
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
-from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.chunk_server import chunk_server
 
 pytestmark = pytest.mark.anyio
 

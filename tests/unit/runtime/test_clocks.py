@@ -14,7 +14,7 @@ from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, raw, say, think
 from agenticx.tools.registry import tool
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.served import CHAT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C5")]

@@ -1,4 +1,4 @@
-"""Replay of a model's own reasoning: servers that want it, servers that refuse it, downgrades."""
+"""Tests of the replay of a model's own reasoning: required, refused, downgraded."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall
 from agenticx.testing import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body, status
 from tests.support.wires import rules_anthropic
+from tests.support.wires.anthropic_events import END, content_block, message_delta, message_start, text_delta
+from tests.support.wires.conversations import SECRET, conversation, own_ids, text_of
 from tests.support.wires.replies import sse
 from tests.support.wires.wires import WIRES
-from tests.unit.wires.anthropic.test_anthropic_reply import END, content_block, message_delta, message_start, text_delta
-from tests.unit.wires.test_switch_matrix import SECRET, conversation, own_ids, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Error bodies of every format, reported as a sentence in the error instead of JSON."""
+"""Tests that errors of providers are reported as a sentence, whatever the format of their body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from agenticx.llms import ModelRequest, OpenAIChatModel
 from agenticx.llms.base import close_model, complete
 from tests.linear.growth import grows_linearly
-from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.wires import WIRES, read
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""Streams without end: each wire gives up at its cap, whatever it is that never ends."""
+"""Tests that endless replies are ended at a limit on every wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutated streams: each gives a storable reply or a typed error, the same in any chunking."""
+"""Tests with mutated streams: each gives a storable reply or a typed error, at any chunking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over real sockets: bodies in any chunks, reuse of connections, invalid responses."""
+"""Tests of HTTP/1.1 over real sockets: bodies at any chunking, connection reuse, invalid responses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 class Server:
-    """Answers each request with the next of its answers: pieces of bytes, each sent by itself; then None hangs up."""
+    """A server that sends the next of `answers` for each request, each of its chunks alone; None closes the connection."""
 
     def __init__(self, answers):
         self.answers = list(answers)

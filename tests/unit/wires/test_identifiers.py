@@ -1,4 +1,4 @@
-"""Tool names and call ids: sent ones fit each provider's rule, replies have the original names."""
+"""Tests of tool names and call ids: valid for each provider, and mapped back in replies."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
 from tests.linear.growth import grows_linearly
 from tests.support.wires import rules_chat
-from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.chunk_server import chunk_server
+from tests.support.wires.conversations import REPLY_BODIES
 from tests.support.wires.wires import WIRES, Wire
-from tests.unit.wires.test_switch_matrix import REPLY_BODIES
 
 OPENAI = IdentifierRule("a-zA-Z0-9_-", 64)
 SHORT = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
@@ -217,7 +217,7 @@ def test_kimi_ids_with_dots_and_colons_are_sent_unchanged() -> None:
 
 
 def test_a_reasoning_detail_has_the_sent_id_of_its_call() -> None:
-    """OpenRouter gives the signature of a call of Gemini in a detail with the call's id."""
+    """OpenRouter returns the signature of a Gemini call in a reasoning detail that has the call's id."""
     long = "tool_look_" + "x" * 60
     details = [{"type": "reasoning.encrypted", "data": "x", "id": long}, {"type": "reasoning.text", "id": "other"}]
     state = ProviderState(wire="openai-chat", model="m", payload={"details": details})
@@ -266,7 +266,7 @@ def test_a_reply_with_an_invalid_server_tool_id_is_sent_as_text() -> None:
 
 
 class DuckModel:
-    """A model that calls the first tool that it is told of."""
+    """A model that calls the first of its tools."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -304,7 +304,7 @@ class TextCallModel:
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", [*ODD_NAMES, "a/b", "a>b", "mcp: read\nfile"])
 async def test_a_model_with_tools_in_its_prompt_can_call_a_tool_of_any_name(name: str) -> None:
-    """It is told a name that a tag can hold, and the call comes back under ours."""
+    """The prompt has a name that is valid in a tag; its call is mapped back to the original name."""
     history = [HELLO, *call_round(("c1", name)), UserMessage(content="again")]
     model = TextCallModel()
     reply, error = await complete(

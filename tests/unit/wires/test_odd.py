@@ -1,4 +1,4 @@
-"""Malformed streams, through each wire's parser and through whole turns over a socket."""
+"""Tests of malformed streams: through each wire's parser, and through turns over a socket."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agenticx.runtime.sanitize import is_valid
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, outline
 from tests.support.patience import PATIENCE
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.corpus import MALFORMED_STREAMS, MalformedStream, outcome
-from tests.support.wires.pieces_server import chunk_server
 from tests.support.wires.recorded import CHUNKINGS, Chunking, split_body
 from tests.support.wires.wires import WIRES, read, refusals
 
@@ -47,9 +47,9 @@ def test_a_malformed_stream_has_the_expected_outcome(oddity: MalformedStream, ch
 async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_continue(
     oddity: MalformedStream, tmp_path: Path
 ) -> None:
-    """The server says the odd thing to every request, so that a reply with calls is met again with their results.
+    """The server sends the malformed stream to every request, so also to the one with the results of its calls.
 
-    Only the calls of a reply that came to its own end run, and none whose arguments may be read in two ways.
+    Only calls of a complete reply run, and none whose arguments are ambiguous.
     """
     asked: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""The Ollama wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Ollama wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from agenticx.llms import complete, resolve_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply
+from tests.support.wires.ollama_lines import last_line, lines, message_line, tool_call
 from tests.support.wires.rules_ollama import violations
 from tests.support.wires.served import HELLO, OLLAMA
-from tests.unit.wires.test_ollama_reply import last_line, lines, message_line, tool_call
 
 pytestmark = pytest.mark.anyio
 

@@ -1,53 +1,19 @@
-"""Replies of the Ollama parser, without a network."""
+"""Tests of the Ollama parser without a network."""
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from agenticx.errors import ModelError
-from agenticx.llms.base import Reply, Usage
+from agenticx.llms.base import Usage
 from agenticx.llms.limits import MAX_CALLS
 from agenticx.llms.transport.json_lines import LineParser
-from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.messages import ProviderState
 from tests.support.lanes import Count
+from tests.support.wires.ollama_lines import last_line, lines, message_line, read, tool_call
 from tests.support.wires.recorded import CHUNKINGS, split_body
-from tests.support.wires.replies import parse_reply
-
-
-def read(chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
-    """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return parse_reply(OllamaReplyParser(label="test", model="m"), chunks)
-
-
-def lines(*events: Any) -> bytes:
-    return b"".join((e if isinstance(e, str) else json.dumps(e)).encode() + b"\n" for e in events)
-
-
-def message_line(content: str = "", **fields: Any) -> dict[str, Any]:
-    """Return a line as the server sends it."""
-    message = {"role": "assistant", "content": content, **fields}
-    return {"model": "m", "created_at": "2026-11-21T10:00:00Z", "message": message, "done": False}
-
-
-def tool_call(name: str, arguments: Any, **fields: Any) -> dict[str, Any]:
-    return {"function": {"index": 0, "name": name, "arguments": arguments}, **fields}
-
-
-def last_line(reason: str | None = "stop", **counts: Any) -> dict[str, Any]:
-    return {
-        **message_line(),
-        "done": True,
-        "total_duration": 1,
-        **({"done_reason": reason} if reason else {}),
-        **counts,
-    }
-
 
 WHOLE = lines(
     message_line(thinking="h"),

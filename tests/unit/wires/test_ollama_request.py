@@ -1,4 +1,4 @@
-"""Request bodies of the Ollama wire, checked against what the server decodes."""
+"""Tests of the request bodies of the Ollama wire against the format that the server decodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recorded HTTP error as the user sees it: its message, its type, and the time of a retry."""
+"""Tests of recorded HTTP errors: the message, type and retry time that a user sees."""
 
 from __future__ import annotations
 

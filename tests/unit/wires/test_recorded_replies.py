@@ -1,4 +1,4 @@
-"""Recorded streams, read by every wire's parser without a network."""
+"""Tests of recorded streams through each wire's parser, without a network."""
 
 from __future__ import annotations
 

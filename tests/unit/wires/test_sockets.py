@@ -1,4 +1,4 @@
-"""All wires over real sockets: arrival of replies, failures of calls, kept connections."""
+"""Tests of all wires over real sockets: replies, failed calls, kept connections, secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body, hang_up, huge_line, reset
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.recorded import (
     CHUNKINGS,
     Chunking,

@@ -1,4 +1,4 @@
-"""The SSE parser: any bytes in any pieces, the events that are in them out."""
+"""Tests of the SSE parser: the same events at any chunking of the bytes."""
 
 from __future__ import annotations
 

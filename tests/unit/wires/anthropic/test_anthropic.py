@@ -1,4 +1,4 @@
-"""The Anthropic wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Anthropic wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from agenticx.llms import ModelRequest, complete, resolve_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body
-from tests.support.wires.replies import sse
-from tests.support.wires.rules_anthropic import violations
-from tests.support.wires.served import ANTHROPIC, HELLO, KEY
-from tests.unit.wires.anthropic.test_anthropic_reply import (
+from tests.support.wires.anthropic_events import (
     END,
     content_block,
     error_event,
@@ -26,6 +23,9 @@ from tests.unit.wires.anthropic.test_anthropic_reply import (
     text_delta,
     thinking_delta,
 )
+from tests.support.wires.replies import sse
+from tests.support.wires.rules_anthropic import violations
+from tests.support.wires.served import ANTHROPIC, HELLO, KEY
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Our replies beside those of Anthropic's own SDK."""
+"""Tests that the replies of the Anthropic wire equal those of Anthropic's own SDK."""
 
 from __future__ import annotations
 

@@ -1,61 +1,29 @@
-"""Replies of the Anthropic parser, without a network: recorded streams and odd ones written by hand."""
+"""Tests of the Anthropic parser without a network: recorded streams and unusual ones."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from agenticx.errors import ModelError
-from agenticx.llms.base import Finished, Reply, ReplyBuilder, ToolCallDelta, Usage
+from agenticx.llms.base import Finished, ReplyBuilder, ToolCallDelta, Usage
 from agenticx.llms.limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY_BYTES
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
+from tests.support.wires.anthropic_events import (
+    END,
+    content_block,
+    error_event,
+    json_delta,
+    message_delta,
+    message_start,
+    read,
+    signature_delta,
+    text_delta,
+    thinking_delta,
+)
 from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, recordings, split_body
-from tests.support.wires.replies import deltas_of, parse_reply, sse
-
-
-def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
-    """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return parse_reply(AnthropicReplyParser(label="test", model="m", **options), chunks)
-
-
-def message_start(*content: Any, **usage: int) -> dict[str, Any]:
-    return {"type": "message_start", "message": {"role": "assistant", "content": [*content], "usage": usage}}
-
-
-def content_block(index: int, type_: str, *deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
-    """Return the events of a content block from its start to its end."""
-    return [
-        {"type": "content_block_start", "index": index, "content_block": {"type": type_, **fields}},
-        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
-        {"type": "content_block_stop", "index": index},
-    ]
-
-
-def text_delta(words: str) -> dict[str, Any]:
-    return {"type": "text_delta", "text": words}
-
-
-def thinking_delta(words: str) -> dict[str, Any]:
-    return {"type": "thinking_delta", "thinking": words}
-
-
-def signature_delta(signature: str) -> dict[str, Any]:
-    return {"type": "signature_delta", "signature": signature}
-
-
-def json_delta(json_text: Any) -> dict[str, Any]:
-    return {"type": "input_json_delta", "partial_json": json_text}
-
-
-def message_delta(reason: str | None = "end_turn", **usage: Any) -> dict[str, Any]:
-    return {"type": "message_delta", "delta": {"stop_reason": reason}, **({"usage": usage} if usage else {})}
-
-
-END = {"type": "message_stop"}
-
+from tests.support.wires.replies import deltas_of, sse
 
 # --- recorded streams ---------------------------------------------------------------------------------------------
 
@@ -72,7 +40,7 @@ def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recordi
         assert (reply.complete, error) == (b"event: message_stop" in kept, None), f"after {count} events"
 
 
-# --- text and thoughts --------------------------------------------------------------------------------------------
+# --- text and reasoning -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -300,7 +268,7 @@ def test_usage_is_the_last_reported_and_excludes_cached_tokens() -> None:
     assert (usage + Usage(1, 1)).input_tokens == 25
 
 
-# --- what goes back to the provider -------------------------------------------------------------------------------
+# --- provider state -----------------------------------------------------------------------------------------------
 
 
 def test_thinking_and_server_tools_are_kept_in_the_provider_state_block_by_block() -> None:
@@ -354,10 +322,6 @@ def test_content_that_the_message_has_as_well_needs_no_provider_state(events: li
 
 
 # --- errors -------------------------------------------------------------------------------------------------------
-
-
-def error_event(type_: str, message: str = "m") -> dict[str, Any]:
-    return {"type": "error", "error": {"type": type_, "message": message}}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def body_of(
 
 
 def rows_of(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:
-    """Role and blocks of each message, texts as strings, without marks for the cache."""
+    """Return role and blocks of each message, texts as strings, without `cache_control`."""
     return [
         (row["role"], [_plain_block(block) for block in row["content"]])
         for row in body_of(*messages, **options)["messages"]

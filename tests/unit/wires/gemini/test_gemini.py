@@ -1,4 +1,4 @@
-"""The Gemini wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Gemini wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import ProviderRequest, RawReply, body
+from tests.support.wires.gemini_events import call_part, content_event, sse
 from tests.support.wires.rules_gemini import violations
 from tests.support.wires.served import GEMINI, HELLO, KEY
-from tests.unit.wires.gemini.test_gemini_reply import call_part, content_event, sse
 
 pytestmark = pytest.mark.anyio
 

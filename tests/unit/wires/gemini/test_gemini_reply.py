@@ -1,4 +1,4 @@
-"""Replies of the Gemini parser, without a network: recorded streams and odd ones written by hand."""
+"""Tests of the Gemini parser without a network: recorded streams and unusual ones."""
 
 from __future__ import annotations
 
@@ -10,43 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.errors import InvalidArguments, ModelError
+from agenticx.errors import InvalidArguments
 from agenticx.llms.arguments import parse_arguments
-from agenticx.llms.base import Finished, Reply, ToolCallDelta, Usage, UsageDelta
+from agenticx.llms.base import Finished, ToolCallDelta, Usage, UsageDelta
 from agenticx.llms.limits import MAX_CALLS
 from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.messages import ProviderState
+from tests.support.wires.gemini_events import STOP, argument_part, call_part, content_event, read, sse
 from tests.support.wires.recorded import CHUNKINGS, Recording, recordings, split_body
-from tests.support.wires.replies import deltas_of, parse_reply
-from tests.support.wires.replies import sse as events
-
-
-def read(chunks: Iterable[bytes], **options: Any) -> tuple[Reply, ModelError | None]:
-    """Return the reply in a body that arrives in these chunks and ends cleanly."""
-    return parse_reply(GeminiReplyParser(label="test", model="m", **options), chunks)
-
-
-def sse(*payloads: Any) -> bytes:
-    return events(*payloads, end="\r\n\r\n")
-
-
-def content_event(*parts: dict[str, Any], finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    candidate = {"content": {"role": "model", "parts": list(parts)}, **({"finishReason": finish} if finish else {})}
-    return {"candidates": [candidate], **fields}
-
-
-def call_part(name: str | None = None, **fields: Any) -> dict[str, Any]:
-    return {"functionCall": ({"name": name} if name else {}) | fields}
-
-
-def argument_part(path: str, value: Any, *, more: bool = True) -> dict[str, Any]:
-    kind = {str: "stringValue", bool: "boolValue", type(None): "nullValue"}.get(type(value), "numberValue")
-    return call_part(partialArgs=[{"jsonPath": path, kind: value, "willContinue": more}], willContinue=True)
-
-
-STOP = content_event({"text": ""}, finish="STOP")
-
+from tests.support.wires.replies import deltas_of
 
 # --- recorded streams ---------------------------------------------------------------------------------------------
 
@@ -75,7 +48,7 @@ def test_the_calls_of_a_truncated_stream_are_complete_or_invalid(recording: Reco
                     parse_arguments(call.arguments)
 
 
-# --- text, thoughts, calls ----------------------------------------------------------------------------------------
+# --- text, reasoning, calls ---------------------------------------------------------------------------------------
 
 
 def test_text_reasoning_and_calls_keep_their_order() -> None:
@@ -170,7 +143,7 @@ def test_a_single_json_object_is_read_as_a_reply() -> None:
     assert (reply.text, reply.complete, error) == ("a", True, None)
 
 
-# --- what goes back -----------------------------------------------------------------------------------------------
+# --- provider state -----------------------------------------------------------------------------------------------
 
 
 def state_of(*events: Any) -> Any:

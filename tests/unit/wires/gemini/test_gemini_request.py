@@ -53,7 +53,7 @@ def body_of(
 
 
 def rows_of(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:
-    """Role and parts of each content, plain texts as strings."""
+    """Return role and parts of each content, plain texts as strings."""
     return [
         (row["role"], [part["text"] if part.keys() == {"text"} else part for part in row["parts"]])
         for row in body_of(*messages, **options)["contents"]

@@ -1,4 +1,4 @@
-"""The Chat Completions wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Chat Completions wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agenticx.messages import (
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, as_json, no_streaming, status
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import chunk_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.replies import sse
 from tests.support.wires.served import CHAT, HELLO, KEY
 
@@ -287,7 +287,7 @@ async def test_a_reply_ends_if_only_pings_follow_the_finish_reason(monkeypatch: 
 
 
 def taking_time(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the chunks, each a tenth of a millisecond of the loop's time after the last."""
+    """Yield the chunks, each 0.1 ms of the loop's time after the previous one."""
     loop: Any = asyncio.get_running_loop()
     for piece in pieces:
         loop.advance(0.0001)

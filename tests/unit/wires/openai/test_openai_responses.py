@@ -1,4 +1,4 @@
-"""The Responses wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Responses wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies of the Responses wire: strict servers accept any history, and none is lost."""
+"""Tests of the request bodies of the Responses wire against the rules and the SDK types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A raw HTTP server on loopback that sends the same head and body in given pieces."""
+"""A raw HTTP server on loopback that sends the same head and the same chunks to every request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ async def chunk_server(
     then_reset: bool = False,
     port: int = 0,
 ) -> AsyncIterator[ChunkServer]:
-    """Serve `head` and each piece as an HTTP chunk of its own; then keep, leave silent, close or reset it."""
+    """Serve `head` and each piece as an HTTP chunk of its own.
+
+    After that the connection is kept for the next request, left silent, closed or reset.
+    """
     state = ChunkServer()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
