@@ -29,7 +29,7 @@ from agenticx.sessions import (
     TurnRequest,
     transcript,
 )
-from agenticx.sessions.hub.queue import QueuedMessage
+from agenticx.sessions.hub.message_queue import QueuedMessage
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool

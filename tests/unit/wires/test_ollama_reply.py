@@ -11,7 +11,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import Reply, Usage
-from agenticx.llms.limits import MAX_CALLS
+from agenticx.llms.reply_limits import MAX_CALLS
 from agenticx.llms.transport.json_lines import LineParser
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.messages import ProviderState

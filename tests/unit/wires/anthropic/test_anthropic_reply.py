@@ -10,7 +10,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import Finished, Reply, ReplyBuilder, ToolCallDelta, Usage
-from agenticx.llms.limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY_BYTES
+from agenticx.llms.reply_limits import MAX_CALLS, MAX_ITEMS, MAX_REPLY_BYTES
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
 from tests.support.wires.replies import deltas_of, read_with, sse

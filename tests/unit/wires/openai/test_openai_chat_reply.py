@@ -11,7 +11,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import Finished, Reply, ReplyBuilder, ToolCallDelta
-from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS
+from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recordings
 from tests.support.wires.replies import deltas_of, read_with, sse

@@ -11,7 +11,7 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import Finished, Reply, ToolCallDelta, Usage
-from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_ITEMS
+from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_ITEMS
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.support.wires.recorded import CHUNKINGS, Recording, pieces, recordings
 from tests.support.wires.replies import read_with, sse
