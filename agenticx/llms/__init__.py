@@ -24,7 +24,7 @@ from agenticx.llms.base import (
 if TYPE_CHECKING:
     from agenticx.llms.catalog.resolve import default_model_spec, list_models, resolve_model
     from agenticx.llms.demo import DemoModel
-    from agenticx.llms.duck.model import adapt
+    from agenticx.llms.duck_typed.model import adapt
     from agenticx.llms.scripted import ScriptedModel
     from agenticx.llms.wires.anthropic import AnthropicModel
     from agenticx.llms.wires.gemini import GeminiModel
@@ -70,7 +70,7 @@ _LAZY_IMPORTS = {
     "OpenAIProvider": "agenticx.llms.wires.openai_chat",
     "OpenAIResponsesModel": "agenticx.llms.wires.openai_responses",
     "ScriptedModel": "agenticx.llms.scripted",
-    "adapt": "agenticx.llms.duck.model",
+    "adapt": "agenticx.llms.duck_typed.model",
     "default_model_spec": "agenticx.llms.catalog.resolve",
     "list_models": "agenticx.llms.catalog.resolve",
     "resolve_model": "agenticx.llms.catalog.resolve",

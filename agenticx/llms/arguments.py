@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms.limits import MAX_VALUES
+from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, read_json
 

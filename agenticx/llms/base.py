@@ -8,7 +8,8 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol
 
 from agenticx.errors import ModelError
-from agenticx.llms.limits import (
+from agenticx.llms.memory_estimate import MAX_CHAR_BYTES, estimate_fragment_bytes, measure_bytes
+from agenticx.llms.reply_limits import (
     MAX_ARGUMENT_CHARS,
     MAX_CALLS,
     MAX_DELTAS,
@@ -17,7 +18,6 @@ from agenticx.llms.limits import (
     MAX_PARSED_BYTES,
     MAX_REPLY_BYTES,
 )
-from agenticx.llms.memory_estimate import MAX_CHAR_BYTES, estimate_fragment_bytes, measure_bytes
 from agenticx.messages import Message, ProviderState, ToolCall
 
 __all__ = [

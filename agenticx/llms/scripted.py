@@ -23,7 +23,7 @@ from typing import Self, assert_never
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, InlineForm, ModelRequest
-from agenticx.llms.script import (
+from agenticx.llms.script_parts import (
     Fail,
     Hang,
     Part,

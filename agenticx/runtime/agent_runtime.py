@@ -26,7 +26,7 @@ from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, InlineForm, ModelRequest, Reply, inline_forms
-from agenticx.llms.duck.model import adapt
+from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import bound_ids
 from agenticx.messages import ToolCall, UserMessage, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer

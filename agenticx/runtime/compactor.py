@@ -24,7 +24,7 @@ from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
-from agenticx.llms.duck.model import adapt
+from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage, ToolMessage, UserMessage, clean_text
 from agenticx.runtime.row_text import count_attachment_characters, count_characters, iter_texts, render, snippets

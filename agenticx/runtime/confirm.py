@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -16,8 +15,8 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
-from agenticx.runtime.calls.canonical_json import write_json
-from agenticx.runtime.calls.question import question_lines
+from agenticx.runtime.calls.confirm_digest import confirm_digest
+from agenticx.runtime.calls.question_text import question_lines
 from agenticx.threads import run_in_thread, start_thread
 
 __all__ = [
@@ -76,16 +75,6 @@ class ConfirmAnswer:
     remember: Remember = "once"
     arguments: Mapping[str, Any] | None = None
     reason: str | None = None
-
-
-def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of what will run: the tool, its arguments and all that its assessment bound them to.
-
-    It is that of the compact ASCII JSON of `[tool, arguments, binding]` with sorted keys.
-    """
-    digest = hashlib.sha256()
-    write_json([tool, arguments, binding], lambda text: digest.update(text.encode("ascii")))
-    return digest.hexdigest()
 
 
 class ConfirmGate(ABC):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import chain
 
-from agenticx.tools.amounts import pluralize
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible
 
 __all__ = ["unified_diff"]

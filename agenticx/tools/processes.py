@@ -1,13 +1,13 @@
 """Commands that are terminated with all their descendants.
 
-Each command runs below two small processes (`_supervisor.py`), child subreapers of all descendants of the command; two,
-so that a command cannot escape by killing its parent. This process is not a subreaper: it adopts no foreign processes,
-does not interfere with other uses of `waitpid` and needs no child watcher. If this process is killed, the two see its
-end of their pipe close and terminate the command. Every descendant also has a mark in its environment, by which it is
-found if both have been killed; an application that stores the result of `RunningCommand.wait_started` can terminate
-the descendants even then and after a restart. Other systems than Linux have neither subreapers nor marks: there the
-command's process group is terminated, and descendants that leave the group continue to run.
-"""
+Each command runs below two small processes (`_process_supervisor.py`), child subreapers of all descendants of the
+command; two, so that a command cannot escape by killing its parent. This process is not a subreaper: it adopts no
+foreign processes, does not interfere with other uses of `waitpid` and needs no child watcher. If this process is
+killed, the two see its end of their pipe close and terminate the command. Every descendant also has a mark in its
+environment, by which it is found if both have been killed; an application that stores the result of
+`RunningCommand.wait_started` can terminate the descendants even then and after a restart. Other systems than Linux have
+neither subreapers nor marks: there the command's process group is terminated, and descendants that leave the group
+continue to run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 MARK = "AGX_CALL_MARK"
 """Name of the environment variable that marks every process of a call."""
 
-_SUPERVISOR = Path(__file__).with_name("_supervisor.py")
+_SUPERVISOR = Path(__file__).with_name("_process_supervisor.py")
 _CLOSE_SECONDS = 2.7
 _KILL_SECONDS = 0.3
 _READ_BYTES = 65_536

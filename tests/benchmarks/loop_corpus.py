@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
-from agenticx.tools.read_only import seems_read_only
+from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
 __all__ = [
     "FILES",

@@ -12,8 +12,8 @@ from agenticx.llms.arguments import check_value_count, parse_arguments, preview_
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
-from agenticx.llms.limits import MAX_VALUES
 from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
+from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.transport.errors import find_error, parse_error_body, stream_error, without_secrets
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.wires.openai_chat._parts import plain_text

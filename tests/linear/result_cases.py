@@ -25,7 +25,7 @@ from agenticx.runtime.calls.result_text import (
 from agenticx.runtime.events import EventType
 from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_interrupted_turn
-from agenticx.tools.read_only import seems_read_only
+from agenticx.tools.shell.read_only_heuristic import seems_read_only
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, TEXTS, repeated

@@ -12,14 +12,14 @@ from pydantic import BaseModel
 from agenticx.clocks import SystemClock
 from agenticx.errors import InvalidArguments
 from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, ThinkingDelta, ToolCallDelta
-from agenticx.llms.limits import MAX_VALUES
+from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
-from agenticx.runtime.calls.canonical_json import write_json
+from agenticx.runtime.calls.confirm_digest import write_json
 from agenticx.runtime.calls.inline import parse_inline_calls
-from agenticx.runtime.calls.question import question_lines
-from agenticx.runtime.calls.reading import validate_arguments
+from agenticx.runtime.calls.question_text import question_lines
 from agenticx.runtime.calls.tool_output import is_large, jsonable, render, render_async, truncate
+from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, rows_size
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope

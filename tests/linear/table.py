@@ -55,15 +55,15 @@ MODULES = [
     "runtime.calls.inline",
     "runtime.loop_detector",
     "runtime.structured_output",
-    "runtime.calls.question",
+    "runtime.calls.question_text",
     "runtime.reply_writer",
-    "runtime.calls.reading",
+    "runtime.calls.validation",
     "runtime.turn_log",
     "runtime.calls.result_text",
     "runtime.row_text",
-    "runtime.calls.canonical_json",
+    "runtime.calls.confirm_digest",
     "runtime.calls.polling",
-    "tools.read_only",
+    "tools.shell.read_only_heuristic",
     "tools.coercion",
     "logs",
     "runtime.calls.tool_output",
@@ -73,7 +73,7 @@ MODULES = [
     "tools.shell.braces",
     "tools.shell.globs",
     "tools.shell.quoting",
-    "tools.shell.words",
+    "tools.shell.named_paths",
     "tools.shell.simple_commands",
     "tools.protected",
     "tools.diffs",
@@ -113,7 +113,7 @@ EXEMPT: dict[str, str] = {
             runtime.row_text.count_attachment_characters runtime.row_text.iter_texts tools.protected.protection_reason
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
-            runtime.structured_output.OutputType runtime.calls.question.describe_size tools.output.ProgressEmitter
+            runtime.structured_output.OutputType runtime.calls.question_text.describe_size tools.output.ProgressEmitter
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position
             sessions.store.sqlite._segments.envelope_bytes sessions.history.transcript.tool_call_ids

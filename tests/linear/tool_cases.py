@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.llms.limits import MAX_VALUES
+from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.secret_names import is_secret_file
 from agenticx.tools.base import ToolContext
@@ -30,9 +30,9 @@ from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
+from agenticx.tools.shell.named_paths import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
-from agenticx.tools.shell.words import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.visible import control_pictures, escape_controls, visible, visible_line, without_invisible
 from tests.linear.case import Case, Make
 from tests.linear.llm_cases import parsed

@@ -11,7 +11,7 @@ from pathlib import Path
 from agenticx.attachments import Attachment, check_attachments, load_attachment
 from agenticx.errors import SettingsError
 from agenticx.messages import clean_text
-from agenticx.tools.amounts import pluralize
+from agenticx.tools.plurals import pluralize
 
 __all__ = [
     "MAX_PROMPT_CHARS",

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from agenticx.llms.limits import MAX_VALUES
+from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.strict_json import find_excess
 

@@ -25,7 +25,7 @@ from typing import Any
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.identifiers import IdentifierRule
-from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_VALUES
+from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS, MAX_VALUES
 from agenticx.llms.wrappers.xml_prose import MarkdownState
 from agenticx.strict_json import find_excess
 

@@ -13,9 +13,9 @@ from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, InvalidArguments, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
-from agenticx.runtime.calls.reading import ValidatedArguments, validate_arguments
-from agenticx.runtime.calls.slots import Slot
+from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.calls.tool_output import jsonable
+from agenticx.runtime.calls.validation import ValidatedArguments, validate_arguments
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
@@ -25,8 +25,8 @@ from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext
 from agenticx.tools.permissions import Verdict, decide
-from agenticx.tools.read_only import seems_read_only
 from agenticx.tools.registry import FunctionTool
+from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
 __all__ = ["CallAuthorizer", "CallRefused"]
 

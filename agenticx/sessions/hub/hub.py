@@ -19,7 +19,7 @@ from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.interrupted import resume_point
 from agenticx.sessions.hub.confirms import DurableConfirmations
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
-from agenticx.sessions.hub.queue import QueuedMessage
+from agenticx.sessions.hub.message_queue import QueuedMessage
 from agenticx.sessions.hub.queue_dispatcher import QueueDispatcher, turn_record
 from agenticx.sessions.hub.records import RecordUpdater
 from agenticx.sessions.hub.rewind import RewindResult, rewind

@@ -21,7 +21,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import EventType
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
-from agenticx.sessions.hub.queue import QueuedMessage, journal_key, recorded_submission
+from agenticx.sessions.hub.message_queue import QueuedMessage, journal_key, recorded_submission
 from agenticx.sessions.hub.submission import Submission, TurnRequest, check_same_input
 from agenticx.sessions.store.base import JournalEntry, Store, TurnRecord
 

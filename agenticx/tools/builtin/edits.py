@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.errors import ToolError
-from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.files import file_version, is_binary, resolve_accessible
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.paths import WorkspacePath, read_file, replace_file
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import changes_bare_repository, protected_part, protection_reason
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file
-from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_in_workspace, scan_folder
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible

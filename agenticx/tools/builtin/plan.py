@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 from typing_extensions import TypedDict
 
 from agenticx.errors import ToolError
-from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import ToolContext
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 
 __all__ = ["scratchpad_read", "scratchpad_write", "todo_write"]

@@ -13,12 +13,12 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
-from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, resolve_accessible
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import control_pictures, visible
 

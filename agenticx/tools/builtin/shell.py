@@ -17,14 +17,14 @@ from pydantic import Field
 
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
-from agenticx.tools.amounts import pluralize
 from agenticx.tools.base import Assessment, ToolContext, ToolOutput
 from agenticx.tools.output import HeadTailBuffer, ProgressEmitter
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool
 from agenticx.tools.shell.lookups import FileSystemCache
+from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
-from agenticx.tools.shell.words import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = ["bash_exec"]

@@ -21,7 +21,7 @@ from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
 from agenticx.tools.shell.lookups import DirectoryEntry, FileSystemCache, UncheckableError
-from agenticx.tools.shell.words import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
+from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 
 __all__ = ["is_plainly_harmless"]
 

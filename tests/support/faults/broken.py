@@ -50,7 +50,10 @@ def _around(good: Store, around: Around) -> Store:
 
 
 class EarlyStore:
-    """A store that shows events to readers before they are stored; with `hides_failures` also those that are never stored."""
+    """A store that shows events to readers before they are stored.
+
+    With `hides_failures` it also shows those that are never stored.
+    """
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
         self._good = good

@@ -15,7 +15,7 @@ from agenticx.attachments import Attachment
 from agenticx.errors import InvalidArguments
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import ModelRequest, Reply, ReplyBuilder, ToolSchema
-from agenticx.llms.limits import MAX_ARGUMENT_CHARS, MAX_CALLS
+from agenticx.llms.reply_limits import MAX_ARGUMENT_CHARS, MAX_CALLS
 from agenticx.llms.wrappers.xml_format import XmlCallParser, render_call
 from agenticx.llms.wrappers.xml_tools import XmlToolModel, with_tools_in_prompt
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage

@@ -21,7 +21,7 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.shell.globs import ShellGlob
 from agenticx.tools.shell.lookups import FileSystemCache
-from agenticx.tools.shell.words import examine
+from agenticx.tools.shell.named_paths import examine
 from tests.linear.growth import grows_linearly
 
 pytestmark = pytest.mark.promise("H4")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agenticx.errors import InvalidArguments
-from agenticx.llms.limits import MAX_VALUES
-from agenticx.runtime.calls.reading import validate_arguments
+from agenticx.llms.reply_limits import MAX_VALUES
+from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.tools import tool
 from agenticx.tools.coercion import coerce_numbers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.tools.read_only import seems_read_only
+from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
 
 @pytest.mark.parametrize(

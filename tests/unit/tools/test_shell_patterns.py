@@ -9,8 +9,8 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.shell.braces import expand_braces
 from agenticx.tools.shell.globs import ShellGlob, simplify_classes
 from agenticx.tools.shell.lookups import FileSystemCache
+from agenticx.tools.shell.named_paths import examine
 from agenticx.tools.shell.quoting import QUOTED, remove_quoting
-from agenticx.tools.shell.words import examine
 from tests.linear.growth import grows_linearly
 
 pytestmark = pytest.mark.promise("H3")

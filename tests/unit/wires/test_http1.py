@@ -23,7 +23,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 class Server:
-    """A server that sends the next of `answers` for each request, each of its chunks alone; None closes the connection."""
+    """A server that sends the next of `answers` for each request, chunk by chunk; None closes the connection."""
 
     def __init__(self, answers):
         self.answers = list(answers)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.llms.base import Usage
-from agenticx.llms.limits import MAX_CALLS
+from agenticx.llms.reply_limits import MAX_CALLS
 from agenticx.llms.transport.json_lines import LineParser
 from agenticx.messages import ProviderState
 from tests.support.lanes import Count

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from agenticx.llms.base import Delta, ReplySize, ToolCallDelta
 from agenticx.llms.json_values import json_text
-from agenticx.llms.limits import MAX_NAME_CHARS
+from agenticx.llms.reply_limits import MAX_NAME_CHARS
 
 __all__ = ["ToolCallAssembler"]
 

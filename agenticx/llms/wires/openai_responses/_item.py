@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from agenticx.llms.base import Delta, ReplySize, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.llms.json_values import text_in
-from agenticx.llms.limits import MAX_ITEMS
+from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.wires.json_events import malformed_reply
 from agenticx.llms.wires.openai_responses._parts import Channel, TextPart, iter_texts
 

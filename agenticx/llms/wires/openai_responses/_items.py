@@ -8,7 +8,7 @@ from typing import Any
 
 from agenticx.llms.base import Delta, ReplySize, ThinkingDelta, ToolCallDelta
 from agenticx.llms.json_values import text_in
-from agenticx.llms.limits import MAX_ITEMS
+from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.wires.json_events import malformed_reply
 from agenticx.llms.wires.openai_responses._item import THOUGHT_SEPARATOR, OutputItem, is_call
 from agenticx.llms.wires.openai_responses._parts import Channel

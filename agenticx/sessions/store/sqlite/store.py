@@ -48,8 +48,8 @@ from agenticx.sessions.store.sqlite._file import (
     read_only_uri,
     require_database_file,
 )
+from agenticx.sessions.store.sqlite._log_reader import LogReader
 from agenticx.sessions.store.sqlite._recent_events import RecentEvents
-from agenticx.sessions.store.sqlite._replay import LogReader
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
 from agenticx.sessions.store.sqlite._usage import add_usage, read_usage
 from agenticx.sessions.store.sqlite._wal import LeftoverLog, open_leftover_log

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, HookRegistry, StopSignal
-from agenticx.runtime.calls.slots import MAX_CONCURRENT_CALLS, slots
+from agenticx.runtime.calls.concurrency import MAX_CONCURRENT_CALLS, slots
 from agenticx.runtime.hooks import AgentHook
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment

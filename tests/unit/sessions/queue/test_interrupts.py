@@ -18,7 +18,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRequest,
 )
-from agenticx.sessions.hub.queue import QueuedMessage
+from agenticx.sessions.hub.message_queue import QueuedMessage
 from tests.support.message_queue import QueueHarness, outline_of
 
 pytestmark = pytest.mark.anyio

@@ -1,17 +1,31 @@
-"""Canonical JSON, written in fragments so that encoding a large value does not block other threads."""
+"""The digest that a question and its answer must share.
+
+Its canonical JSON is written in fragments, so that encoding a large value does not block other threads.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, cast
 
-__all__ = ["write_json"]
+__all__ = ["confirm_digest", "write_json"]
 
 _BATCH = 1_000
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode
+
+
+def confirm_digest(tool: str, arguments: Mapping[str, Any], binding: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what will run: the tool, its arguments and all that its assessment bound them to.
+
+    It is that of the compact ASCII JSON of `[tool, arguments, binding]` with sorted keys.
+    """
+    digest = hashlib.sha256()
+    write_json([tool, arguments, binding], lambda text: digest.update(text.encode("ascii")))
+    return digest.hexdigest()
 
 
 def write_json(value: Any, put: Callable[[str], None]) -> None:

@@ -15,8 +15,8 @@ from typing import Any, cast
 from agenticx import user_code
 from agenticx.errors import ModelError, UserCodeError
 from agenticx.llms.base import ChatModel, Delta, InlineForm, ModelRequest, inline_forms
-from agenticx.llms.duck.chunks import chat_event
-from agenticx.llms.duck.threaded_iterator import ThreadedIterator
+from agenticx.llms.duck_typed.chunks import chat_event
+from agenticx.llms.duck_typed.threaded_iterator import ThreadedIterator
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.json_values import cleaned
 from agenticx.llms.transport.errors import ErrorReport, status_error

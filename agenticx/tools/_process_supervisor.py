@@ -1,6 +1,6 @@
 """A program that starts one command and terminates it with all its descendants.
 
-    python -I -S _supervisor.py STATUS_FD SHELL ARGUMENT…
+    python -I -S _process_supervisor.py STATUS_FD SHELL ARGUMENT…
 
 Two processes share the work, each the child subreaper of its descendants: the guardian, which the caller starts, and
 its child, the supervisor, which starts the command. A descendant that loses its parent becomes a child of the nearest
