@@ -32,7 +32,7 @@ async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
 class Demo(KillLoop):
     """A kill loop whose demo model is asked to run commands that leave the mark of their call."""
 
-    def words(self, session: str, rng: random.Random) -> str:
+    def make_input(self, session: str, rng: random.Random) -> str:
         run = f"run echo {session} ${{AGX_CALL_MARK%.*}} >> marks"
         return rng.choice([f"{run} and then read nothing.txt", run, f"count to {rng.randint(1, 30)}"])
 

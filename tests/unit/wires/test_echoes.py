@@ -213,9 +213,9 @@ def test_without_provider_state_every_wire_sends_all_text_and_calls(first: str, 
     history = conversation(WIRES[first], own_ids(WIRES[first], 2), own_ids(WIRES[first], 1, 2))
     body = json.loads(PLAIN[then](ModelRequest(messages=history, tools=[LOOKING])))
     assert WIRES[then].violations(body) == []
-    said = text_of(body)
-    assert SECRET not in said
-    assert all(word in said for word in ("Look around.", "Let me see.", "look", "seen"))
+    sent_text = text_of(body)
+    assert SECRET not in sent_text
+    assert all(word in sent_text for word in ("Look around.", "Let me see.", "look", "seen"))
 
 
 async def test_a_request_that_is_refused_for_another_reason_is_not_repeated() -> None:

@@ -166,8 +166,8 @@ async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) 
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {wire.content_type}\r\n".encode()
     got: list[str] = []
     for name in sent:
-        said = REPLY_BODIES[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())
-        async with chunk_server(lambda said=said: [said], head=head) as server:
+        reply_body = REPLY_BODIES[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())
+        async with chunk_server(lambda reply_body=reply_body: [reply_body], head=head) as server:
             model = wire.model(server.base_url)
             reply, error = await complete(model, ModelRequest(messages=history, tools=TOOLS))
             await close_model(model)
@@ -190,8 +190,8 @@ def test_provider_state_is_replayed_if_a_tool_name_was_replaced(wire: Wire) -> N
     call = ToolCall(id="call_1", name="files.read", arguments='{"at": "call_1"}')
     if wire.name == "gemini":  # writes arguments in its own way
         call = call.model_copy(update={"arguments": '{"at":"call_1"}'})
-    said = AssistantMessage(content="Let me see.", reasoning="hm", tool_calls=(call,), provider_state=state)
-    history = [HELLO, said, ToolMessage(tool_call_id="call_1", name="files.read", content="seen")]
+    reply = AssistantMessage(content="Let me see.", reasoning="hm", tool_calls=(call,), provider_state=state)
+    history = [HELLO, reply, ToolMessage(tool_call_id="call_1", name="files.read", content="seen")]
     body = wire.request(history, tools=TOOLS)
     assert wire.violations(body) == []
     text = json.dumps(body)
@@ -210,10 +210,10 @@ def chat_messages(*messages: Message, **dialect: Any) -> list[dict[str, Any]]:
 
 def test_kimi_ids_with_dots_and_colons_are_sent_unchanged() -> None:
     rows = HELLO, *call_round(("functions.look:0", "look"))
-    _, said, result = chat_messages(*rows, dotted_call_ids=True)
-    assert (said["tool_calls"][0]["id"], result["tool_call_id"]) == ("functions.look:0",) * 2
-    _, said, result = chat_messages(*rows)
-    assert said["tool_calls"][0]["id"] == result["tool_call_id"] == "functions_look_0_ec000204"
+    _, reply, result = chat_messages(*rows, dotted_call_ids=True)
+    assert (reply["tool_calls"][0]["id"], result["tool_call_id"]) == ("functions.look:0",) * 2
+    _, reply, result = chat_messages(*rows)
+    assert reply["tool_calls"][0]["id"] == result["tool_call_id"] == "functions_look_0_ec000204"
 
 
 def test_a_reasoning_detail_has_the_sent_id_of_its_call() -> None:
@@ -221,10 +221,10 @@ def test_a_reasoning_detail_has_the_sent_id_of_its_call() -> None:
     long = "tool_look_" + "x" * 60
     details = [{"type": "reasoning.encrypted", "data": "x", "id": long}, {"type": "reasoning.text", "id": "other"}]
     state = ProviderState(wire="openai-chat", model="m", payload={"details": details})
-    _, said, result = chat_messages(HELLO, *call_round((long, "look"), state=state), returns_reasoning=True)
-    sent = said["tool_calls"][0]["id"]
+    _, reply, result = chat_messages(HELLO, *call_round((long, "look"), state=state), returns_reasoning=True)
+    sent = reply["tool_calls"][0]["id"]
     assert sent == result["tool_call_id"] != long
-    assert [detail["id"] for detail in said["reasoning_details"]] == [sent, "other"]
+    assert [detail["id"] for detail in reply["reasoning_details"]] == [sent, "other"]
 
 
 def test_too_long_item_ids_of_a_gateway_are_omitted_except_for_reasoning() -> None:
@@ -238,17 +238,17 @@ def test_too_long_item_ids_of_a_gateway_are_omitted_except_for_reasoning() -> No
     state = ProviderState(wire="openai-responses", model="m", payload={"output": output})
     called, seen = call_round((long, "look"), state=state)
     body = WIRES["openai_responses"].request([HELLO, called.model_copy(update={"content": "So."}), seen])
-    thought, said, call, result = body["input"][1:]
-    assert said == {"type": "message", "role": "assistant", "content": "So."}
-    assert (thought["id"], "id" in call, call["call_id"] == result["call_id"] != long) == (long, False, True)
+    reasoning, message, call, result = body["input"][1:]
+    assert message == {"type": "message", "role": "assistant", "content": "So."}
+    assert (reasoning["id"], "id" in call, call["call_id"] == result["call_id"] != long) == (long, False, True)
     assert WIRES["openai_responses"].violations(body) == []
 
 
 def test_a_web_search_call_with_an_invalid_id_is_left_out() -> None:
     search = {"type": "web_search_call", "id": "ws_" + "x" * 62, "status": "completed"}
     part = {"type": "output_text", "text": "Found.", "annotations": []}
-    said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part], "status": "completed"}
-    state = ProviderState(wire="openai-responses", model="m", payload={"output": [search, said]})
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part], "status": "completed"}
+    state = ProviderState(wire="openai-responses", model="m", payload={"output": [search, message]})
     body = WIRES["openai_responses"].request([HELLO, AssistantMessage(content="Found.", provider_state=state)])
     assert body["input"][1:] == [{"type": "message", "role": "assistant", "content": "Found."}]
 

@@ -51,11 +51,11 @@ async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_cont
 
     Only calls of a complete reply run, and none whose arguments are ambiguous.
     """
-    asked: list[Any] = []
+    arguments_seen: list[Any] = []
 
     def look(at: int) -> str:
         """Look."""
-        asked.append(at)
+        arguments_seen.append(at)
         return f"{at} is there"
 
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {oddity.wire.content_type}\r\n".encode()
@@ -71,7 +71,7 @@ async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_cont
     check_grammar(events)
     assert outline(events, detail=True)[-1].partition(":")[0] in ("final", "error")
     may_run = oddity.expected.get("stop") in ("end", "tool_calls") and "key_twice" not in oddity.name
-    assert set(asked) <= ({1, 2} if may_run else set[Any]())
+    assert set(arguments_seen) <= ({1, 2} if may_run else set[Any]())
     history = sanitize([*session.messages, UserMessage(content="go on")])
     assert is_valid(history)
     assert refusals(history) == {}

@@ -62,8 +62,8 @@ async def test_a_recorded_stream_becomes_the_expected_reply(
     head, tail = recording.body[:-size], recording.body[-size:]
     split = [piece for piece in (head, *split_body(tail, chunking)) if piece]
     async with wire.serve_chunks(*split) as server, wire.open_model(server.base_url) as model:
-        said = outcome(*await complete(model, HELLO))
-    assert said == recording.closest_outcome(said)
+        actual = outcome(*await complete(model, HELLO))
+    assert actual == recording.closest_outcome(actual)
 
 
 @pytest.mark.promise("C2")
@@ -164,11 +164,11 @@ async def test_each_status_has_an_error_code(wire: ServedWire, status: int, code
 
 @pytest.mark.parametrize(("wire", "recorded"), of_each_wire(recorded_errors))
 async def test_a_recorded_http_error_has_the_provider_s_message(wire: ServedWire, recorded: dict[str, Any]) -> None:
-    said = json.loads(recorded["body"])["error"]
+    sent_error = json.loads(recorded["body"])["error"]
     error = await wire.failure(RawReply(recorded["body"].encode(), recorded["status"], recorded["content_type"]))
     assert (error.code, error.status) == ("provider.bad_request", recorded["status"])
-    assert error.provider_type == (said.get("status") or said["type"])
-    assert said["message"] in str(error)
+    assert error.provider_type == (sent_error.get("status") or sent_error["type"])
+    assert sent_error["message"] in str(error)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ async def test_a_redirect_is_not_followed(wire: ServedWire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "hint"),
     [
         ("file:///etc/passwd", "this one points to no base URL"),
         ("javascript:alert(1)", "this one points to no base URL"),
@@ -245,10 +245,10 @@ async def test_a_redirect_is_not_followed(wire: ServedWire) -> None:
     ],
 )
 async def test_the_error_for_a_redirect_quotes_only_a_possible_base_url(
-    wire: ServedWire, location: str, told: str
+    wire: ServedWire, location: str, hint: str
 ) -> None:
     error = await wire.failure(RawReply(b"", 307, "text/plain", {"Location": location}))
-    assert str(error) == f"{wire.name}:m answered with HTTP 307; redirects are not followed, {told}"
+    assert str(error) == f"{wire.name}:m answered with HTTP 307; redirects are not followed, {hint}"
 
 
 async def test_the_error_for_a_compressed_error_body_has_only_its_status(wire: ServedWire) -> None:
@@ -293,8 +293,8 @@ async def test_an_endless_line_is_ended_at_a_limit(wire: ServedWire) -> None:
 async def test_a_broken_connection_is_a_transport_error_and_keeps_the_content_before_it(
     wire: ServedWire, ending: str
 ) -> None:
-    for said, text in ([], ""), ([wire.hi], "hi"):
-        async with wire.serve_chunks(*said, **{ending: True}) as server, wire.open_model(server.base_url) as model:
+    for chunks, text in ([], ""), ([wire.hi], "hi"):
+        async with wire.serve_chunks(*chunks, **{ending: True}) as server, wire.open_model(server.base_url) as model:
             reply, error = await complete(model, HELLO)
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.retryable) == (text, False, "provider.transport", True)
@@ -355,8 +355,8 @@ async def test_no_error_quotes_the_key(wire: ServedWire, reply: Callable[[Served
 async def test_a_key_in_an_error_text_is_masked(wire: ServedWire) -> None:
     refused = await wire.failure(wire.refusal(401, f"not {KEY}, not {KEY}"), api_key=KEY)
     assert str(refused) == f"{wire.name}:m answered with HTTP 401: not [key], not [key]"
-    said = wire.event({"error": {"message": f"bad key {KEY}", "type": KEY}})
-    broken = await wire.failure(wire.body(said), api_key=KEY)
+    error_event = wire.event({"error": {"message": f"bad key {KEY}", "type": KEY}})
+    broken = await wire.failure(wire.body(error_event), api_key=KEY)
     assert (str(broken).partition("its reply: ")[2], broken.provider_type) == ("bad key [key]", "[key]")
 
 
@@ -364,8 +364,8 @@ async def test_a_key_in_an_error_text_is_masked(wire: ServedWire) -> None:
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n", b""])
 async def test_a_truncated_long_key_is_masked(wire: ServedWire, start: bytes) -> None:
     key = KEY + "0123456789" * 9
-    said = start + b"no such key as ever: " + key.encode() + b"\r\n"
-    async with chunk_server(list, head=said) as server, wire.open_model(server.base_url, api_key=key) as model:
+    head = start + b"no such key as ever: " + key.encode() + b"\r\n"
+    async with chunk_server(list, head=head) as server, wire.open_model(server.base_url, api_key=key) as model:
         _, error = await complete(model, HELLO)
     assert error is not None
     assert KEY[:12] not in str(error)
@@ -393,9 +393,9 @@ async def test_no_error_quotes_a_secret_of_the_headers_or_the_base_url(wire: Ser
 
 @pytest.mark.parametrize("key", ["x", "ne", "ollama", "lm-studio", "not-needed"])
 async def test_a_placeholder_key_is_not_masked(wire: ServedWire, key: str) -> None:
-    said = f"next time give {key} a model that exists"
-    error = await wire.failure(wire.refusal(400, said), api_key=key)
-    assert str(error) == f"{wire.name}:m answered with HTTP 400: {said}"
+    message = f"next time give {key} a model that exists"
+    error = await wire.failure(wire.refusal(400, message), api_key=key)
+    assert str(error) == f"{wire.name}:m answered with HTTP 400: {message}"
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk-ä", "sk a"])

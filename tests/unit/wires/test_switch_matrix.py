@@ -89,8 +89,8 @@ def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: Wire, the
     assert not is_replayed(first, history, model="m2")
     assert first.refusals(history, model="m2", tools=[LOOK]) == []
     assert (SECRET in text_of(then.request(history, tools=[LOOK]))) == (first is then and first.name != "ollama")
-    said = text_of(then.request(history, tools=[LOOK]))
-    assert all(word in said for word in ("Let me see.", "look", "seen"))
+    sent_text = text_of(then.request(history, tools=[LOOK]))
+    assert all(word in sent_text for word in ("Let me see.", "look", "seen"))
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)

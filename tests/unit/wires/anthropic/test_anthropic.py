@@ -55,7 +55,7 @@ async def test_a_base_url_may_end_in_v1_or_not(ending: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "asked", "sent"),
+    ("model", "options", "limit", "sent"),
     [
         ("m", {}, None, 8192),
         ("m", {}, 9, 9),
@@ -68,10 +68,10 @@ async def test_a_base_url_may_end_in_v1_or_not(ending: str) -> None:
     ],
 )
 async def test_the_output_limit_is_that_of_the_request_or_the_default(
-    model: str, options: dict[str, Any], asked: int | None, sent: int
+    model: str, options: dict[str, Any], limit: int | None, sent: int
 ) -> None:
     async with FakeOpenAIServer([body(sse(*HI, END))]) as server, model_at(server.base_url, model, **options) as opened:
-        await complete(opened, ModelRequest(messages=HELLO.messages, max_output_tokens=asked))
+        await complete(opened, ModelRequest(messages=HELLO.messages, max_output_tokens=limit))
         assert server.requests[0].json["max_tokens"] == sent
 
 

@@ -44,7 +44,7 @@ def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recordi
 
 
 @pytest.mark.parametrize(
-    ("events", "said", "thought_of"),
+    ("events", "text", "reasoning"),
     [
         pytest.param(
             [*content_block(0, "text", text_delta("a"), text_delta("b"), text=""), message_delta()],
@@ -117,10 +117,10 @@ def test_a_stream_cut_between_events_is_complete_only_with_an_end_marker(recordi
         ),
     ],
 )
-def test_text_and_reasoning(events: list[Any], said: str, thought_of: str) -> None:
+def test_text_and_reasoning(events: list[Any], text: str, reasoning: str) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(split_body(sse(*events, END), chunking))
-        assert (reply.text, reply.reasoning, reply.complete, error) == (said, thought_of, True, None)
+        assert (reply.text, reply.reasoning, reply.complete, error) == (text, reasoning, True, None)
 
 
 def test_events_after_the_end_marker_are_ignored() -> None:

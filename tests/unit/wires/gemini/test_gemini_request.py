@@ -315,8 +315,8 @@ def test_every_sanitised_history_becomes_a_valid_request(
         *body.get("systemInstruction", {"parts": []})["parts"],
         *(p for row in body["contents"] for p in row["parts"]),
     ]
-    said = "".join(part.get("text", "") for part in parts if not part.get("thought"))
-    assert said.replace("[The conversation begins here.]", "").replace("[Go on.]", "") == "".join(texts)
+    sent_text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+    assert sent_text.replace("[The conversation begins here.]", "").replace("[Go on.]", "") == "".join(texts)
 
 
 @sdk_types.needs_sdk("gemini")

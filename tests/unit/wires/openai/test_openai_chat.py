@@ -105,17 +105,17 @@ async def test_a_refused_field_is_left_out_from_then_on(refusal: RawReply, field
 
 async def test_a_refused_field_is_left_out_of_both_of_two_concurrent_calls() -> None:
     both_asked = asyncio.Barrier(2)
-    asked: list[bool] = []
+    field_sent: list[bool] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        asked.append(b"stream_options" in await reader.readexactly(length))
-        said, what = STOP, b"200 OK\r\nContent-Type: text/event-stream"
-        if asked[-1]:
+        field_sent.append(b"stream_options" in await reader.readexactly(length))
+        reply, status = STOP, b"200 OK\r\nContent-Type: text/event-stream"
+        if field_sent[-1]:
             await both_asked.wait()
-            said, what = b'{"error": {"message": "what is stream_options?"}}', b"400 Bad Request"
-        writer.write(b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (what, len(said), said))
+            reply, status = b'{"error": {"message": "what is stream_options?"}}', b"400 Bad Request"
+        writer.write(b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (status, len(reply), reply))
         writer.close()
         await writer.wait_closed()
 
@@ -124,7 +124,7 @@ async def test_a_refused_field_is_left_out_of_both_of_two_concurrent_calls() -> 
         done = await asyncio.gather(complete(model, HELLO), complete(model, HELLO))
         await model.aclose()
     assert [error for _, error in done] == [None, None]
-    assert asked == [True, True, False, False]
+    assert field_sent == [True, True, False, False]
 
 
 async def test_a_server_that_refuses_every_request_is_asked_a_bounded_number_of_times() -> None:
@@ -262,9 +262,9 @@ def test_modules_and_certificates_of_a_call_are_loaded_when_the_model_is_made(
 
 
 def test_unreadable_certificates_are_a_settings_error() -> None:
-    said = set_up("https://127.0.0.1:9/v1", SSL_CERT_FILE="/nowhere.pem")
-    assert said.startswith("the certificates for https cannot be read")
-    assert "SSL_CERT_FILE" in said
+    output = set_up("https://127.0.0.1:9/v1", SSL_CERT_FILE="/nowhere.pem")
+    assert output.startswith("the certificates for https cannot be read")
+    assert "SSL_CERT_FILE" in output
 
 
 # --- connections --------------------------------------------------------------------------------------------------

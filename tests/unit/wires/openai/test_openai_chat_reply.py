@@ -152,9 +152,9 @@ def test_bytes_that_are_not_utf8_are_replaced() -> None:
 def test_finished_is_the_last_delta_if_there_was_an_end_marker(chunks: list[Any], finished: Finished | None) -> None:
     for chunking in CHUNKINGS:
         parser = ChatReplyParser(label="test", model="m")
-        said = list(deltas_of(parser, split_body(sse(*chunks), chunking)))
-        assert [delta for delta in said if isinstance(delta, Finished)] == ([finished] if finished else [])
-        assert not finished or said[-1] == finished
+        deltas = list(deltas_of(parser, split_body(sse(*chunks), chunking)))
+        assert [delta for delta in deltas if isinstance(delta, Finished)] == ([finished] if finished else [])
+        assert not finished or deltas[-1] == finished
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------

@@ -49,8 +49,8 @@ def test_usage_keeps_cached_and_reasoning_tokens_and_cost() -> None:
 @pytest.mark.parametrize(("total", "on_top"), [(11, False), (13, True)])
 def test_reasoning_tokens_are_added_to_the_output_if_the_total_includes_them(total: int, on_top: bool) -> None:
     """xAI does not count reasoning tokens as output tokens; the other providers do."""
-    thought = {"completion_tokens_details": {"reasoning_tokens": 2}, "total_tokens": total}
-    reply, _ = read([sse({**STOP, "usage": {"prompt_tokens": 7, "completion_tokens": 4, **thought}}, DONE)])
+    reasoning_usage = {"completion_tokens_details": {"reasoning_tokens": 2}, "total_tokens": total}
+    reply, _ = read([sse({**STOP, "usage": {"prompt_tokens": 7, "completion_tokens": 4, **reasoning_usage}}, DONE)])
     assert (reply.usage.output_tokens, reply.usage.total_output_tokens) == (4, 6 if on_top else 4)
 
 

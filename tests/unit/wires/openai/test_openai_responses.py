@@ -74,29 +74,29 @@ async def test_reasoning_is_requested_from_models_that_may_reason(model: str, en
 
 
 async def test_output_items_are_sent_back_with_the_results_of_their_calls() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    called = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{}"}
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    call_item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{}"}
     events = [
         {"type": "response.output_item.done", "output_index": index, "item": item}
-        for index, item in enumerate([thought, called])
+        for index, item in enumerate([reasoning_item, call_item])
     ]
     async with (
         FakeOpenAIServer([stream(sse(*events), END), stream(HI, END)]) as server,
         model_at(server.base_url) as model,
     ):
         first, _ = await complete(model, HELLO)
-        answered = [
+        history = [
             *HELLO.messages,
             AssistantMessage(tool_calls=first.tool_calls, provider_state=first.provider_state),
             ToolMessage(tool_call_id="c1", name="add", content="2"),
         ]
-        await complete(model, ModelRequest(messages=answered))
+        await complete(model, ModelRequest(messages=history))
         sent = server.requests[1].json["input"]
-    assert sent[1:] == [thought, called, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
+    assert sent[1:] == [reasoning_item, call_item, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
 
 
 async def test_a_turn_sends_the_items_of_its_rounds_back() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     calls = [
         {
             "type": "function_call",
@@ -109,7 +109,7 @@ async def test_a_turn_sends_the_items_of_its_rounds_back() -> None:
     ]
     events = [
         {"type": "response.output_item.done", "output_index": index, "item": item}
-        for index, item in enumerate([thought, *calls])
+        for index, item in enumerate([reasoning_item, *calls])
     ]
 
     def double(n: int) -> int:
@@ -126,7 +126,7 @@ async def test_a_turn_sends_the_items_of_its_rounds_back() -> None:
     assert (last.type, last.data["text"]) == ("final", "hi")
     assert sent == [
         {"type": "message", "role": "user", "content": "double"},
-        thought,
+        reasoning_item,
         *calls,
         {"type": "function_call_output", "call_id": "c1", "output": "2"},
         {"type": "function_call_output", "call_id": "c2", "output": "4"},
@@ -169,8 +169,8 @@ def stored_reply(model: str = "m") -> AssistantMessage:
         "role": "assistant",
         "content": [{"type": "output_text", "text": "a", "annotations": []}],
     }
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    state = ProviderState(wire="openai-responses", model=model, payload={"output": [thought, item]})
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    state = ProviderState(wire="openai-responses", model=model, payload={"output": [reasoning_item, item]})
     return AssistantMessage(content="a", provider_state=state)
 
 

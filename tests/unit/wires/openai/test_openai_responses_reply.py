@@ -59,7 +59,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
 
 
 @pytest.mark.parametrize(
-    ("events", "said", "thought"),
+    ("events", "text", "reasoning"),
     [
         pytest.param([text_delta("a"), text_delta("b"), END], "ab", "", id="deltas"),
         pytest.param(
@@ -72,7 +72,7 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
             [text_delta("ab"), event("output_text.done"), item_done(**message_item("ab")), END],
             "ab",
             "",
-            id="said three times",
+            id="text three times",
         ),
         pytest.param([item_done(**message_item("a", "b")), END], "ab", "", id="a whole item without deltas"),
         pytest.param(
@@ -174,10 +174,10 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
         pytest.param([text_delta("a"), END, text_delta("b")], "a", "", id="after the end"),
     ],
 )
-def test_text_and_reasoning(events: list[Any], said: str, thought: str) -> None:
+def test_text_and_reasoning(events: list[Any], text: str, reasoning: str) -> None:
     for chunking in CHUNKINGS:
         reply, error = read(split_body(sse(*events), chunking))
-        assert (reply.text, reply.reasoning, reply.complete, error) == (said, thought, True, None)
+        assert (reply.text, reply.reasoning, reply.complete, error) == (text, reasoning, True, None)
 
 
 # --- ends -----------------------------------------------------------------------------------------------------------
@@ -245,16 +245,16 @@ def test_a_single_json_object_is_read_as_a_reply() -> None:
 
 
 def test_output_items_are_kept_unchanged_in_the_provider_state() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    said, called = message_item("a", id="msg_1", phase="commentary"), function_call(arguments="{}", id="fc_1")
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    message, call = message_item("a", id="msg_1", phase="commentary"), function_call(arguments="{}", id="fc_1")
     reply, _ = read(
-        [sse(item_added(0, **THOUGHT), item_done(1, **said), item_done(0, **thought), item_done(2, **called), END)]
+        [sse(item_added(0, **THOUGHT), item_done(1, **message), item_done(0, **reasoning), item_done(2, **call), END)]
     )
     assert reply.provider_state is not None
     assert reply.provider_state.model_dump() == {
         "wire": "openai-responses",
         "model": "m",
-        "payload": {"output": [thought, said, called]},
+        "payload": {"output": [reasoning, message, call]},
     }
 
 
@@ -312,7 +312,7 @@ def test_an_error_in_the_stream_keeps_the_content_before_it(
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "event",
     [
         "{",
         "[]",
@@ -322,8 +322,8 @@ def test_an_error_in_the_stream_keeps_the_content_before_it(
         '{"type":"response.output_text.delta","delta":"a"',
     ],
 )
-def test_an_event_that_is_no_json_object_is_a_protocol_error(odd: str) -> None:
-    reply, error = read([sse(text_delta("a"), odd, END)])
+def test_an_event_that_is_no_json_object_is_a_protocol_error(event: str) -> None:
+    reply, error = read([sse(text_delta("a"), event, END)])
     assert error is not None
     assert (reply.text, reply.complete, error.code, error.provider_type) == (
         "a",
@@ -334,7 +334,7 @@ def test_an_event_that_is_no_json_object_is_a_protocol_error(odd: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "malformed",
     [
         {"type": 1},
         {"type": None, "delta": "x"},
@@ -349,8 +349,8 @@ def test_an_event_that_is_no_json_object_is_a_protocol_error(odd: str) -> None:
         event("function_call_arguments.done", 7, arguments=None, item_id=4),
     ],
 )
-def test_fields_of_the_wrong_type_count_as_missing(odd: dict[str, Any]) -> None:
-    reply, error = read([sse(odd, text_delta("a", 9), response_ended(output=None))])
+def test_fields_of_the_wrong_type_count_as_missing(malformed: dict[str, Any]) -> None:
+    reply, error = read([sse(malformed, text_delta("a", 9), response_ended(output=None))])
     assert (reply.text, reply.usage, reply.complete, error) == ("a", Usage(), True, None)
 
 

@@ -113,9 +113,9 @@ def test_an_output_limit_below_the_minimum_is_raised_to_it() -> None:
 
 
 def test_lone_surrogates_and_non_finite_numbers_are_replaced() -> None:
-    odd = AssistantMessage(content="a", provider_state=provider_state({**message_item("a"), "cost": float("inf")}))
+    message = AssistantMessage(content="a", provider_state=provider_state({**message_item("a"), "cost": float("inf")}))
     assert [item["content"] for item in items(UserMessage(content="a\ud800b"))] == ["a\ufffdb"]
-    assert items(odd)[0]["cost"] is None
+    assert items(message)[0]["cost"] is None
 
 
 # --- replay of a model's own output ------------------------------------------------------------
@@ -205,15 +205,15 @@ def test_a_reply_with_state_of_another_model_or_form_is_sent_as_text(changed: di
 
 
 @pytest.mark.parametrize(
-    "thought",
+    "reasoning",
     [
         {**THOUGHT, "encrypted_content": None},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "r"}]},
         {**THOUGHT, "encrypted_content": "", "content": []},
     ],
 )
-def test_reasoning_without_encrypted_content_is_left_out(thought: dict[str, Any]) -> None:
-    message = AssistantMessage(content="a", provider_state=provider_state(thought, message_item("a")))
+def test_reasoning_without_encrypted_content_is_left_out(reasoning: dict[str, Any]) -> None:
+    message = AssistantMessage(content="a", provider_state=provider_state(reasoning, message_item("a")))
     assert items(message) == [message_item("a")]
 
 
@@ -342,8 +342,8 @@ def test_every_sanitised_history_becomes_a_valid_request(history: list[Message],
 
 @given(histories())
 def test_all_texts_are_sent_in_their_order(history: list[Message]) -> None:
-    spoken = [row.content for row in history if row.content]
-    assert [text for item in items(*history) if (text := _text(item))] == spoken
+    texts = [row.content for row in history if row.content]
+    assert [text for item in items(*history) if (text := _text(item))] == texts
 
 
 @given(histories(), st.integers(0, 30))
