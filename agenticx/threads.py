@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -101,7 +102,9 @@ def _deliver(
     loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, exc: BaseException | None
 ) -> None:
     def set_outcome() -> None:
-        if future.done():
+        if future.done():  # nobody waits any more
+            if inspect.iscoroutine(result):
+                result.close()
             return
         if exc is None:
             future.set_result(result)

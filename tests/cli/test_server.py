@@ -391,7 +391,7 @@ def test_a_cut_stream_resumes_without_loss_or_repetition(agx: Any) -> None:
             served.announcement.write_text(
                 json.dumps({"url": f"http://127.0.0.1:{proxy.port}", "pid": served.process.pid})
             )
-            done = agx("run", "count to 300", "--json")
+            done = agx("run", "count to 120", "--json")
         finally:
             served.end()
     printed = rows(done.stdout)

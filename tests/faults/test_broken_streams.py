@@ -69,6 +69,7 @@ async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
         ("fails at an odd cursor", AssertionError, " 500 "),
     ],
 )
+@pytest.mark.cases(quick=1)
 async def test_odd_cursors_show_the_one_that_has_no_answer(
     tmp_path: Path, mutant: str, error: type[Exception], words: str | None
 ) -> None:
@@ -133,6 +134,7 @@ async def test_dead_readers_show_what_is_left_of_them(
         ("queued", "sends no heartbeat after queued"),
     ],
 )
+@pytest.mark.cases(quick=2)
 async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: str, mutant: str) -> None:
     model, clock = ScriptedModel(heartbeats.STATES[state][0]), PatientClock(heartbeats.SHORT_HEARTBEAT_INTERVAL)
     async with running_studio(tmp_path, model, tools=[note, heartbeats.wait], clock=clock) as studio:
@@ -155,6 +157,7 @@ async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("mutant", "words"), [("sends no closing frame", "server_closing"), ("closes with an error", r"assert \(1, ")]
 )
+@pytest.mark.cases(quick=1)
 async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, mutant: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         await Crowd(running=2, asking=1, streams=7).check_shutdown(tmp_path / "home", mutant)
@@ -164,6 +167,7 @@ async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, muta
 @pytest.mark.parametrize(
     ("mutant", "words"), [("appends events after the end", "token of turn"), ("ends twice", "final of turn")]
 )
+@pytest.mark.cases(quick=1)
 async def test_the_log_shows_events_behind_the_terminal_one(tmp_path: Path, mutant: str, words: str) -> None:
     world = World(tmp_path / "home")
     async with server_forker() as forker:
@@ -209,6 +213,7 @@ async def test_every_turn_that_is_played_shows_a_second_end(play: Player, script
 @pytest.mark.parametrize(
     "mutant", ["leaves line feeds in frames", "leaves carriage returns in frames", "leaves line separators in frames"]
 )
+@pytest.mark.cases(quick=1)
 async def test_odd_text_shows_that_it_breaks_the_framing(tmp_path: Path, mutant: str) -> None:
     async with running_studio(tmp_path) as studio:
         break_(studio, mutant)

@@ -108,7 +108,7 @@ class DenyingGate(ConfirmGate):
 
 @pytest.mark.promise("D7")
 @pytest.mark.parametrize("how", ["failing", "denied", "hung", "invalid"])
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_each_subset_of_a_batch_that_goes_wrong_leaves_the_others_alone(play, rng, count, how):
     expected = {"failing": "error", "denied": "denied", "hung": "timed_out", "invalid": "invalid_arguments"}[how]
     subsets = SUBSETS if how != "hung" else rng.sample(SUBSETS, count(15, 60, 256))

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.promise("A1", "D1", "F1")
 @pytest.mark.parametrize("part", range(4))
+@pytest.mark.cases(quick=2)
 async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:

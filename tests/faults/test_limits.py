@@ -68,6 +68,7 @@ def use_up_files(served: ServedStudio, spare: int = 0) -> None:
 
 
 @pytest.mark.parametrize("spare", [0, MB, 6 * MB, 20 * MB])
+@pytest.mark.cases(quick=2)
 async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothing(tmp_path: Path, spare: int) -> None:
     world = World(tmp_path / "home")
     async with server(world) as served, served.client() as client:

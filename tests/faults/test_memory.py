@@ -285,7 +285,7 @@ def on_wires(*wires: str) -> Callable[[Any], Any]:
 
 
 @pytest.mark.promise("C7")
-@pytest.mark.cases(quick=5)
+@pytest.mark.cases(quick=3)
 async def test_a_flood_is_aborted_before_it_takes_memory(wire, refused):
     run = await measured(wire, refused)
 
@@ -301,6 +301,7 @@ async def test_a_flood_is_aborted_before_it_takes_memory(wire, refused):
         *(("openai_responses", flood) for flood in (heads, parts)),
     ],
 )
+@pytest.mark.cases(quick=2)
 async def test_an_endless_field_of_one_wire_is_aborted_before_it_takes_memory(wire, flood):
     run = await measured(wire, flood)
 
@@ -330,6 +331,7 @@ async def test_a_call_of_60_000_objects_runs_and_goes_back_to_the_model(wire):
 @pytest.mark.promise("C5")
 @pytest.mark.parametrize("flood", [counts, pings])
 @on_wires("openai_chat", "ollama")
+@pytest.mark.cases(quick=2)
 async def test_counts_and_pings_without_end_are_ended_by_the_clock_of_the_first_delta(wire, flood):
     run = await measured(wire, flood, {"llm_invoke_timeout_seconds": 1})
 

@@ -15,6 +15,7 @@ import httpx
 import httpx_sse
 import pytest
 
+from tests.support.lanes import Count
 from tests.support.patience import PATIENCE
 from tests.support.server.cutting import CuttingProxy
 from tests.support.server.reading import Reader
@@ -27,7 +28,6 @@ NODE_CLIENTS = {
     "eventsource": NODE_FOLDER / "eventsource.mjs",
     "@microsoft/fetch-event-source": NODE_FOLDER / "fetch-event-source.mjs",
 }
-CUTS = 20
 BYTES = 40_000
 """Less than what is streamed, so that all cuts come."""
 
@@ -99,7 +99,7 @@ def keep(got: list[tuple[str, str]], cursor: str, data: str) -> None:
 # --- what they go through ---------------------------------------------------------------------------------------------
 
 
-async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client]) -> list[tuple[str, str]]:
+async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client], cuts: int) -> list[tuple[str, str]]:
     """Return the log, once every client has had all its cuts and received as many events as there are."""
     async with AsyncExitStack() as stack:
         for client in clients.values():
@@ -124,7 +124,7 @@ async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client]) -> lis
                 turn = (await person.post(f"{path}/turns", json={"input": text})).json()["turn_id"]
                 await log.read(lambda log, turn=turn: turn in log.ended_turns)
                 await everything_got(clients, log, following)
-                if all(client.proxy.cuts == CUTS for client in clients.values()):
+                if all(client.proxy.cuts == cuts for client in clients.values()):
                     return [cursor_and_data(frame) for frame in log.frames]
     raise AssertionError(f"cuts that came: {[client.proxy.cuts for client in clients.values()]}")
 
@@ -163,24 +163,26 @@ def lacking(name: str) -> str | None:
     return None
 
 
-async def check_that_they_have_the_log(home: Path, rng: random.Random, kinds: dict[str, Follow]) -> None:
+async def check_that_they_have_the_log(home: Path, rng: random.Random, cuts: int, kinds: dict[str, Follow]) -> None:
     """Check that each client has the log byte for byte, after so many cuts and a killed server."""
     clients = {
-        name: Client(follow, CuttingProxy.random(rng, cuts=CUTS, total_bytes=BYTES)) for name, follow in kinds.items()
+        name: Client(follow, CuttingProxy.random(rng, cuts=cuts, total_bytes=BYTES)) for name, follow in kinds.items()
     }
-    log = await through_cuts_and_a_kill(home, clients)
+    log = await through_cuts_and_a_kill(home, clients, cuts)
     for name, client in clients.items():
-        assert (name, client.proxy.cuts, client.got) == (name, CUTS, log)
+        assert (name, client.proxy.cuts, client.got) == (name, cuts, log)
 
 
-async def test_httpx_sse_has_the_log_after_twenty_cuts_and_a_killed_server(tmp_path: Path, rng: random.Random) -> None:
-    await check_that_they_have_the_log(tmp_path / "home", rng, {"httpx-sse": httpx_sse_client})
+async def test_httpx_sse_has_the_log_after_cuts_and_a_killed_server(
+    tmp_path: Path, rng: random.Random, count: Count
+) -> None:
+    await check_that_they_have_the_log(tmp_path / "home", rng, count(5, 20, 20), {"httpx-sse": httpx_sse_client})
 
 
-async def test_those_of_npm_have_the_log_after_twenty_cuts_each_and_a_killed_server(
-    tmp_path: Path, rng: random.Random
+async def test_those_of_npm_have_the_log_after_cuts_and_a_killed_server(
+    tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     if missing := [reason for name in NODE_CLIENTS if (reason := lacking(name))]:
         pytest.skip("; ".join(missing))
     kinds = {name: node_client(program) for name, program in NODE_CLIENTS.items()}
-    await check_that_they_have_the_log(tmp_path / "home", rng, kinds)
+    await check_that_they_have_the_log(tmp_path / "home", rng, count(5, 20, 20), kinds)

@@ -415,6 +415,6 @@ def asks_once_too_often(models, policy, clock):
         asks_once_too_often,
     ],
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_a_layer_that_breaks_the_promise_is_found(settings, broken):
     assert await find_failures(range(100, 220), settings, broken)

@@ -154,6 +154,7 @@ async def a_turn(client: httpx.AsyncClient, log: Reader, text: str) -> None:
     await log.read(lambda log: turn in log.ended_turns)
 
 
+@pytest.mark.cases(quick=0)
 async def test_slow_and_stopped_readers_cost_little_delay_nobody_and_lose_nothing(tmp_path: Path) -> None:
     added: list[str] = []
     for number in range(TRIES):

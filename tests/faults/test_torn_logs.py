@@ -71,6 +71,7 @@ def _overwrite(file: Path, offset: int, content: bytes) -> None:
 
 @pytest.mark.promise("A2")
 @pytest.mark.parametrize("part", range(2))
+@pytest.mark.cases(quick=1)
 async def test_a_power_cut_loses_nothing_that_was_reported_as_done(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:

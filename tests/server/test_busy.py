@@ -185,6 +185,7 @@ async def test_the_stream_of_a_queued_message_has_the_events_of_its_turn_only(ma
 
 @pytest.mark.promise("D1")
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
+@pytest.mark.cases(quick=1)
 async def test_64_simultaneous_posts_are_all_accepted_and_run_one_turn_at_a_time(
     make_studio: StudioMaker, count: Count, when_busy: str
 ) -> None:
@@ -266,6 +267,7 @@ async def create_session(served: ServedStudio, client: httpx.AsyncClient, worksp
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.cases(quick=1)
 async def test_messages_queued_behind_a_question_stay_queued_in_the_next_process(
     tmp_path: Path, end: signal.Signals
 ) -> None:

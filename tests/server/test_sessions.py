@@ -178,6 +178,7 @@ async def test_a_changed_session_has_an_event(make_studio: StudioMaker) -> None:
 @pytest.mark.parametrize(
     "odd", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066"]
 )
+@pytest.mark.cases(quick=4)
 async def test_a_name_is_one_line_without_control_characters(make_studio: StudioMaker, odd: str) -> None:
     async with make_studio() as studio:
         session_id = await studio.session(name="👩‍💻 naïve שלום")

@@ -77,7 +77,8 @@ class _Started:
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended, and its status was not read yet
+                os.kill(self.pid, number)
 
 
 class Process:

@@ -111,6 +111,7 @@ async def test_a_connection_without_a_complete_request_in_time_is_closed(make_st
     ids=["401", "401 in chunks", "200 in chunks", "200", "413"],
 )
 @pytest.mark.parametrize("drops", ["", "1\r\nx\r\n"])
+@pytest.mark.cases(quick=3)
 async def test_a_response_sent_before_the_body_arrived_closes_the_connection(
     make_studio: StudioMaker, first: str, status: int, drops: str
 ) -> None:

@@ -160,6 +160,7 @@ async def test_no_heartbeat_is_written_between_the_chunks_of_an_event() -> None:
 
 @pytest.mark.promise("B3")
 @pytest.mark.parametrize("read_part", ["nothing", "all but the end"])
+@pytest.mark.cases(quick=1)
 async def test_a_client_that_stops_reading_a_long_response_is_dropped(make_studio: StudioMaker, read_part: str) -> None:
     async with make_studio(clock=PatientClock({10.0: 5.0, 30.0: 4.0})) as studio:
         await check_stalled_request_is_dropped(studio, read_part)

@@ -230,7 +230,7 @@ def test_endless_calls_are_an_error(piece: str, calls: int) -> None:
         ("<function=write><parameter=options>", "</parameter"),
     ],
 )
-@pytest.mark.cases(quick=3)
+@pytest.mark.cases(quick=1)
 def test_parsing_time_is_linear_in_the_text(opening: str, piece: str) -> None:
     def read_all(pieces: list[str]) -> None:
         parser = XmlCallParser([WRITE])

@@ -238,7 +238,7 @@ async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: 
 
 async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_request(tmp_path: Path) -> None:
     store = FailingStore(2, StoreError("disk full"), times=4)
-    clock = PatientClock({1.0: 0.001, 2.0: 0.002, 4.0: 0.004})
+    clock = PatientClock({0.5: 0.001, 2.0: 0.002, 10.0: 0.004})
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store, clock=clock)
     await hub.start(session_id, TurnRequest(input="hi"))
     events = await wait_for_turn_end(store, session_id)

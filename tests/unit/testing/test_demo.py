@@ -88,6 +88,7 @@ LONG = "first; then run ls and read b.txt\n" * 1000
     ],
     ids=["write", "remember", "run", "read"],
 )
+@pytest.mark.cases(quick=1)
 async def test_an_argument_that_extends_to_the_end_of_the_message_may_be_long(words, tool, argument, expected):
     (call,) = await first_call(words)
     assert (call[0], json.loads(call[1])[argument]) == (tool, expected)

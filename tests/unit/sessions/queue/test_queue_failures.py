@@ -93,6 +93,7 @@ async def wait_until_idle(hub: Hub, session_id: str, store: SqliteStore | None =
 
 @pytest.mark.parametrize("times", [1, 4])
 @pytest.mark.parametrize("carried_out", [False, True])
+@pytest.mark.cases(quick=1)
 async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
     tmp_path: Path, carried_out: bool, times: int
 ) -> None:
