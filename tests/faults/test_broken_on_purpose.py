@@ -41,7 +41,7 @@ LONGEST_LIFE = 1.5
 async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, broken: str, words: str) -> None:
     async with server_forker() as forker:
         world, order = World(tmp_path / "home"), {"broken": broken}
-        loop = KillLoop(forker, world, rng, sessions=6, order=order, look_every=1, longest_life=LONGEST_LIFE)
+        loop = KillLoop(forker, world, rng, sessions=6, order=order, check_every=1, longest_life=LONGEST_LIFE)
         found = await loop.run(CYCLES)
     assert any(re.search(words, one) for one in found), found
 
@@ -49,7 +49,7 @@ async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, bro
 @pytest.mark.promise("E2")
 async def test_racing_answers_show_that_not_only_one_counts(tmp_path: Path, rng: random.Random) -> None:
     async with server_forker() as forker:
-        found = await racing_answers(forker, World(tmp_path / "home"), rng, 200, broken="agrees with everybody")
+        found = await racing_answers(forker, World(tmp_path / "home"), rng, 200, broken="accepts every answer")
     assert any("was answered both yes and no" in one for one in found), found
 
 
@@ -71,7 +71,7 @@ async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> No
     world = World(tmp_path / "home")
     disk = {"trace": str(trace), "control": str(control)}
     async with server_forker() as forker:
-        studio = await forker.serve(world.home, broken="says that all is well", disk=disk)
+        studio = await forker.serve(world.home, broken="hides storage failures", disk=disk)
         async with studio.client() as client:
             (session,) = await world.make_sessions(client, ["auto"])
             following = asyncio.create_task(world.follow(client, session))
@@ -86,12 +86,12 @@ async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> No
                 arm(control, None)  # the turn was over before the disk was full
             await studio.end()
             await following
-    found = findings(world.log(), world.seen, spared=VOLATILE - {"token"})
+    found = findings(world.log(), world.seen, may_be_lost=VOLATILE - {"token"})
     assert any("lost event" in one for one in found), found
 
 
 @pytest.mark.promise("A5")
-@pytest.mark.parametrize("broken", [None, "locks nothing"])
+@pytest.mark.parametrize("broken", [None, "takes no lock"])
 async def test_a_second_server_shows_that_nothing_is_locked(tmp_path: Path, broken: str | None) -> None:
     async with server_forker() as forker:
         order = {} if broken is None else {"broken": broken}

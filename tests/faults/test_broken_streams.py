@@ -17,14 +17,14 @@ from agenticx.testing import GrammarError
 from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS
 from tests.faults.test_closing import Crowd
 from tests.faults.test_large_logs import large_log_figures
-from tests.server import test_slow_readers as slow_readers
-from tests.server import test_streams as streams
+from tests.server.streams import test_slow_readers as slow_readers
 from tests.support.faults import broken
 from tests.support.faults.checker import findings
 from tests.support.faults.plan_model import plan
 from tests.support.faults.servers import World, server_forker
 from tests.support.patience import PATIENCE, PatientClock
 from tests.support.playing import Player
+from tests.support.server import heartbeats, stream_checks
 from tests.support.server.running import Studio, note, running_studio
 from tests.support.server.serving import agx_serve
 
@@ -51,10 +51,10 @@ async def test_what_a_large_log_costs_shows_that_all_of_it_is_read(tmp_path: Pat
 async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
     tmp_path: Path, mutant: str, words: str
 ) -> None:
-    async with running_studio(tmp_path, ScriptedModel([streams.many_events(600)] * TRIES)) as studio:
+    async with running_studio(tmp_path, ScriptedModel([stream_checks.many_events(600)] * TRIES)) as studio:
         break_(studio, mutant)
         for _ in range(TRIES):  # who is always up to date shows nothing
-            if found := await streams.resume_differences(studio, readers=2, hops=10, events=600):
+            if found := await stream_checks.resume_differences(studio, readers=2, hops=10, events=600):
                 break
     assert found
     assert all(one.startswith(words) for one in found), found
@@ -64,7 +64,7 @@ async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
 @pytest.mark.parametrize(
     ("mutant", "error", "words"),
     [
-        ("says nothing of an odd cursor", TimeoutError, None),
+        ("sends no reset for an odd cursor", TimeoutError, None),
         ("never answers an odd cursor", TimeoutError, None),
         ("fails at an odd cursor", AssertionError, " 500 "),
     ],
@@ -75,10 +75,10 @@ async def test_odd_cursors_show_the_one_that_has_no_answer(
 ) -> None:
     async with running_studio(tmp_path) as studio:
         session_id = await studio.session()
-        log = [frame.raw for frame in await streams.run_turn(studio, session_id)]
+        log = [frame.raw for frame in await stream_checks.run_turn(studio, session_id)]
         break_(studio, mutant)
         with pytest.raises(error, match=words):
-            await streams.check_odd_cursors(studio, session_id, log, seconds=1 if words is None else PATIENCE)
+            await stream_checks.check_odd_cursors(studio, session_id, log, seconds=1 if words is None else PATIENCE)
 
 
 @pytest.mark.promise("B2")
@@ -86,7 +86,7 @@ async def test_odd_cursors_of_all_sessions_show_the_one_that_fails(tmp_path: Pat
     async with running_studio(tmp_path) as studio:
         break_(studio, "fails at an odd cursor")
         with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match=" 500 ")):
-            await streams.check_odd_cursors_of_all(studio)
+            await stream_checks.check_odd_cursors_of_all(studio)
 
 
 @pytest.mark.promise("B3")
@@ -105,16 +105,19 @@ async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path
 @pytest.mark.promise("B4")
 @pytest.mark.parametrize(
     ("mutant", "what", "left"),
-    [("keeps readers that died", "readers", range(10, 31)), ("stops the turn of who dies", "turns", [0])],
+    [
+        ("keeps disconnected readers", "readers", range(10, 31)),
+        ("stops the turn of a disconnected reader", "turns", [0]),
+    ],
 )
 async def test_dead_readers_show_what_is_left_of_them(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
 ) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]])) as studio:
-        session_id = await streams.start_running_turn(studio)
+        session_id = await stream_checks.start_running_turn(studio)
         break_(studio, mutant)
         for _ in range(TRIES):  # on a slow machine some are dead before they are met, and some not yet found to be
-            found = await streams.leaks_of_aborted_readers(studio, session_id, 30, seconds=1)
+            found = await stream_checks.leaks_of_aborted_readers(studio, session_id, 30, seconds=1)
             if found.get(what) in left:
                 break
     assert found.get(what) in left, found
@@ -124,35 +127,35 @@ async def test_dead_readers_show_what_is_left_of_them(
 @pytest.mark.parametrize(
     ("state", "mutant"),
     [
-        ("idle", "is always silent"),
-        ("model", "is silent behind token"),
-        ("tool", "is silent behind tool_call"),
-        ("confirm", "is silent behind confirm_required"),
-        ("queued", "is silent behind queued"),
+        ("idle", "never sends a heartbeat"),
+        ("model", "sends no heartbeat after token"),
+        ("tool", "sends no heartbeat after tool_call"),
+        ("confirm", "sends no heartbeat after confirm_required"),
+        ("queued", "sends no heartbeat after queued"),
     ],
 )
 @pytest.mark.cases(quick=2)
 async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: str, mutant: str) -> None:
-    model, clock = ScriptedModel(streams.STATES[state][0]), PatientClock(streams.SHORT_HEARTBEAT_INTERVAL)
-    async with running_studio(tmp_path, model, tools=[note, streams.wait], clock=clock) as studio:
+    model, clock = ScriptedModel(heartbeats.STATES[state][0]), PatientClock(heartbeats.SHORT_HEARTBEAT_INTERVAL)
+    async with running_studio(tmp_path, model, tools=[note, heartbeats.wait], clock=clock) as studio:
         break_(studio, mutant)
         with pytest.raises(TimeoutError):
-            await streams.check_heartbeats(studio, state, seconds=1.5)
+            await heartbeats.check_heartbeats(studio, state, seconds=1.5)
 
 
 @pytest.mark.promise("B6")
 @pytest.mark.parametrize(
-    ("mutant", "missing"), [("closes streams before turns", "error"), ("says no farewell", "server_closing")]
+    ("mutant", "missing"), [("closes streams before turns", "error"), ("sends no closing frame", "server_closing")]
 )
 async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
         break_(studio, mutant)
-        assert all(missing not in words for words in await streams.last_types_before_close(studio))
+        assert all(missing not in words for words in await stream_checks.last_types_before_close(studio))
 
 
 @pytest.mark.promise("B6")
 @pytest.mark.parametrize(
-    ("mutant", "words"), [("says no farewell", "server_closing"), ("closes with an error", r"assert \(1, ")]
+    ("mutant", "words"), [("sends no closing frame", "server_closing"), ("closes with an error", r"assert \(1, ")]
 )
 @pytest.mark.cases(quick=1)
 async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, mutant: str, words: str) -> None:
@@ -162,7 +165,7 @@ async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, muta
 
 @pytest.mark.promise("B7")
 @pytest.mark.parametrize(
-    ("mutant", "words"), [("goes on behind the end", "token of turn"), ("ends twice", "final of turn")]
+    ("mutant", "words"), [("appends events after the end", "token of turn"), ("ends twice", "final of turn")]
 )
 @pytest.mark.cases(quick=1)
 async def test_the_log_shows_events_behind_the_terminal_one(tmp_path: Path, mutant: str, words: str) -> None:
@@ -208,14 +211,14 @@ async def test_every_turn_that_is_played_shows_a_second_end(play: Player, script
 
 @pytest.mark.promise("B8")
 @pytest.mark.parametrize(
-    "mutant", ["breaks lines in frames", "returns carriages in frames", "leaves line separators in frames"]
+    "mutant", ["leaves line feeds in frames", "leaves carriage returns in frames", "leaves line separators in frames"]
 )
 @pytest.mark.cases(quick=1)
 async def test_odd_text_shows_that_it_breaks_the_framing(tmp_path: Path, mutant: str) -> None:
     async with running_studio(tmp_path) as studio:
         break_(studio, mutant)
         with pytest.raises((AssertionError, json.JSONDecodeError), match=r"torn frames|column"):
-            await streams.check_framing(studio, streams.odd_events(100))
+            await stream_checks.check_framing(studio, stream_checks.odd_events(100))
 
 
 def test_every_broken_server_is_to_be_found_by_a_test() -> None:

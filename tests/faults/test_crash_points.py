@@ -10,7 +10,7 @@ import pytest
 from tests.support.faults.checker import findings, report_findings
 from tests.support.faults.faulty_stores import POINTS
 from tests.support.faults.killing import KillLoop
-from tests.support.faults.long_logs import long_session
+from tests.support.faults.long_logs import append_long_turn
 from tests.support.faults.servers import World, server_forker
 from tests.support.lanes import Count
 
@@ -44,7 +44,7 @@ async def test_a_long_turn_that_was_cut_off_is_ended_within_two_seconds(tmp_path
         async with studio.client() as client:
             await world.make_sessions(client, ["auto"])
         await studio.end()
-        await long_session(world, EVENTS, "turn_cut")
+        await append_long_turn(world, EVENTS, "turn_cut")
         assert world.log().running.values()
         studio = await forker.serve(world.home)
         took = studio.cpu_seconds

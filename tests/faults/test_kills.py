@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.faults.checker import report_findings
-from tests.support.faults.killing import KillLoop, portions
+from tests.support.faults.killing import KillLoop, split_cycles
 from tests.support.faults.servers import Commands, World, server_forker
 from tests.support.lanes import Count
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, lives in enumerate(portions(count(3, 50, 1_250))):
+    for number, lives in enumerate(split_cycles(count(3, 50, 1_250))):
         world = World(tmp_path / str(number) / "home")
         async with server_forker() as forker:
             loop = KillLoop(forker, world, rng)
@@ -33,7 +33,7 @@ async def test_what_was_seen_is_there_after_any_kill_once_and_unchanged(
 class Demo(KillLoop):
     """A kill loop whose demo model is asked to run commands that leave the mark of their call."""
 
-    def words(self, session: str, rng: random.Random) -> str:
+    def make_input(self, session: str, rng: random.Random) -> str:
         run = f"run echo {session} ${{AGX_CALL_MARK%.*}} >> marks"
         return rng.choice([f"{run} and then read nothing.txt", run, f"count to {rng.randint(1, 30)}"])
 
@@ -41,7 +41,7 @@ class Demo(KillLoop):
 @pytest.mark.promise("A1", "F1")
 async def test_agx_serve_itself_is_killed(tmp_path: Path, rng: random.Random, count: Count) -> None:
     world = World(tmp_path / "home")
-    loop = Demo(Commands(), world, rng, sessions=8, look_every=4, modes=["auto"], longest_life=1.0)
+    loop = Demo(Commands(), world, rng, sessions=8, check_every=4, modes=["auto"], longest_life=1.0)
     for _ in range(20):  # of a slow machine's short lives none may come to a command
         found = await loop.run(count(3, 8, 250))
         assert found == [], report_findings(found)

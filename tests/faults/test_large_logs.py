@@ -11,7 +11,7 @@ import httpx
 import pytest
 from httpx_sse import aconnect_sse
 
-from tests.support.faults.long_logs import long_session
+from tests.support.faults.long_logs import append_long_turn
 from tests.support.faults.servers import Studio, World, server_forker
 from tests.support.lanes import Count
 
@@ -55,7 +55,7 @@ async def large_log_figures(home: Path, events: int, *, resumes: int = RESUMES, 
             await world.make_sessions(client, ["auto"])
             resident_before = resident(empty)
         await empty.end()
-        session = await long_session(world, events, "turn_long", over=True)
+        session = await append_long_turn(world, events, "turn_long", over=True)
         studio = await forker.serve(world.home, **order)
         opened = studio.cpu_seconds
         async with studio.client() as client:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.faults.failures import GOOD
-from tests.support.faults.provider import Exchange, Fault, framed, provider, stream
+from tests.support.faults.provider import Exchange, Fault, framed, make_stream, provider
 from tests.support.forked import ROOT, AsyncProcess
 from tests.support.lanes import lane_of
 from tests.support.wires.wires import WIRES
@@ -148,7 +148,7 @@ def tiny_arguments(wire: str) -> Iterator[bytes]:
         yield b"".join(framed(wire, event) for event in (first, *rest))
         yield from [framed(wire, call_events(wire, 0, "{}," * 20_000)[-1])] * 3
         yield framed(wire, call_events(wire, 0, "{}]}")[-1])
-    yield b"".join(stream(wire, []).events[-3:])
+    yield b"".join(make_stream(wire, []).events[-3:])
 
 
 def provider_state_objects(wire: str) -> Iterator[bytes]:
@@ -242,8 +242,8 @@ async def measured(
                 break
         exchange.end()
 
-    script = [GOOD, Fault(name="flood", do=do, code=None), GOOD]
-    async with provider(wire, script, [stream(wire, ["x"])] * len(script)) as (made, _):
+    script = [GOOD, Fault(name="flood", respond=do, code=None), GOOD]
+    async with provider(wire, script, [make_stream(wire, ["x"])] * len(script)) as (made, _):
         url = f"http://127.0.0.1:{made.port}"
         child = await AsyncProcess.start(
             "tests.support.faults.measured_call", [wire, url, json.dumps(clocks or {})], cwd=ROOT, env=os.environ

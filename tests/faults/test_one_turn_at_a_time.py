@@ -48,7 +48,7 @@ async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_
     log = world.log()
     found = findings(log, world.seen, over=True)
     assert found == [], report_findings(found)
-    assert log.asked_for.keys() >= world.seen.accepted
+    assert log.client_turn_ids.keys() >= world.seen.accepted
 
 
 async def wait_until_stopped(client: httpx.AsyncClient, session: str) -> None:

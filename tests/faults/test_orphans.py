@@ -28,8 +28,8 @@ async def test_commands_without_anyone_above_them_are_ended_at_the_next_start(
     async with started(world) as server, server.client() as client:
         (session,) = await world.make_sessions(client, ["auto"])
         assert await world.start(client, session, f"run {command.replace('N', seconds)}") == 202
-        await until(lambda: any(True for _ in world.log().facts("process")) and len(sleeping(seconds)) == sleepers)
-        (process,) = world.log().facts("process")
+        await until(lambda: any(True for _ in world.log().entries("process")) and len(sleeping(seconds)) == sleepers)
+        (process,) = world.log().entries("process")
         supervisor = parent(process.data["pid"])
         kill_at_once(server.pid, parent(supervisor), supervisor)
     assert len(sleeping(seconds)) == sleepers, "they outlive all that watched over them"

@@ -22,8 +22,8 @@ from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import check_grammar
-from tests.support.faults.failures import GOOD, REFUSED, UNSHAKEN, any_fault, silence
-from tests.support.faults.provider import Fault, Provider, Stream, provider, stream
+from tests.support.faults.failures import GOOD, REFUSED, TLS_FAILED, random_fault, random_silence
+from tests.support.faults.provider import Fault, Provider, Stream, make_stream, provider
 from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
 from tests.support.patience import PATIENCE
 from tests.support.wires.wires import WIRES
@@ -108,22 +108,22 @@ def some_case(seed: int, wire: str, *, silent: bool = False) -> Case:
     case = Case(seed, attempts, [wire, *rng.choices(list(WIRES), k=models - 1)], [], [])
     for number, name in enumerate(case.wires):
         streams = [
-            stream(name, [f"m{number}r{request}w{word} " for word in range(rng.randint(1, 4))])
+            make_stream(name, [f"m{number}r{request}w{word} " for word in range(rng.randint(1, 4))])
             for request in range(attempts)
         ]
-        faults = [any_fault(rng, name, one) if rng.random() < 0.75 else GOOD for one in streams]
+        faults = [random_fault(rng, name, one) if rng.random() < 0.75 else GOOD for one in streams]
         case.scripts.append(faults)
         case.streams.append(streams)
     first = case.scripts[0]
     match -1 if silent else rng.randrange(12):
         case -1:
             case.silent = True
-            first[0] = silence(rng, wire, case.streams[0][0])
+            first[0] = random_silence(rng, wire, case.streams[0][0])
         case 0:
             case.refusals = rng.randint(1, attempts)
             first[: case.refusals] = [REFUSED] * case.refusals
         case 1:
-            first[:] = [UNSHAKEN] * attempts
+            first[:] = [TLS_FAILED] * attempts
         case 2 if not any(asks_for_short_wait(fault) for script in case.scripts for fault in script):
             case.stopped = True
         case _:
@@ -142,17 +142,17 @@ def expected(case: Case) -> Expected:
     for model, script in enumerate(case.scripts):
         for number, fault in enumerate(script):
             result.fault, result.asked[model] = fault, number + 1
-            result.text = case.streams[model][number].said_before(fault.boundary)
+            result.text = case.streams[model][number].text_before(fault.boundary)
             if fault.code is None or result.text:
                 return result
             patient = fault.retry_after is None or fault.retry_after <= CEILING
-            if not (fault.again and patient and number + 1 < case.attempts):
+            if not (fault.retryable and patient and number + 1 < case.attempts):
                 break
             result.waits.append(fault)
             if case.stopped and fault.retry_after != 0:
                 result.stopped = True
                 return result
-        if not result.fault.elsewhere or model + 1 == len(case.wires):
+        if not result.fault.fallback_allowed or model + 1 == len(case.wires):
             return result
         result.waits.append(None)
     raise AssertionError("unreachable")
@@ -189,7 +189,10 @@ async def play_case(case: Case, settings: Settings, retrying: Retrying = usual) 
         chain: list[Provider] = []
         for number, wire in enumerate(case.wires):
             refusals = case.refusals if number == 0 else 0
-            answered = case.scripts[number][refusals:] or [GOOD], case.streams[number][refusals:] or [stream(wire, "x")]
+            answered = (
+                case.scripts[number][refusals:] or [GOOD],
+                case.streams[number][refusals:] or [make_stream(wire, "x")],
+            )
             made, listen = await stack.enter_async_context(provider(wire, *answered, refusals=refusals))
             chain.append(made)
             if number == 0:
@@ -200,7 +203,7 @@ async def play_case(case: Case, settings: Settings, retrying: Retrying = usual) 
                 await open_first()
 
         clock.before_wait = before_wait
-        chain[0].speaks_http = case.scripts[0][0] is not UNSHAKEN
+        chain[0].speaks_http = case.scripts[0][0] is not TLS_FAILED
         models = [one.model("http" if one.speaks_http else "https") for one in chain]
         for model in models:
             stack.push_async_callback(close_model, model)
@@ -212,7 +215,7 @@ async def play_case(case: Case, settings: Settings, retrying: Retrying = usual) 
             if event.type == "token":
                 shown = "".join(event.data["text"] for event in seen if event.type == "token")
                 for one in chain:
-                    one.saw(shown)
+                    one.report_shown(shown)
             elif case.stopped and waits(event, clock):
                 stop.set()
         return CaseRun(seen, clock, [one.arrivals for one in chain], session)
@@ -326,7 +329,7 @@ async def test_a_refusal_whose_body_never_ends_counts_by_its_status(settings):
         await exchange.be_silent()
 
     async with provider(
-        "anthropic", [Fault(name="busy", do=busy, code=None), GOOD], [stream("anthropic", "x")] * 2
+        "anthropic", [Fault(name="busy", respond=busy, code=None), GOOD], [make_stream("anthropic", "x")] * 2
     ) as (
         made,
         _,

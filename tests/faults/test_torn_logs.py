@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.faults.checker import VOLATILE, findings, report_findings
-from tests.support.faults.disk import unsynced
-from tests.support.faults.killing import KillLoop, portions
+from tests.support.faults.disk import unsynced_writes
+from tests.support.faults.killing import KillLoop, split_cycles
 from tests.support.faults.log_file import read_log, snapshot
 from tests.support.faults.servers import World, server_forker
 from tests.support.lanes import Count
@@ -30,14 +30,14 @@ class PowerCuts:
 
     def __call__(self) -> list[str]:
         found: list[str] = []
-        waiting = unsynced(self._trace)
+        waiting = unsynced_writes(self._trace)
         for tear in (self._lost, self._cut, self._garbled):
             copy = snapshot(self._world.database, self._world.home / "torn")
             for name, places in waiting.items():
                 self.torn += 1
                 tear(copy.with_name(name), places)
             self.images += 1
-            wrong = findings(read_log(copy), self._world.seen, spared=VOLATILE)
+            wrong = findings(read_log(copy), self._world.seen, may_be_lost=VOLATILE)
             found += [f"{tear.__name__[1:]} {sum(map(len, waiting.values()))} writes: {one}" for one in wrong]
         return found
 
@@ -75,7 +75,7 @@ def _overwrite(file: Path, offset: int, content: bytes) -> None:
 async def test_a_power_cut_loses_nothing_that_was_reported_as_done(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, lives in enumerate(portions(count(1, 12, 2_500), 50)):
+    for number, lives in enumerate(split_cycles(count(1, 12, 2_500), 50)):
         folder = tmp_path / str(number)
         world, trace = World(folder / "home"), folder / "trace"
         cuts = PowerCuts(world, trace, rng)

@@ -1,4 +1,4 @@
-"""Servers that break a promise on purpose: each of them must be found by the test of that promise."""
+"""Faults of servers, each of which breaks a promise; the test of that promise must find it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from agenticx.sessions.store.base import encode_events, read_log_pages
 from agenticx.sessions.store.notify import Notifier
 from studio.services import Services
 from tests.support.faults.broken_streams import STREAMS
-from tests.support.faults.faulty_stores import Operation, Surrounded
+from tests.support.faults.faulty_stores import Operation, WrappedStore
 
 Around = Callable[[Operation], Awaitable[Any]]
-BreaksStore = Callable[[SqliteStore], Store]
+StoreFault = Callable[[SqliteStore], Store]
 
 
 def store(name: str | None, good: SqliteStore) -> Store:
@@ -34,7 +34,7 @@ def services(name: str | None, services: Services) -> None:
 def checked_name(name: str | None) -> str | None:
     """Return `name`; raise `ValueError` unless it is None or one of `MUTANTS`."""
     if name is not None and name not in MUTANTS:
-        raise ValueError(f"no server is broken so that it {name}; known: {', '.join(sorted(MUTANTS))}")
+        raise ValueError(f"unknown fault {name!r}; known faults: {', '.join(sorted(MUTANTS))}")
     return name
 
 
@@ -46,11 +46,14 @@ def _unchanged_services(services: Services) -> None: ...
 
 
 def _around(good: Store, around: Around) -> Store:
-    return Surrounded(good, around)  # type: ignore[return-value]
+    return WrappedStore(good, around)  # type: ignore[return-value]
 
 
 class EarlyStore:
-    """A store that shows events to readers before they are stored; with `hides_failures` also those that never are."""
+    """A store that shows events to readers before they are stored.
+
+    With `hides_failures` it also shows those that are never stored.
+    """
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
         self._good = good
@@ -92,11 +95,11 @@ class EarlyStore:
         return await self._good.read(session_id, after, limit)
 
 
-def _early(good: SqliteStore, *, hides_failures: bool = False) -> Store:
+def _show_early(good: SqliteStore, *, hides_failures: bool = False) -> Store:
     return EarlyStore(good, hides_failures=hides_failures)  # type: ignore[return-value]
 
 
-def _never_syncs(good: SqliteStore) -> Store:
+def _without_sync(good: SqliteStore) -> Store:
     writer: Any = good._writer  # pyright: ignore[reportPrivateUsage]
     usual = writer.submit
 
@@ -107,40 +110,40 @@ def _never_syncs(good: SqliteStore) -> Store:
     return good
 
 
-def _forgetting(*kinds: str) -> BreaksStore:
-    return lambda good: _around(good, lambda operation: _forget(operation, *kinds))
+def _without_entries(*kinds: str) -> StoreFault:
+    return lambda good: _around(good, lambda operation: _drop_entries(operation, *kinds))
 
 
-async def _forget(operation: Operation, *kinds: str) -> Any:
+async def _drop_entries(operation: Operation, *kinds: str) -> Any:
     if operation.kind in kinds:
         return operation.args[0]
     if operation.name == "append":
-        facts = operation.do.keywords.get("journal", ())
-        return await operation.do(journal=[fact for fact in facts if fact.kind not in kinds])
-    return await operation.do()
+        facts = operation.run.keywords.get("journal", ())
+        return await operation.run(journal=[fact for fact in facts if fact.kind not in kinds])
+    return await operation.run()
 
 
-def _any_turn(good: SqliteStore) -> Store:
+def _allow_any_turn(good: SqliteStore) -> Store:
     async def around(operation: Operation) -> Any:
         if operation.name != "claim":
-            return await operation.do()
+            return await operation.run()
         turn: TurnRecord = operation.args[0]
         running = [one for one in await good.unfinished_turns() if one.session_id == turn.session_id]
         for one in running:
             await good.release(one)
-        return await operation.do()
+        return await operation.run()
 
     return _around(good, around)
 
 
-def _locks_nothing(good: SqliteStore) -> Store:
+def _without_lock(good: SqliteStore) -> Store:
     owner: Any = good._owner  # pyright: ignore[reportPrivateUsage]
     owner.release()
     return good
 
 
-def _reads_all(good: SqliteStore) -> Store:
-    """Read the whole log of a session before each read behind its beginning, and keep a page of memory per event."""
+def _read_whole_log(good: SqliteStore) -> Store:
+    """Read the whole log of a session before each read after its first event, and keep 4 KiB of memory per event."""
     kept: list[bytes] = []
 
     async def around(operation: Operation) -> Any:
@@ -149,49 +152,51 @@ def _reads_all(good: SqliteStore) -> Store:
             async for events in read_log_pages(good, operation.args[0]):
                 pages.extend(event.frame_json.ljust(4096) for event in events)
             kept[:] = pages
-        return await operation.do()
+        return await operation.run()
 
     return _around(good, around)
 
 
-def _appending(behind: Callable[[RuntimeEvent], RuntimeEvent]) -> BreaksStore:
-    """Append the event that `behind` returns for a turn's last event behind that event."""
+def _append_after_end(make_event: Callable[[RuntimeEvent], RuntimeEvent]) -> StoreFault:
+    """Append after the terminal event of each turn the event that `make_event` returns for it."""
 
     async def around(operation: Operation) -> Any:
         if operation.name != "append" or not operation.args[2][-1].terminal:
-            return await operation.do()
+            return await operation.run()
         session_id, turn_id, events = operation.args
-        return await operation.do.func(session_id, turn_id, [*events, behind(events[-1])], **operation.do.keywords)
+        return await operation.run.func(
+            session_id, turn_id, [*events, make_event(events[-1])], **operation.run.keywords
+        )
 
     return lambda good: _around(good, around)
 
 
-def _more(_final: RuntimeEvent) -> RuntimeEvent:
+def _token_after_end(_final: RuntimeEvent) -> RuntimeEvent:
     return RuntimeEvent(EventType.TOKEN, {"text": "more", "message_id": "msg_more", "offset": 0})
 
 
-def _again(final: RuntimeEvent) -> RuntimeEvent:
+def _same_event(final: RuntimeEvent) -> RuntimeEvent:
     return final
 
 
-def _run_again(services: Services) -> None:
-    """Continue calls that had begun as if they had not."""
+def _forget_begun_calls(services: Services) -> None:
+    """Resume interrupted turns as if none of their calls had begun."""
     turns: Any = services.hub._turns  # pyright: ignore[reportPrivateUsage]
     usual = turns.read_interrupted
 
-    async def cut(turn: TurnRecord) -> Any:
-        checked_name = await usual(turn)
-        checked_name.begun_calls = frozenset()
-        return checked_name
+    async def read_without_begun_calls(turn: TurnRecord) -> Any:
+        interrupted = await usual(turn)
+        interrupted.begun_calls = frozenset()
+        return interrupted
 
-    def cut_again(_self: object, turn: TurnRecord) -> Any:
-        return cut(turn)
+    def replaced(_self: object, turn: TurnRecord) -> Any:
+        return read_without_begun_calls(turn)
 
-    type(turns).read_interrupted = cut_again
+    type(turns).read_interrupted = replaced
 
 
 def _accept_all_answers(services: Services) -> None:
-    """Report every answer as the one that counts."""
+    """Report every answer to a question as accepted."""
     confirms: Any = services.hub.confirms
     usual = confirms.answer
 
@@ -203,24 +208,24 @@ def _accept_all_answers(services: Services) -> None:
     confirms.answer = answer
 
 
-_STORES: dict[str, BreaksStore] = {
-    "shows before it stores": _early,
-    "never syncs": _never_syncs,
-    "forgets that calls began": _forgetting("began"),
-    "forgets answers": _forgetting("answered", "closed"),
-    "lets any turn begin": _any_turn,
-    "locks nothing": _locks_nothing,
-    "says that all is well": partial(_early, hides_failures=True),
-    "reads the whole log to resume": _reads_all,
-    "goes on behind the end": _appending(_more),
-    "ends twice": _appending(_again),
+_STORES: dict[str, StoreFault] = {
+    "shows before it stores": _show_early,
+    "never syncs": _without_sync,
+    "forgets that calls began": _without_entries("began"),
+    "forgets answers": _without_entries("answered", "closed"),
+    "lets any turn begin": _allow_any_turn,
+    "takes no lock": _without_lock,
+    "hides storage failures": partial(_show_early, hides_failures=True),
+    "reads the whole log to resume": _read_whole_log,
+    "appends events after the end": _append_after_end(_token_after_end),
+    "ends twice": _append_after_end(_same_event),
 }
 
 _SERVICES: dict[str, Callable[[Services], None]] = {
-    "runs calls again": _run_again,
-    "agrees with everybody": _accept_all_answers,
+    "runs calls again": _forget_begun_calls,
+    "accepts every answer": _accept_all_answers,
     **STREAMS,
 }
 
 MUTANTS = frozenset(_STORES) | frozenset(_SERVICES)
-"""Every way in which a server can be broken."""
+"""The names of all faults."""

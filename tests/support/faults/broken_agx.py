@@ -1,7 +1,7 @@
-"""The program `agx` with a broken studio: `python -m tests.support.faults.broken_agx MUTANT serve --port 0`.
+"""The program `agx` with a broken studio.
 
-MUTANT may be SOUND. Shutdown has no time limit in either case: a slow machine cuts nothing off, and a hang shows in the
-time that it takes.
+Usage: `python -m tests.support.faults.broken_agx MUTANT serve --port 0`. MUTANT may be SOUND.
+Shutdown has no time limit in either case: nothing is cut off on a slow machine, and a hang shows in the time it takes.
 """
 
 from __future__ import annotations

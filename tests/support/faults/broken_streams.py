@@ -1,4 +1,4 @@
-"""Streams that break a promise on purpose, by changes of the given studio alone."""
+"""Faults of event streams, installed by changes to the given studio alone."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agenticx.sessions import StoredEvent
 from studio.services import Services
-from tests.support.faults.faulty_stores import Operation, Surrounded
+from tests.support.faults.faulty_stores import Operation, WrappedStore
 
 __all__ = ["STREAMS"]
 
 ODD_CURSOR = "NaN"
-BEAT = b": beat\n\n"
-FAREWELL = b"server_closing"
+HEARTBEAT = b": beat\n\n"
+CLOSING_FRAME = b"server_closing"
 
-Breaks = Callable[[Services], None]
+ServicesFault = Callable[[Services], None]
 Wrap = Callable[[ASGIApp], ASGIApp]
 Answer = Awaitable[tuple[int, bytes]]
 
 
-# --- what is asked of the relay ---------------------------------------------------------------------------------------
+# --- requests to the relay ---------------------------------------------------------------------------------------
 
 
-def _moving(steps: int) -> Breaks:
-    """Move each cursor by so many events, though never behind the last one."""
+def _shift_cursors(steps: int) -> ServicesFault:
+    """Move each cursor by so many events, though never after the last one."""
 
     async def start(feed: Any, usual: Any, cursor: str | None) -> tuple[int, bytes]:
         place, reset = await usual(cursor)
         far = cursor is not None and not reset and place + steps < await feed._last()
         return (max(place + steps, 0) if far else place), reset
 
-    return partial(_answer_cursors, start)
+    return partial(_replace_start, start)
 
 
-def _at_an_odd_one(answer: Callable[[Answer], Answer]) -> Breaks:
-    """Answer one odd cursor with the result of `answer` for the usual answer."""
+def _answer_odd_cursor(answer: Callable[[Answer], Answer]) -> ServicesFault:
+    """Answer one invalid cursor with the result of `answer` for the usual answer."""
 
     async def start(_feed: Any, usual: Any, cursor: str | None) -> tuple[int, bytes]:
         return await (answer(usual(cursor)) if cursor == ODD_CURSOR else usual(cursor))
 
-    return partial(_answer_cursors, start)
+    return partial(_replace_start, start)
 
 
 async def _no_reset(usual: Answer) -> tuple[int, bytes]:
@@ -55,7 +55,7 @@ async def _no_reset(usual: Answer) -> tuple[int, bytes]:
     return place, b""
 
 
-async def _nothing(usual: Answer) -> tuple[int, bytes]:
+async def _no_answer(usual: Answer) -> tuple[int, bytes]:
     await usual
     return await asyncio.get_running_loop().create_future()
 
@@ -65,7 +65,7 @@ async def _failure(usual: Answer) -> tuple[int, bytes]:
     raise ValueError("broken on purpose")
 
 
-def _answer_cursors(start: Callable[..., Any], services: Services) -> None:
+def _replace_start(start: Callable[..., Any], services: Services) -> None:
     """Replace the `start` of every feed by `start(feed, usual, cursor)`."""
     relay: Any = services.relay
     usual = relay._feed
@@ -79,14 +79,14 @@ def _answer_cursors(start: Callable[..., Any], services: Services) -> None:
     relay._feed = feed_of
 
 
-def _keep_the_dead(services: Services) -> None:
-    """Keep readers that are gone in the list."""
+def _keep_disconnected_readers(services: Services) -> None:
+    """Keep disconnected readers in the list of readers."""
     relay: Any = services.relay
-    _when_one_is_gone(services, lambda _feed, news: relay._readers.add(news))
+    _on_disconnect(services, lambda _feed, news: relay._readers.add(news))
 
 
-def _stop_with_the_reader(services: Services) -> None:
-    """Stop the turn that a reader followed when the reader is gone."""
+def _stop_turn_with_reader(services: Services) -> None:
+    """Stop the turn of a stream when its reader disconnects."""
     stopping: set[asyncio.Task[Any]] = set()
 
     def stop(feed: Any, _news: asyncio.Event) -> None:
@@ -94,10 +94,10 @@ def _stop_with_the_reader(services: Services) -> None:
         stopping.add(task)
         task.add_done_callback(stopping.discard)
 
-    _when_one_is_gone(services, stop)
+    _on_disconnect(services, stop)
 
 
-def _when_one_is_gone(services: Services, then: Callable[[Any, asyncio.Event], None]) -> None:
+def _on_disconnect(services: Services, then: Callable[[Any, asyncio.Event], None]) -> None:
     relay: Any = services.relay
     usual = relay._subscription
 
@@ -126,7 +126,7 @@ def _close_streams_first(services: Services) -> None:
     hub.close = close
 
 
-def _close_badly(services: Services) -> None:
+def _fail_to_close(services: Services) -> None:
     hub: Any = services.hub
     usual = hub.close
 
@@ -137,11 +137,11 @@ def _close_badly(services: Services) -> None:
     hub.close = close
 
 
-# --- what goes out ----------------------------------------------------------------------------------------------------
+# --- responses ----------------------------------------------------------------------------------------------------
 
 
-def _queue_for_each(services: Services) -> None:
-    """Copy all messages for each reader at once, and keep them after they were sent or the reader has gone."""
+def _queue_for_each_reader(services: Services) -> None:
+    """Copy all messages for each reader at once, and keep them after they were sent or the reader has disconnected."""
     queues: list[list[Message]] = []
 
     def wrap(stream: ASGIApp) -> ASGIApp:
@@ -168,49 +168,49 @@ def _queue_for_each(services: Services) -> None:
 
         return queueing
 
-    _through(wrap, services)
+    _wrap_streams(wrap, services)
 
 
-def _silent_behind(type_: str | None) -> Breaks:
-    """Send no heartbeat once an event of that type was sent; None: none at all."""
+def _no_heartbeat_after(type_: str | None) -> ServicesFault:
+    """Send no heartbeat once an event of that type was sent; with None never send one."""
     marker = b"" if type_ is None else f'"type":"{type_}"'.encode()
 
-    def of_a_stream() -> Callable[[bytes], bool]:
-        told = False
+    def make_filter() -> Callable[[bytes], bool]:
+        marker_sent = False
 
-        def left_out(body: bytes) -> bool:
-            nonlocal told
-            told = told or marker in body
-            return told and body == BEAT
+        def is_dropped(body: bytes) -> bool:
+            nonlocal marker_sent
+            marker_sent = marker_sent or marker in body
+            return marker_sent and body == HEARTBEAT
 
-        return left_out
+        return is_dropped
 
-    return partial(_leaving_out, of_a_stream)
-
-
-def _no_farewell(services: Services) -> None:
-    _leaving_out(lambda: lambda body: FAREWELL in body, services)
+    return partial(_drop_bodies, make_filter)
 
 
-def _leaving_out(of_a_stream: Callable[[], Callable[[bytes], bool]], services: Services) -> None:
-    """Drop from each stream the bodies for which its own `of_a_stream()` returns True."""
+def _no_closing_frame(services: Services) -> None:
+    _drop_bodies(lambda: lambda body: CLOSING_FRAME in body, services)
+
+
+def _drop_bodies(make_filter: Callable[[], Callable[[bytes], bool]], services: Services) -> None:
+    """Drop from each stream the bodies for which its own filter, made by `make_filter()`, returns True."""
 
     def wrap(stream: ASGIApp) -> ASGIApp:
-        async def quieter(scope: Scope, receive: Receive, send: Send) -> None:
-            left_out = of_a_stream()
+        async def filtered(scope: Scope, receive: Receive, send: Send) -> None:
+            is_dropped = make_filter()
 
             async def sending(message: Message) -> None:
-                if not left_out(message.get("body", b"")):
+                if not is_dropped(message.get("body", b"")):
                     await send(message)
 
             await stream(scope, receive, sending)
 
-        return quieter
+        return filtered
 
-    _through(wrap, services)
+    _wrap_streams(wrap, services)
 
 
-def _through(wrap: Wrap, services: Services) -> None:
+def _wrap_streams(wrap: Wrap, services: Services) -> None:
     """Wrap every stream in `wrap`."""
     relay: Any = services.relay
     usual = relay.respond
@@ -221,14 +221,14 @@ def _through(wrap: Wrap, services: Services) -> None:
     relay.respond = respond
 
 
-# --- what is read of the log ------------------------------------------------------------------------------------------
+# --- frames of the log ------------------------------------------------------------------------------------------
 
 
-def _framing(change: Callable[[bytes], bytes]) -> Breaks:
+def _change_frames(change: Callable[[bytes], bytes]) -> ServicesFault:
     """Make the relay read `change(frame)` instead of each frame."""
 
     async def around(operation: Operation) -> Any:
-        result = await operation.do()
+        result = await operation.run()
         if operation.name not in {"read", "read_all"}:
             return result
         events: list[StoredEvent] = list(result)
@@ -236,36 +236,36 @@ def _framing(change: Callable[[bytes], bytes]) -> Breaks:
 
     def breaks(services: Services) -> None:
         relay: Any = services.relay
-        relay._store = Surrounded(relay._store, around)
+        relay._store = WrappedStore(relay._store, around)
 
     return breaks
 
 
 def _unescaped(text: str) -> Callable[[bytes], bytes]:
-    """Return a change that writes that character unescaped."""
+    """Return a change that replaces the escaped form of that character with the character."""
     escaped = json.dumps(text)[1:-1].encode()
     return lambda frame: frame.replace(escaped, text.encode())
 
 
-STREAMS: dict[str, Breaks] = {
-    "skips an event after a reconnect": _moving(1),
-    "repeats an event after a reconnect": _moving(-1),
-    "says nothing of an odd cursor": _at_an_odd_one(_no_reset),
-    "never answers an odd cursor": _at_an_odd_one(_nothing),
-    "fails at an odd cursor": _at_an_odd_one(_failure),
-    "queues for each reader": _queue_for_each,
-    "keeps readers that died": _keep_the_dead,
-    "stops the turn of who dies": _stop_with_the_reader,
-    "is always silent": _silent_behind(None),
-    "is silent behind token": _silent_behind("token"),
-    "is silent behind tool_call": _silent_behind("tool_call"),
-    "is silent behind confirm_required": _silent_behind("confirm_required"),
-    "is silent behind queued": _silent_behind("queued"),
+STREAMS: dict[str, ServicesFault] = {
+    "skips an event after a reconnect": _shift_cursors(1),
+    "repeats an event after a reconnect": _shift_cursors(-1),
+    "sends no reset for an odd cursor": _answer_odd_cursor(_no_reset),
+    "never answers an odd cursor": _answer_odd_cursor(_no_answer),
+    "fails at an odd cursor": _answer_odd_cursor(_failure),
+    "queues for each reader": _queue_for_each_reader,
+    "keeps disconnected readers": _keep_disconnected_readers,
+    "stops the turn of a disconnected reader": _stop_turn_with_reader,
+    "never sends a heartbeat": _no_heartbeat_after(None),
+    "sends no heartbeat after token": _no_heartbeat_after("token"),
+    "sends no heartbeat after tool_call": _no_heartbeat_after("tool_call"),
+    "sends no heartbeat after confirm_required": _no_heartbeat_after("confirm_required"),
+    "sends no heartbeat after queued": _no_heartbeat_after("queued"),
     "closes streams before turns": _close_streams_first,
-    "closes with an error": _close_badly,
-    "says no farewell": _no_farewell,
-    "breaks lines in frames": _framing(_unescaped("\n")),
-    "returns carriages in frames": _framing(_unescaped("\r")),
-    "leaves line separators in frames": _framing(_unescaped("\u2028")),
+    "closes with an error": _fail_to_close,
+    "sends no closing frame": _no_closing_frame,
+    "leaves line feeds in frames": _change_frames(_unescaped("\n")),
+    "leaves carriage returns in frames": _change_frames(_unescaped("\r")),
+    "leaves line separators in frames": _change_frames(_unescaped("\u2028")),
 }
-"""How each is broken, by name."""
+"""The faults by name."""

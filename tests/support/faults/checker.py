@@ -1,4 +1,4 @@
-"""Checks of a log against what was observed of it: each returns its findings as text."""
+"""Checks of a log against observations of clients and tools; each yields its findings as text."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ VOLATILE = frozenset(
         "artifact",
     }
 )
-"""What a power cut may take; all other events are on the disk itself before anyone sees them."""
+"""Events that a power cut may lose; all others are synced to the disk before any reader receives them."""
 
 RAN = frozenset({"ok", "error", "timed_out", "unknown"})
-DOUBT = "whether it took effect is not known"  # what is said of a call that was cancelled while it ran
+UNKNOWN_EFFECT = "whether it took effect is not known"  # in the result of a call that was cancelled while it ran
 
 
 @dataclass
@@ -35,19 +35,19 @@ class Transcript:
     """The frames that one client received of one stream, over all its connections: `data` of each frame with an id."""
 
     frames: list[bytes] = field(default_factory=list[bytes])
-    unexpected: list[str] = field(default_factory=list[str])  # frames without id that have no business there
+    unexpected: list[str] = field(default_factory=list[str])  # frames without id other than server_closing
     cursor: str | None = None
 
 
 @dataclass
 class Observations:
-    """All that was observed outside the server."""
+    """Everything that was observed outside the server."""
 
     sessions: dict[str, Transcript] = field(default_factory=dict[str, Transcript])
     everything: Transcript = field(default_factory=Transcript)
-    accepted: set[str] = field(default_factory=set[str])  # client_turn_ids of turns that were
+    accepted: set[str] = field(default_factory=set[str])  # client_turn_ids of accepted turns
     refused: set[str] = field(default_factory=set[str])
-    answers: dict[str, bool] = field(default_factory=dict[str, bool])  # question → what the server said was decided
+    answers: dict[str, bool] = field(default_factory=dict[str, bool])  # question → the returned decision
     marks: Path = Path("marks")  # a line "session call" for each time a tool ran
 
     def executions(self) -> Counter[tuple[str, str]]:
@@ -56,19 +56,24 @@ class Observations:
         return Counter((line.split()[0], line.split()[1]) for line in lines)
 
 
-def findings(log: Log, seen: Observations, *, over: bool = False, spared: Collection[str] = ()) -> list[str]:
-    """Return all findings; `over`: nothing runs any more. Events of the types `spared` may be lost."""
-    if log.verdict != "ok":
-        return [f"integrity_check: {log.verdict}"]
-    found = [*_numbered(log), *_seen_is_there(log, seen, spared), *_accepted(log, seen), *_turns(log)]
-    found += [*_effects(log, seen), *_answered(log, seen)]
-    return [*found, *_ended(log), *_carried_out(log, seen)] if over else found
+def findings(log: Log, seen: Observations, *, over: bool = False, may_be_lost: Collection[str] = ()) -> list[str]:
+    """Return all findings; with `over` no turn runs any more. Events of the types `may_be_lost` may be missing."""
+    if log.integrity != "ok":
+        return [f"integrity_check: {log.integrity}"]
+    found = [
+        *_check_numbers(log),
+        *_check_received_events(log, seen, may_be_lost),
+        *_check_accepted_turns(log, seen),
+        *_check_turns(log),
+    ]
+    found += [*_check_executions(log, seen), *_check_answers(log, seen)]
+    return [*found, *_check_all_ended(log), *_check_decided_calls(log, seen)] if over else found
 
 
 # --- A: the log -------------------------------------------------------------------------------------------------------
 
 
-def _numbered(log: Log) -> Iterator[str]:
+def _check_numbers(log: Log) -> Iterator[str]:
     """Check that sequence numbers have no gaps, positions are unique and rise, and envelopes agree."""
     places: Counter[int] = Counter()
     for session, events in log.events.items():
@@ -85,31 +90,31 @@ def _numbered(log: Log) -> Iterator[str]:
     yield from (f"position {place} was given out {times} times" for place, times in places.items() if times > 1)
 
 
-def _seen_is_there(log: Log, seen: Observations, spared: Collection[str]) -> Iterator[str]:
+def _check_received_events(log: Log, seen: Observations, may_be_lost: Collection[str]) -> Iterator[str]:
     for session, transcript in seen.sessions.items():
-        yield from _lost(f"client of {session}", log, transcript, spared)
+        yield from _check_frames(f"client of {session}", log, transcript, may_be_lost)
         numbers = [json.loads(frame)["seq"] for frame in transcript.frames]
         if numbers != list(range(1, len(numbers) + 1)):
             yield f"the client of {session} got the numbers {numbers}"
-    yield from _lost("client of all sessions", log, seen.everything, spared)
-    yield from _missed(log, seen.everything)
+    yield from _check_frames("client of all sessions", log, seen.everything, may_be_lost)
+    yield from _check_stream_of_all(log, seen.everything)
 
 
-def _lost(who: str, log: Log, transcript: Transcript, spared: Collection[str]) -> Iterator[str]:
+def _check_frames(who: str, log: Log, transcript: Transcript, may_be_lost: Collection[str]) -> Iterator[str]:
     yield from (f"{who}: {unexpected}" for unexpected in transcript.unexpected)
     for frame in transcript.frames:
         envelope: dict[str, Any] = json.loads(frame)
         events: list[LoggedEvent] = log.events.get(envelope["session_id"], [])
         if envelope["seq"] > len(events):
-            if envelope["type"] not in spared:
+            if envelope["type"] not in may_be_lost:
                 yield f"{who}: lost event {envelope['seq']} ({envelope['type']}) of {envelope['session_id']}"
         elif events[envelope["seq"] - 1].frame != frame:
             yield f"{who}: event {envelope['seq']} of {envelope['session_id']} is another one in the log"
 
 
-def _missed(log: Log, everything: Transcript) -> Iterator[str]:
+def _check_stream_of_all(log: Log, everything: Transcript) -> Iterator[str]:
     """Check that the stream of all sessions is in the order of the log, without gap or duplicate."""
-    places = [_place(log, frame) for frame in everything.frames]
+    places = [_position_in_log(log, frame) for frame in everything.frames]
     known = [place for place in places if place is not None]
     if not known:
         return
@@ -120,22 +125,22 @@ def _missed(log: Log, everything: Transcript) -> Iterator[str]:
         yield f"the stream of all sessions left out the positions {sorted(lacking)[:10]}"
 
 
-def _place(log: Log, frame: bytes) -> int | None:
+def _position_in_log(log: Log, frame: bytes) -> int | None:
     envelope: dict[str, Any] = json.loads(frame)
     events: list[LoggedEvent] = log.events.get(envelope["session_id"], [])
     return events[envelope["seq"] - 1].position if envelope["seq"] <= len(events) else None
 
 
-def _accepted(log: Log, seen: Observations) -> Iterator[str]:
+def _check_accepted_turns(log: Log, seen: Observations) -> Iterator[str]:
     started = {event.data.get("client_turn_id") for event in _of_type(log, "turn_started")}
     yield from (f"turn {id_} was accepted and is not there" for id_ in seen.accepted - started)
-    yield from (f"turn {id_} was refused and is there" for id_ in seen.refused & (started | log.asked_for.keys()))
+    yield from (f"turn {id_} was refused and is there" for id_ in seen.refused & (started | log.client_turn_ids.keys()))
 
 
 # --- D: turns ---------------------------------------------------------------------------------------------------------
 
 
-def _turns(log: Log) -> Iterator[str]:
+def _check_turns(log: Log) -> Iterator[str]:
     """Check that turns do not overlap, each begun by turn_started and closed by one terminal event."""
     for session, events in log.events.items():
         running = None
@@ -154,7 +159,7 @@ def _turns(log: Log) -> Iterator[str]:
             yield f"{session}: turn {kept} is kept as running, by its log it is {running}"
 
 
-def _ended(log: Log) -> Iterator[str]:
+def _check_all_ended(log: Log) -> Iterator[str]:
     yield from (f"{session}: turn {turn} never ended" for session, turn in log.running.items())
     for session, events in log.events.items():
         calls: set[tuple[str, str]] = set()
@@ -170,16 +175,16 @@ def _ended(log: Log) -> Iterator[str]:
 # --- E, F: answers and effects ----------------------------------------------------------------------------------------
 
 
-def _effects(log: Log, seen: Observations) -> Iterator[str]:
+def _check_executions(log: Log, seen: Observations) -> Iterator[str]:
     """Check that no call ran twice, and that each that ran is in the journal and not reported as not run."""
-    began = {(fact.session, fact.data["call_id"]) for fact in log.facts("began")}
+    began = {(fact.session, fact.data["call_id"]) for fact in log.entries("began")}
     outcomes = {
         (event.session, event.data["tool_call_id"]): event.data["outcome"] for event in _of_type(log, "tool_result")
     }
     doubted = {
         (event.session, event.data["tool_call_id"])
         for event in _of_type(log, "tool_result")
-        if DOUBT in event.data["result"]
+        if UNKNOWN_EFFECT in event.data["result"]
     }
     asked_for = {(event.session, event.data["tool_call_id"]) for event in _of_type(log, "tool_call")}
     for call, times in seen.executions().items():
@@ -196,18 +201,18 @@ def _effects(log: Log, seen: Observations) -> Iterator[str]:
             yield f"call {call} is reported as done and never ran"
 
 
-def _answered(log: Log, seen: Observations) -> Iterator[str]:
+def _check_answers(log: Log, seen: Observations) -> Iterator[str]:
     """Check that reported decisions are in the journal; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
-        kept = [fact.data["approved"] for fact in log.facts("answered") if fact.key == question]
-        closed = [fact.data for fact in log.facts("closed") if fact.key == question]
+        kept = [fact.data["approved"] for fact in log.entries("answered") if fact.key == question]
+        closed = [fact.data for fact in log.entries("closed") if fact.key == question]
         if kept != [approved] and [data["approved"] for data in closed] != [approved]:
             yield f"question {question} was answered {approved} and is kept as {kept}"
         if closed and closed[0]["approved"] != approved and closed[0]["by"] != "restart":
             yield f"question {question} was answered {approved} and closed by {closed[0]['by']}"
 
 
-def _carried_out(log: Log, seen: Observations) -> Iterator[str]:
+def _check_decided_calls(log: Log, seen: Observations) -> Iterator[str]:
     """Check that each approved call ran, or is reported as unknown or denied by a restart; no denied one ran."""
     call_of = {
         event.data["id"]: (event.session, event.data["context"]["tool_call_id"])
@@ -216,7 +221,7 @@ def _carried_out(log: Log, seen: Observations) -> Iterator[str]:
     outcomes = {
         (event.session, event.data["tool_call_id"]): event.data["outcome"] for event in _of_type(log, "tool_result")
     }
-    given_up = {fact.key for fact in log.facts("closed") if fact.data["by"] == "restart"}
+    given_up = {fact.key for fact in log.entries("closed") if fact.data["by"] == "restart"}
     executions = seen.executions()
     for question, approved in seen.answers.items():
         call = call_of[question]

@@ -125,7 +125,7 @@ def install(disk: Disk) -> None:
     ours = _Vfs.from_buffer_copy(usual)
     ours.name, ours.next = b"watched", None
     names: dict[int, str] = {}
-    wrap = _Wrapping(disk, names)
+    wrap = _WrappedMethods(disk, names)
 
     def open_(vfs: int, name: int | None, file: int, flags: int, out: int) -> int:
         code = _OPEN(usual.open)(vfs, name, file, flags, out)
@@ -149,7 +149,7 @@ def _name_at(pointer: int) -> str:
     return Path(os.fsdecode(ctypes.string_at(pointer))).name
 
 
-class _Wrapping:
+class _WrappedMethods:
     """The wrapped file methods, made once for each method table that SQLite has."""
 
     def __init__(self, disk: Disk, names: dict[int, str]) -> None:
@@ -219,7 +219,7 @@ class _Wrapping:
         return lock
 
 
-def unsynced(trace: Path) -> dict[str, list[tuple[int, int]]]:
+def unsynced_writes(trace: Path) -> dict[str, list[tuple[int, int]]]:
     """Return, by file name, the offsets and sizes of the writes since the file was last synced."""
     waiting: dict[str, list[tuple[int, int]]] = {}
     for line in trace.read_text().splitlines():

@@ -12,14 +12,14 @@ from typing import Any
 
 from tests.support.faults.provider import Exchange, Fault, Stream, framed
 
-__all__ = ["GOOD", "REFUSED", "UNSHAKEN", "any_fault", "silence"]
+__all__ = ["GOOD", "REFUSED", "TLS_FAILED", "random_fault", "random_silence"]
 
 JSON = "application/json"
-NEAR, FAR = 20.0, 3600.0
-"""A date that lies but a little behind what is waited for may be within it by the time a slow machine reads it."""
+NEAR_SECONDS, FAR_SECONDS = 20.0, 3600.0
+"""Limits of dates in Retry-After: on a slow machine a date just over the longest wait may be within it when read."""
 
 STATUSES: dict[int, tuple[str, bool, bool]] = {
-    # code · asked again · asked elsewhere
+    # code · retryable · fallback allowed
     **dict.fromkeys((401, 402, 403), ("provider.auth", False, True)),
     429: ("provider.rate_limited", True, True),
     **dict.fromkeys((408, 409, 425, 500, 502, 503, 504, 529), ("provider.overloaded", True, True)),
@@ -35,8 +35,8 @@ BODIES: list[tuple[bytes, str]] = [
     (b"", JSON),
     (b'{"error":', JSON),
 ]
-COMPLAINTS: list[tuple[str, bool, bool, int, str, str]] = [
-    # code · asked again · asked elsewhere · Google's code and status · everybody else's type
+STREAM_ERRORS: list[tuple[str, bool, bool, int, str, str]] = [
+    # code · retryable · fallback allowed · Google's code and status · the type of the other providers
     ("provider.overloaded", True, True, 503, "UNAVAILABLE", "overloaded_error"),
     ("provider.overloaded", True, True, 500, "INTERNAL", "server_error"),
     ("provider.rate_limited", True, True, 429, "RESOURCE_EXHAUSTED", "rate_limit_error"),
@@ -51,21 +51,21 @@ async def _good(exchange: Exchange) -> None:
     exchange.end()
 
 
-GOOD = Fault(name="good", do=_good, code=None, boundary=10_000)
-REFUSED = Fault(name="refused", do=_good, code="provider.transport", again=True)
-"""The port does not listen; the provider's `refusals` say so."""
+GOOD = Fault(name="good", respond=_good, code=None, boundary=10_000)
+REFUSED = Fault(name="refused", respond=_good, code="provider.transport", retryable=True)
+"""The port does not listen, as set by the provider's `refusals`."""
 
-UNSHAKEN = Fault(name="no TLS", do=_good, code="provider.transport", again=True)
-"""The model is asked over https, which the provider does not speak."""
+TLS_FAILED = Fault(name="no TLS", respond=_good, code="provider.transport", retryable=True)
+"""The model connects with https, which the provider does not support."""
 
 
-def any_fault(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """Return one fault at one point; `example` is a reply like the one it spoils."""
-    kind = rng.choices([_status, _cut, _complaint, _broken_head, _junk], [4, 5, 3, 2, 2])[0]
+def random_fault(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return one fault at one point; `example` is a reply like the one that is sent with the fault."""
+    kind = rng.choices([_status, _truncated_body, _error_event, _broken_head, _no_reply], [4, 5, 3, 2, 2])[0]
     return kind(rng, wire, example)
 
 
-def silence(rng: random.Random, wire: str, example: Stream) -> Fault:
+def random_silence(rng: random.Random, wire: str, example: Stream) -> Fault:
     """Return a provider's silence, before its headers or after any of its events."""
     boundary = rng.randint(-1, example.marker)
 
@@ -75,9 +75,9 @@ def silence(rng: random.Random, wire: str, example: Stream) -> Fault:
             exchange.send(*exchange.stream.events[:boundary])
         await exchange.be_silent()
 
-    shown = bool(example.said_before(max(0, boundary)))
+    shown = bool(example.text_before(max(0, boundary)))
     code = "timeout.heartbeat" if shown else "timeout.first_chunk"
-    return Fault(name=f"silent after {boundary}", do=do, code=code, boundary=max(0, boundary))
+    return Fault(name=f"silent after {boundary}", respond=do, code=code, boundary=max(0, boundary))
 
 
 # --- before the body ----------------------------------------------------------------------------------------------
@@ -91,14 +91,14 @@ def _broken_head(rng: random.Random, wire: str, example: Stream) -> Fault:
         exchange.writer.write(head)
         ending(exchange)
 
-    return Fault(name=f"{ending.__name__} behind {head!r}", do=do, code="provider.transport", again=True)
+    return Fault(name=f"{ending.__name__} behind {head!r}", respond=do, code="provider.transport", retryable=True)
 
 
 def _status(rng: random.Random, wire: str, example: Stream) -> Fault:
     status = rng.choice([*STATUSES, 429, 503, 529])
-    code, again, elsewhere = STATUSES[status]
+    code, retryable, fallback_allowed = STATUSES[status]
     body, content_type = rng.choice(BODIES)
-    headers, retry_after, dates = _retry_after(rng) if again else (dict, None, None)
+    headers, retry_after, dates = _retry_after(rng) if retryable else (dict, None, None)
     torn = rng.random() < 0.2
 
     async def do(exchange: Exchange) -> None:
@@ -110,15 +110,20 @@ def _status(rng: random.Random, wire: str, example: Stream) -> Fault:
             exchange.answer(status, body, content_type, **headers())
 
     name = f"{status}{' torn' if torn else ''} {headers()} {body!r}"
-    more: Any = {"again": again, "elsewhere": elsewhere, "retry_after": retry_after, "dates": dates}
-    return Fault(name=name, do=do, code=code, **more)
+    more: Any = {
+        "retryable": retryable,
+        "fallback_allowed": fallback_allowed,
+        "retry_after": retry_after,
+        "dates": dates,
+    }
+    return Fault(name=name, respond=do, code=code, **more)
 
 
 Headers = Callable[[], dict[str, str]]
 
 
 def _retry_after(rng: random.Random) -> tuple[Headers, float | None, list[datetime] | None]:
-    """Return the headers, as a function because of dates, the seconds they ask for, and a list of the dates sent."""
+    """Return the headers, as a function because of dates, the seconds that they state, and the list of dates sent."""
     seconds = rng.choice([0, 2, 7, 20, 25, 25, 3600])
     match rng.randrange(6):
         case 0:
@@ -126,7 +131,7 @@ def _retry_after(rng: random.Random) -> tuple[Headers, float | None, list[dateti
         case 1:
             return lambda: {"retry_after_ms": str(seconds * 1000), "Retry_After": "1"}, seconds, None
         case 2:
-            return _by_date(FAR if seconds > NEAR else seconds)
+            return _by_date(FAR_SECONDS if seconds > NEAR_SECONDS else seconds)
         case 3:
             nonsense = rng.choice(["soon", "-5", "nan", "1e999", ""])
             return lambda: {"Retry_After": nonsense}, None, None
@@ -147,7 +152,7 @@ def _by_date(seconds: float) -> tuple[Headers, float, list[datetime]]:
 # --- in the body --------------------------------------------------------------------------------------------------
 
 
-def _cut(rng: random.Random, wire: str, example: Stream) -> Fault:
+def _truncated_body(rng: random.Random, wire: str, example: Stream) -> Fault:
     """Return a body that ends at an event boundary, or within the next event, before the end marker."""
     boundary, within = rng.randint(0, example.marker), rng.random() < 0.3
     how, together = rng.choice(["clean", "torn", "reset"]), rng.random() < 0.5
@@ -170,17 +175,17 @@ def _cut(rng: random.Random, wire: str, example: Stream) -> Fault:
 
     code = "provider.truncated" if how == "clean" else "provider.transport"
     name = f"{how} cut {'within' if within else 'before'} event {boundary}"
-    return Fault(name=name, do=do, code=code, again=True, boundary=boundary)
+    return Fault(name=name, respond=do, code=code, retryable=True, boundary=boundary)
 
 
-def _complaint(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """Return an error inside a 200: instead of the body, or behind any number of its events."""
-    code, again, elsewhere, status, google, word = rng.choice(COMPLAINTS)
+def _error_event(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return an error in a 200 response: instead of the body, or after any number of its events."""
+    code, retryable, fallback_allowed, status, google, word = rng.choice(STREAM_ERRORS)
     event: Any = {"type": "error", "error": {"message": "Sorry.", "type": word}}
     if wire == "gemini":
         event = {"error": {"code": status, "message": "Sorry.", "status": google}}
-    elif wire == "ollama":  # has words only, which say nothing to a program
-        event, code, again, elsewhere = {"error": "Sorry."}, "provider.bad_reply", False, True
+    elif wire == "ollama":  # its errors are text only, without a type
+        event, code, retryable, fallback_allowed = {"error": "Sorry."}, "provider.bad_reply", False, True
     elif wire == "openai_chat":
         event.pop("type")
     elif wire == "openai_responses" and rng.random() < 0.5:
@@ -195,16 +200,18 @@ def _complaint(rng: random.Random, wire: str, example: Stream) -> Fault:
             return
         exchange.head()
         exchange.send(*exchange.stream.events[:boundary], framed(wire, event))
-        exchange.send(*exchange.stream.events[boundary:])  # what comes behind an error is not read
+        exchange.send(*exchange.stream.events[boundary:])  # events after an error are not read
         exchange.end()
 
     boundary = 0 if alone else boundary
     name = f"{word} {'alone' if alone else f'before event {boundary}'}"
-    return Fault(name=name, do=do, code=code, again=again, elsewhere=elsewhere, boundary=boundary)
+    return Fault(
+        name=name, respond=do, code=code, retryable=retryable, fallback_allowed=fallback_allowed, boundary=boundary
+    )
 
 
-def _junk(rng: random.Random, wire: str, example: Stream) -> Fault:
-    """Return a 200 that is no reply: a web page, compressed bytes, no JSON, no object."""
+def _no_reply(rng: random.Random, wire: str, example: Stream) -> Fault:
+    """Return a 200 response that is no reply: a web page, compressed bytes, no JSON, no object."""
     boundary = rng.randint(0, example.marker)
     what = rng.choice(["web page", "gzip", "no JSON", "no object", "deep"])
     events = {"no JSON": "not json", "no object": [1], "deep": "[" * 5000}
@@ -221,4 +228,4 @@ def _junk(rng: random.Random, wire: str, example: Stream) -> Fault:
             exchange.end()
 
     boundary = boundary if what in events else 0
-    return Fault(name=f"{what} before event {boundary}", do=do, code="provider.bad_reply", boundary=boundary)
+    return Fault(name=f"{what} before event {boundary}", respond=do, code="provider.bad_reply", boundary=boundary)

@@ -20,7 +20,7 @@ class Operation:
 
     name: str
     args: Sequence[Any]
-    do: partial[Awaitable[Any]]
+    run: partial[Awaitable[Any]]
 
     @property
     def types(self) -> set[str]:
@@ -48,7 +48,7 @@ POINTS: dict[str, Callable[[Operation], bool]] = {
 """The places at which a process can end; each has a before and an after."""
 
 
-class Surrounded:
+class WrappedStore:
     """A `Store` whose operations all go through `around`."""
 
     METHODS = frozenset(name for name in vars(Store) if not name.startswith("_")) - {"subscribe", "aclose"}
@@ -79,12 +79,12 @@ def crashing(store: Store, point: str, when: str, nth: int) -> Store:
         if here and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         try:
-            return await operation.do()
+            return await operation.run()
         finally:  # also behind one that was refused, such as the claim of a busy session
             if here:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    return Surrounded(store, around)  # type: ignore[return-value]
+    return WrappedStore(store, around)  # type: ignore[return-value]
 
 
 REFUSED, UNANSWERED = "refused", "unanswered"
@@ -100,9 +100,9 @@ def failing(store: Store, fault: Fault) -> Store:
         what = fault.next_failure(lambda name: name in {REFUSED, UNANSWERED})
         if what == REFUSED:
             raise StoreError("the disk is full")
-        result = await operation.do()
+        result = await operation.run()
         if what == UNANSWERED:
             raise StoreError("the disk did not answer")
         return result
 
-    return Surrounded(store, around)  # type: ignore[return-value]
+    return WrappedStore(store, around)  # type: ignore[return-value]

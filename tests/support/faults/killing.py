@@ -18,13 +18,13 @@ from tests.support.faults.plan_model import plan
 from tests.support.faults.servers import Servers, Studio, World
 from tests.support.patience import PATIENCE
 
-LONGEST_LIFE = 0.3
-SLOWNESS = 2
-"""A life may last that many times as long as the start took, so that on a slow machine something happens in it too."""
-THINKING_SECONDS = 0.01  # before the next message, for each person at work
-LOOK_EVERY = 10  # what a kill lost stays lost, so the whole need not be read each time
-LIVES_OF_A_FOLDER = 250
-"""A folder is given up after so many, as reading the whole of it takes its time."""
+MAX_LIFE_SECONDS = 0.3
+MAX_LIFE_PER_START = 2
+"""The longest life in multiples of the start's duration, so that turns also run in it on a slow machine."""
+THINKING_SECONDS = 0.01  # before the next message, per busy session
+CHECK_EVERY = 10  # lost events stay lost, so not every cycle needs a check
+MAX_LIVES_PER_FOLDER = 250
+"""A new folder is used after so many lives, as checks read the whole log."""
 
 
 @dataclass
@@ -47,11 +47,11 @@ class KillLoop:
     world: World
     rng: random.Random
     sessions: int = 50
-    at_once: int = 6
-    look_every: int = LOOK_EVERY
+    busy_sessions: int = 6
+    check_every: int = CHECK_EVERY
     modes: Sequence[str] = ("auto", "default")
     kills: bool = True  # False: the servers end by themselves
-    longest_life: float = LONGEST_LIFE
+    longest_life: float = MAX_LIFE_SECONDS
     order: dict[str, Any] = field(default_factory=dict[str, Any])
     after_kill: Callable[[], list[str]] = list[str]
     figures: Figures = field(default_factory=Figures)
@@ -63,7 +63,7 @@ class KillLoop:
         for _ in range(cycles):
             await self.cycle()
             self.figures.cycles += 1
-            look = self.check if self.figures.cycles % self.look_every == 0 else list[str]
+            look = self.check if self.figures.cycles % self.check_every == 0 else list[str]
             if found := [*self.after_kill(), *look()]:
                 return found
         found = await self.finish()
@@ -74,43 +74,43 @@ class KillLoop:
         return findings(self.world.log(), self.world.seen)
 
     async def _populate(self) -> None:
-        async with self.sound() as (studio, _, client):
+        async with self.serve_without_fault() as (studio, _, client):
             modes = (self.modes[number % len(self.modes)] for number in range(self.sessions))
             await self.world.make_sessions(client, modes)
             await studio.end()
 
     async def cycle(self) -> None:
         """Run one server until it is killed."""
-        chosen = self.rng.sample(sorted(self.world.seen.sessions), min(self.at_once, self.sessions))
+        chosen = self.rng.sample(sorted(self.world.seen.sessions), min(self.busy_sessions, self.sessions))
         async with self.serve() as (studio, streams, client):
             killing = asyncio.create_task(self._kill_later(studio))
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.world.follow(streams, None))
                 for session in chosen:
                     group.create_task(self.world.follow(streams, session))
-                    group.create_task(self._work(client, session))
+                    group.create_task(self._act_as_user(client, session))
             await killing
 
     async def _kill_later(self, studio: Studio) -> None:
         if not self.kills:
-            await asyncio.wait([studio.gone], timeout=5 * PATIENCE)
-            self.figures.crashed = studio.gone.done()
+            await asyncio.wait([studio.exited], timeout=5 * PATIENCE)
+            self.figures.crashed = studio.exited.done()
         else:
-            longest = max(self.longest_life, SLOWNESS * self.figures.last_start)
+            longest = max(self.longest_life, MAX_LIFE_PER_START * self.figures.last_start)
             await asyncio.sleep(longest * self.rng.random() ** 2)
         await studio.end()
 
-    async def _work(self, client: httpx.AsyncClient, session: str) -> None:
+    async def _act_as_user(self, client: httpx.AsyncClient, session: str) -> None:
         """Act as a user until the server is gone: answer open questions, send a message."""
         rng = random.Random(self.rng.random())
         status = 1
         while status:
             await self._answer_all(client, rng, session_id=session)
-            status = await self.world.start(client, session, self.words(session, rng))
+            status = await self.world.start(client, session, self.make_input(session, rng))
             self.figures.statuses[status] = self.figures.statuses.get(status, 0) + 1
-            await asyncio.sleep(rng.uniform(0, THINKING_SECONDS * self.at_once))
+            await asyncio.sleep(rng.uniform(0, THINKING_SECONDS * self.busy_sessions))
 
-    def words(self, session: str, rng: random.Random) -> str:
+    def make_input(self, session: str, rng: random.Random) -> str:
         rounds = [
             (rng.randint(0, 20), [rng.choice(["mark", "mark", "look"]) for _ in range(rng.randint(1, 3))])
             for _ in range(rng.randint(0, 2))
@@ -127,7 +127,7 @@ class KillLoop:
 
     async def finish(self) -> list[str]:
         """Let everything end, read all streams to their ends, and check the whole log."""
-        async with self.sound() as (studio, streams, client):
+        async with self.serve_without_fault() as (studio, streams, client):
             sessions = sorted(self.world.seen.sessions)
             async with asyncio.TaskGroup() as group:
                 following = [group.create_task(self.world.follow(streams, one)) for one in (None, *sessions)]
@@ -135,13 +135,13 @@ class KillLoop:
                     while self.world.log().running:
                         await self._answer_all(client, self.rng)
                         await asyncio.sleep(0.02)
-                    await self._until_all_is_seen()
+                    await self._wait_until_all_is_received()
                 await studio.end(signal.SIGTERM)
             del following
         log = self.world.log()
         return findings(log, self.world.seen, over=True)
 
-    async def _until_all_is_seen(self) -> None:
+    async def _wait_until_all_is_received(self) -> None:
         log = self.world.log()
         while any(
             len(transcript.frames) < len(log.events[session])
@@ -149,15 +149,15 @@ class KillLoop:
         ):
             await asyncio.sleep(0.02)
 
-    def serve(self) -> _Serving:
-        return _Serving(self, self.order)
+    def serve(self) -> _RunningServer:
+        return _RunningServer(self, self.order)
 
-    def sound(self) -> _Serving:
+    def serve_without_fault(self) -> _RunningServer:
         """Return a server without the fault."""
-        return _Serving(self, {name: value for name, value in self.order.items() if name != "crash"})
+        return _RunningServer(self, {name: value for name, value in self.order.items() if name != "crash"})
 
 
-class _Serving:
+class _RunningServer:
     """A server with a client for its streams and one for calls; the time of its start is recorded."""
 
     def __init__(self, loop: KillLoop, order: dict[str, Any]) -> None:
@@ -179,6 +179,6 @@ class _Serving:
         await self._studio.end()
 
 
-def portions(cycles: int, most: int = LIVES_OF_A_FOLDER) -> list[int]:
+def split_cycles(cycles: int, most: int = MAX_LIVES_PER_FOLDER) -> list[int]:
     """Return `cycles` divided into lives of several folders."""
     return [min(most, cycles - start) for start in range(0, cycles, most)]

@@ -35,7 +35,7 @@ class LoggedEvent(NamedTuple):
         return self.envelope["data"]
 
 
-class Fact(NamedTuple):
+class LoggedEntry(NamedTuple):
     """A journal entry."""
 
     session: str
@@ -49,13 +49,13 @@ class Fact(NamedTuple):
 class Log:
     """The content of a database file; `events` by session, in the order of the file."""
 
-    verdict: str
+    integrity: str
     events: dict[str, list[LoggedEvent]] = field(default_factory=dict[str, list[LoggedEvent]])
-    journal: list[Fact] = field(default_factory=list[Fact])
-    asked_for: dict[str, str] = field(default_factory=dict[str, str])  # client_turn_id → turn
+    journal: list[LoggedEntry] = field(default_factory=list[LoggedEntry])
+    client_turn_ids: dict[str, str] = field(default_factory=dict[str, str])  # client_turn_id → turn
     running: dict[str, str] = field(default_factory=dict[str, str])  # session → turn
 
-    def facts(self, *kinds: str) -> Iterator[Fact]:
+    def entries(self, *kinds: str) -> Iterator[LoggedEntry]:
         return (fact for fact in self.journal if fact.kind in kinds)
 
 
@@ -74,16 +74,16 @@ def snapshot(database: Path, folder: Path) -> Path:
 
 
 def read_log(copy: Path) -> Log:
-    """Return the content of a copy of the database; if it is damaged, only SQLite's error as `verdict`."""
+    """Return the content of a copy of the database; if it is damaged, only SQLite's error as `integrity`."""
     with closing(sqlite3.connect(copy)) as connection:
         try:
-            verdict = "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check(5)"))
-            return _filled(Log(verdict), connection)
+            integrity = "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check(5)"))
+            return _read_tables(Log(integrity), connection)
         except sqlite3.DatabaseError as exc:
             return Log(f"unreadable: {exc}")
 
 
-def _filled(log: Log, connection: sqlite3.Connection) -> Log:
+def _read_tables(log: Log, connection: sqlite3.Connection) -> Log:
     names: dict[int, str] = {}
     for number, id_, running in connection.execute("SELECT number, id, running FROM sessions"):
         names[number] = id_
@@ -100,9 +100,9 @@ def _filled(log: Log, connection: sqlite3.Connection) -> Log:
     for number, turn, kind, key, data in connection.execute(
         "SELECT session, turn, kind, key, data FROM journal ORDER BY number"
     ):
-        log.journal.append(Fact(names[number], turn, kind, key, json.loads(data)))
+        log.journal.append(LoggedEntry(names[number], turn, kind, key, json.loads(data)))
     query = "SELECT client_turn_id, id FROM turns WHERE client_turn_id IS NOT NULL"
-    log.asked_for.update(connection.execute(query).fetchall())
+    log.client_turn_ids.update(connection.execute(query).fetchall())
     return log
 
 

@@ -6,19 +6,19 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, TurnRecord
 from tests.support.faults.servers import World
 
-AT_ONCE = 1000
+BATCH_EVENTS = 1000
 
 
-async def long_session(world: World, count: int, turn_id: str, *, over: bool = False) -> str:
-    """Give the folder's only session a turn of so many events behind its first; returns the session's id."""
+async def append_long_turn(world: World, count: int, turn_id: str, *, over: bool = False) -> str:
+    """Append a turn of `count` events to the folder's only session; return the session's id."""
     store = SqliteStore(world.database)
     (record,) = await store.sessions()
     await store.claim(TurnRecord(id=turn_id, session_id=record.id, input="x"))
     seq = await store.last_seq(record.id)
     started = RuntimeEvent(EventType.TURN_STARTED, {"input": "x", "model": "plan", "message_id": "msg_x"})
     seq = (await store.append(record.id, turn_id, [started], expected_seq=seq))[-1].seq
-    for start in range(0, count, AT_ONCE):
-        tokens = [_token(number) for number in range(start, min(start + AT_ONCE, count))]
+    for start in range(0, count, BATCH_EVENTS):
+        tokens = [_token(number) for number in range(start, min(start + BATCH_EVENTS, count))]
         seq = (await store.append(record.id, turn_id, tokens, expected_seq=seq))[-1].seq
     if over:
         usage = {"input_tokens": 1, "output_tokens": count}

@@ -1,5 +1,6 @@
-"""A measured turn in a process of its own: `python -m tests.support.faults.measured_call WIRE URL CLOCKS`.
+"""A turn in a process of its own whose memory is measured.
 
+Usage: `python -m tests.support.faults.measured_call WIRE URL CLOCKS`.
 The growth of its memory is printed as JSON. The first request warms up, the second is measured under `CLOCKS`, settings
 as JSON; no other clock runs out.
 """
@@ -20,7 +21,7 @@ from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.support.wires.wires import WIRES
 
-FOR_EVER = {f"llm_{name}_seconds": 86_400 for name in ("invoke_timeout", "heartbeat_timeout", "hard_timeout")}
+NO_LIMIT = {f"llm_{name}_seconds": 86_400 for name in ("invoke_timeout", "heartbeat_timeout", "hard_timeout")}
 
 
 @tool(risk="read")
@@ -42,7 +43,7 @@ async def main(wire: str, url: str, clocks: str) -> None:
 async def turn(model: Any, clocks: dict[str, float]) -> dict[str, Any]:
     """Return the code or type of the last event, and the number of characters received before it."""
     retrying, characters = RetryingModel(model, (), RetryPolicy(attempts=1)), 0
-    runtime = AgentRuntime(retrying, settings=load_settings({**FOR_EVER, **clocks}, environ={}))
+    runtime = AgentRuntime(retrying, settings=load_settings({**NO_LIMIT, **clocks}, environ={}))
     async for event in runtime.run_turn("hi", Session(), tools=[look]):
         characters += len(event.data["text"]) if event.type == "token" else 0
         if event.terminal:

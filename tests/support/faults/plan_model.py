@@ -15,7 +15,7 @@ WORD_SECONDS = 0.002
 
 
 def plan(*rounds: tuple[int, Sequence[str]]) -> str:
-    """Return the message that asks for these rounds: the number of words of each, and the tools it then calls."""
+    """Return the message for a plan of these rounds, each with its number of words and the tools that it calls."""
     return json.dumps([{"words": words, "calls": list(calls)} for words, calls in rounds])
 
 

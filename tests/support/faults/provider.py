@@ -16,7 +16,7 @@ from agenticx.llms import ChatModel
 from agenticx.testing._accepted import AcceptedConnections
 from tests.support.wires.wires import WIRES
 
-__all__ = ["Exchange", "Fault", "Provider", "Stream", "provider", "stream"]
+__all__ = ["Exchange", "Fault", "Provider", "Stream", "make_stream", "provider"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Stream:
     texts: Sequence[str]
     marker: int
 
-    def said_before(self, boundary: int) -> str:
+    def text_before(self, boundary: int) -> str:
         return "".join(self.texts[:boundary])
 
 
@@ -38,16 +38,17 @@ class Stream:
 class Fault:
     """A provider's behaviour for one request, and the outcome it must have.
 
-    `code` is the error's, None for a good reply. `again` says that the same model may be asked again, `elsewhere` that
-    a fallback may. `boundary` is how many events of a good reply the client gets; only text in them is ever shown.
-    `retry_after` is what the provider asks for, in seconds; if it does so by a date, `dates` has each that it sent.
+    `code` is the error's, None for a good reply. `retryable` says that the same model may be called again,
+    `fallback_allowed` that a fallback may. `boundary` is how many events of a good reply the client gets; only text in
+    them is ever shown. `retry_after` is the wait that the provider requests, in seconds; if it does so by a date,
+    `dates` has each that it sent.
     """
 
     name: str
-    do: Callable[[Exchange], Awaitable[None]]
+    respond: Callable[[Exchange], Awaitable[None]]
     code: str | None
-    again: bool = False
-    elsewhere: bool = True
+    retryable: bool = False
+    fallback_allowed: bool = True
     boundary: int = 0
     retry_after: float | None = None
     dates: list[datetime] | None = None
@@ -83,7 +84,7 @@ class Exchange:
         self.writer.close()
 
     def reset(self) -> None:
-        """End the connection as a crash does."""
+        """Reset the connection (RST), as a crash does."""
         linger = struct.pack("ii", 1, 0)
         self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.writer.transport.abort()
@@ -112,8 +113,8 @@ class Provider:
     def model(self, scheme: str = "http") -> ChatModel:
         return WIRES[self.wire].model(f"{scheme}://127.0.0.1:{self.port}")
 
-    def saw(self, text: str) -> None:
-        """Note that the client has shown `text` so far."""
+    def report_shown(self, text: str) -> None:
+        """Record that the client has shown `text` so far."""
         if self.awaited is not None and text.endswith(self.awaited[0]) and not self.awaited[1].done():
             self.awaited[1].set_result(None)
 
@@ -127,13 +128,13 @@ class Provider:
             size = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length"))
             await reader.readexactly(int(size.partition(b":")[2]))
             self.arrivals.append(asyncio.get_running_loop().time())
-            number = min(len(self.arrivals), len(self.script)) - 1  # whoever asks too often hears the last one again
+            number = min(len(self.arrivals), len(self.script)) - 1  # further requests get the last one
             fault, shown = self.script[number], asyncio.get_running_loop().create_future()
             exchange = Exchange(self, reader, writer, self.streams[number], shown)
-            self.awaited = (exchange.stream.said_before(fault.boundary), exchange.shown)
+            self.awaited = (exchange.stream.text_before(fault.boundary), exchange.shown)
             if not self.awaited[0]:
                 exchange.shown.set_result(None)
-            await fault.do(exchange)
+            await fault.respond(exchange)
 
 
 @asynccontextmanager
@@ -150,7 +151,7 @@ async def provider(
         try:
             await made.serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            pass  # the client has what it wanted, or gave up
+            pass  # the client has disconnected
         finally:
             writer.close()
 
@@ -174,25 +175,25 @@ async def provider(
 # --- good replies -------------------------------------------------------------------------------------------------
 
 
-def stream(wire: str, words: Sequence[str]) -> Stream:
+def make_stream(wire: str, words: Sequence[str]) -> Stream:
     """Return a reply of `words`, one event each."""
-    before, say, after, marker = _REPLIES[wire]
-    events = [*((event, "") for event in before), *((say(word), word) for word in words), *((e, "") for e in after)]
-    framed = [_framed(wire, event) for event, _ in events]
-    return Stream(framed, [text for _, text in events], len(before) + len(words) + marker)
+    before, text_event, after, marker = _REPLIES[wire]
+    events = [
+        *((event, "") for event in before),
+        *((text_event(word), word) for word in words),
+        *((e, "") for e in after),
+    ]
+    frames = [framed(wire, event) for event, _ in events]
+    return Stream(frames, [text for _, text in events], len(before) + len(words) + marker)
 
 
-def _framed(wire: str, event: Any) -> bytes:
+def framed(wire: str, event: Any) -> bytes:
+    """Return one event in the framing of that wire."""
     text = event if isinstance(event, str) else json.dumps(event)
     if WIRES[wire].ending == "ndjson":
         return f"{text}\n".encode()
     name = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
     return f"{name}data: {text}\n\n".encode()
-
-
-def framed(wire: str, event: Any) -> bytes:
-    """Return one event in the framing of that wire."""
-    return _framed(wire, event)
 
 
 def _chat(delta: Any, finish: str | None = None) -> Any:
@@ -207,7 +208,7 @@ _DONE = {"status": "completed", "output": [], "usage": {"input_tokens": 5, "outp
 _STARTED = {"role": "assistant", "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}
 
 _REPLIES: dict[str, tuple[list[Any], Callable[[str], Any], list[Any], int]] = {
-    # before the text · a word of it · after it · which of the latter makes the reply whole
+    # events before the text · event of a word · events after the text · index of the end marker among the latter
     "openai_chat": (
         [_chat({"role": "assistant", "content": ""})],
         lambda word: _chat({"content": word}),

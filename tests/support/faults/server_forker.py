@@ -38,8 +38,8 @@ MARKS = "marks"
 
 
 @dataclass(frozen=True)
-class Order:
-    """An order for one server: its folder, its fault, and settings."""
+class ServerOptions:
+    """The options of a server: its folder, its fault, and settings."""
 
     home: str
     crash: tuple[str, str, int] | None = None  # point, when, nth
@@ -94,7 +94,7 @@ def main() -> None:
             if child == 0:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                _serve_and_exit(Order(**json.loads(line)))
+                _serve_and_exit(ServerOptions(**json.loads(line)))
 
 
 def _reap() -> Iterator[int]:
@@ -113,7 +113,7 @@ def _report(what: dict[str, int]) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
-def _serve_and_exit(order: Order) -> None:
+def _serve_and_exit(order: ServerOptions) -> None:
     home = Path(order.home)
     code = 1
     try:
@@ -127,7 +127,7 @@ def _serve_and_exit(order: Order) -> None:
         os._exit(code)
 
 
-async def _serve(order: Order, home: Path) -> None:
+async def _serve(order: ServerOptions, home: Path) -> None:
     workspace = home.parent / "workspace"
     workspace.mkdir(exist_ok=True)
     given = {"home": home, "workspace_root": workspace, "model": "plan", "log_level": "warning", **order.settings}
@@ -158,7 +158,7 @@ def _log(*words: object) -> None:
     print(*words, file=sys.stderr, flush=True)
 
 
-def _store(order: Order, path: Path) -> Store:
+def _store(order: ServerOptions, path: Path) -> Store:
     store: Store = broken.store(order.broken, SqliteStore(path))
     if order.crash is not None:
         store = crashing(store, *order.crash)

@@ -38,7 +38,7 @@ class Servers(Protocol):
     """A starter of servers."""
 
     async def serve(self, home: Path, **order: Any) -> Studio:
-        """Start a server over `home`; raise `Died` if it ends before it is ready."""
+        """Start a server over `home`; raise `ServerDied` if it ends before it is ready."""
         ...
 
 
@@ -53,10 +53,10 @@ class Commands:
         if ready is None:
             raise ServerDied((line + await process.stderr.read()).decode())
         url, token = f"http://127.0.0.1:{int(ready[1])}", (home / "token").read_text().strip()
-        return Studio(process.pid, url, token, home, asyncio.ensure_future(_ended(process)))
+        return Studio(process.pid, url, token, home, asyncio.ensure_future(_exit_status(process)))
 
 
-async def _ended(process: AsyncProcess) -> int:
+async def _exit_status(process: AsyncProcess) -> int:
     await process.communicate()
     assert process.returncode is not None
     return process.returncode
@@ -68,11 +68,11 @@ class ServerForker:
     def __init__(self, process: AsyncProcess) -> None:
         self._process = process
         self._ready: asyncio.Queue[dict[str, int]] = asyncio.Queue()
-        self._gone: dict[int, asyncio.Future[int]] = {}
+        self._exits: dict[int, asyncio.Future[int]] = {}
         self._reading = asyncio.create_task(self._read())
 
     async def serve(self, home: Path, **order: Any) -> Studio:
-        """Start a server over `home`; raise `Died` if it ends before it is ready."""
+        """Start a server over `home`; raise `ServerDied` if it ends before it is ready."""
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (home / "token").exists():
             (home / "token").touch(0o600)
@@ -83,10 +83,10 @@ class ServerForker:
             message = await self._ready.get()
         if "port" not in message:
             raise ServerDied((home / "stderr").read_text())
-        return Studio(message["pid"], f"http://127.0.0.1:{message['port']}", TOKEN, home, self._gone_of(message["pid"]))
+        return Studio(message["pid"], f"http://127.0.0.1:{message['port']}", TOKEN, home, self._exit_of(message["pid"]))
 
-    def _gone_of(self, pid: int) -> asyncio.Future[int]:
-        return self._gone.setdefault(pid, asyncio.get_running_loop().create_future())
+    def _exit_of(self, pid: int) -> asyncio.Future[int]:
+        return self._exits.setdefault(pid, asyncio.get_running_loop().create_future())
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
@@ -97,7 +97,7 @@ class ServerForker:
                 served.add(message["pid"])
                 self._ready.put_nowait(message)
             elif message["pid"] in served:
-                self._gone_of(message["pid"]).set_result(message["status"])
+                self._exit_of(message["pid"]).set_result(message["status"])
             else:
                 self._ready.put_nowait(message)
 
@@ -142,7 +142,7 @@ class Studio:
     url: str
     token: str
     home: Path
-    gone: asyncio.Future[int]
+    exited: asyncio.Future[int]
 
     def client(self, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
         """Return a stock client, which records streams; or one that calls by `transport`."""
@@ -173,7 +173,7 @@ class Studio:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
         async with asyncio.timeout(SETTLE_SECONDS):
-            return await asyncio.shield(self.gone)
+            return await asyncio.shield(self.exited)
 
 
 @dataclass

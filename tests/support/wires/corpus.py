@@ -1,4 +1,4 @@
-"""The malformed streams of `odd/`, one file per oddity, each with its expected outcome."""
+"""The malformed streams of `odd/`, one file each, with their expected outcomes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import Reply
 from tests.support.wires.wires import WIRES, Wire
 
-__all__ = ["ODDITIES", "Oddity", "outcome"]
+__all__ = ["MALFORMED_STREAMS", "MalformedStream", "outcome"]
 
 
 @dataclass(frozen=True)
-class Oddity:
-    """One body and its outcome, where `error` is the provider's type (None: it named none) or absent."""
+class MalformedStream:
+    """One body and its outcome, where `error` is the provider's error type, None without a type, or absent."""
 
     wire: Wire
     name: str
@@ -26,25 +26,27 @@ class Oddity:
 
 def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
     """Return a reply in the form of the outcomes; only a complete one has a stop reason."""
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "text": reply.text,
         "reasoning": reply.reasoning,
         "tool_calls": [[call.id, call.name, call.arguments] for call in reply.tool_calls],
         "complete": reply.complete,
     }
     if reply.complete:
-        said |= {"finish_reason": reply.finish_reason, "stop": reply.stop}
+        fields |= {"finish_reason": reply.finish_reason, "stop": reply.stop}
     if error is not None:
-        said["error"] = error.provider_type
-    return said
+        fields["error"] = error.provider_type
+    return fields
 
 
-def _read(wire: Wire) -> list[Oddity]:
+def _read(wire: Wire) -> list[MalformedStream]:
     folder = Path(__file__).parents[2] / "unit" / "wires" / "odd" / wire.name
     return [
-        Oddity(wire, file.stem, file.read_bytes(), json.loads(file.with_suffix(".json").read_text(encoding="utf-8")))
+        MalformedStream(
+            wire, file.stem, file.read_bytes(), json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))
+        )
         for file in sorted(folder.glob(f"*.{wire.ending}"))
     ]
 
 
-ODDITIES = [oddity for wire in WIRES.values() for oddity in _read(wire)]
+MALFORMED_STREAMS = [oddity for wire in WIRES.values() for oddity in _read(wire)]

@@ -16,13 +16,13 @@ contents = {
 }
 
 
-def _made(name: str, media_type: str) -> Attachment:
+def _attachment(name: str, media_type: str) -> Attachment:
     return make_attachment(name, contents[media_type])
 
 
-PNG = _made("a.png", "image/png")
-JPEG = _made("b.jpg", "image/jpeg")
-GIF = _made("c.gif", "image/gif")
-WEBP = _made("d.webp", "image/webp")
-PDF = _made("e.pdf", "application/pdf")
-TEXT = _made("f.txt", "text/plain")
+PNG = _attachment("a.png", "image/png")
+JPEG = _attachment("b.jpg", "image/jpeg")
+GIF = _attachment("c.gif", "image/gif")
+WEBP = _attachment("d.webp", "image/webp")
+PDF = _attachment("e.pdf", "application/pdf")
+TEXT = _attachment("f.txt", "text/plain")

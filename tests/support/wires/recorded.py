@@ -1,4 +1,4 @@
-"""The recorded streams of providers with their expected outcomes, if this machine has them."""
+"""Recorded streams of providers with their expected outcomes, if they are on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Chunking = Literal["whole", "random", "bytes"]
 CHUNKINGS: tuple[Chunking, ...] = ("whole", "random", "bytes")
 
 NO_STREAMS = "no recorded provider streams: set AGX_STREAMS to the folder that has expected.jsonl"
-_UNTIL_ERROR = ("text", "reasoning", "tool_calls", "error", "error_type")
+_FIELDS_BEFORE_ERROR = ("text", "reasoning", "tool_calls", "error", "error_type")
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class Recording:
     outcomes: tuple[dict[str, Any], ...]
     notes: dict[str, Any]
 
-    def judge(self, actual: dict[str, Any]) -> dict[str, Any]:
+    def closest_outcome(self, actual: dict[str, Any]) -> dict[str, Any]:
         """Return `actual` if it is one of the expected outcomes, else the first of them."""
         for outcome in self.outcomes:
-            if compared(actual, outcome) == compared(outcome, outcome):
+            if comparable_fields(actual, outcome) == comparable_fields(outcome, outcome):
                 return actual
         return self.outcomes[0]
 
 
-def compared(actual: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+def comparable_fields(actual: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
     """Return the compared part of an outcome: with an error only the fields before it, reasoning without whitespace."""
-    keys = _UNTIL_ERROR if expected["error"] else tuple(expected)
+    keys = _FIELDS_BEFORE_ERROR if expected["error"] else tuple(expected)
     return {key: re.sub(r"\s", "", actual[key]) if key == "reasoning" else actual[key] for key in keys}
 
 
@@ -64,8 +64,8 @@ def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
     }
 
 
-def pieces(body: bytes, chunking: Chunking, seed: int = 1) -> Iterator[bytes]:
-    """Split `body` as a network may do."""
+def split_body(body: bytes, chunking: Chunking, seed: int = 1) -> Iterator[bytes]:
+    """Yield `body` whole, in random chunks, or byte by byte."""
     if chunking == "whole":
         yield body
         return
@@ -96,7 +96,7 @@ def garble(body: bytes, rng: random.Random) -> bytes:
 
 
 @cache
-def folder() -> Path | None:
+def streams_folder() -> Path | None:
     given = os.environ.get("AGX_STREAMS")
     found = Path(given) if given else Path(__file__).parents[3] / "../shared/data/streams"
     return found if (found / "expected.jsonl").is_file() else None
@@ -104,7 +104,7 @@ def folder() -> Path | None:
 
 def recordings(kind: str) -> list[Any]:
     """Return parameters for `@pytest.mark.parametrize("recording", …)`: one per stream, or one that skips."""
-    root = folder()
+    root = streams_folder()
     if root is None:
         return [pytest.param(None, marks=pytest.mark.skip(NO_STREAMS), id="none")]
     rows = (json.loads(line) for line in (root / "expected.jsonl").read_text(encoding="utf-8").splitlines())
@@ -113,7 +113,7 @@ def recordings(kind: str) -> list[Any]:
 
 def recorded_errors(kind: str) -> list[Any]:
     """Return parameters for the recorded HTTP errors of a wire, as dicts with status, headers and body."""
-    root = folder()
+    root = streams_folder()
     if root is None:
         return [pytest.param(None, marks=pytest.mark.skip(NO_STREAMS), id="none")]
     files = sorted((root / "errors" / kind).glob("*.json"))

@@ -10,7 +10,7 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, Reply, ReplyBuilder
 from agenticx.llms.wires.reply_reader import ReplyParser
 
-__all__ = ["deltas_of", "read_with", "sse"]
+__all__ = ["deltas_of", "parse_reply", "sse"]
 
 
 def sse(*events: Any, end: str = "\n\n") -> bytes:
@@ -28,7 +28,7 @@ def deltas_of(parser: ReplyParser, chunks: Iterable[bytes]) -> Iterator[Delta]:
     yield from parser.end()
 
 
-def read_with(parser: ReplyParser, chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
+def parse_reply(parser: ReplyParser, chunks: Iterable[bytes]) -> tuple[Reply, ModelError | None]:
     """Return the reply in such a body, and the error that ended it, else None."""
     builder = ReplyBuilder()
     for delta in deltas_of(parser, chunks):

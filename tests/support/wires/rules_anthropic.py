@@ -32,7 +32,7 @@ def _envelope(body: dict[str, Any]) -> list[str]:
             found.append("the budget for thinking is not below max_tokens")
         if body.get("tool_choice", {}).get("type") in ("any", "tool"):
             found.append("thinking and a forced call")
-        found += _thoughts_of_the_turn(body["messages"])
+        found += _thinking_of_the_turn(body["messages"])
     if "output_config" in body:
         output = body["output_config"]["format"]
         found += [] if output.keys() == {"type", "schema"} else [f"an output format of {sorted(output)}"]
@@ -40,8 +40,8 @@ def _envelope(body: dict[str, Any]) -> list[str]:
     return found
 
 
-def _thoughts_of_the_turn(messages: list[dict[str, Any]]) -> list[str]:
-    """Check that, with thinking on, a turn under way began with a thought."""
+def _thinking_of_the_turn(messages: list[dict[str, Any]]) -> list[str]:
+    """Check that, with thinking enabled, the current turn begins with a thinking block."""
     begun = len(messages)
     while begun and (messages[begun - 1]["role"] == "assistant" or _has(messages[begun - 1], "tool_result")):
         begun -= 1

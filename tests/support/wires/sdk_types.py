@@ -1,4 +1,4 @@
-"""The request types of the providers' own SDKs, made strict: what they have against a request.
+"""Checks of requests against the request types of the providers' own SDKs, made strict.
 
 A TypedDict lets unknown fields pass and leaves iterables unread; here both are checked. Fields that only other servers
 of a wire know are taken out first, each with its reason. Without the SDK (extra `oracles`) nothing is checked.
@@ -17,7 +17,7 @@ import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
-__all__ = ["PACKAGES", "faults", "needs_sdk"]
+__all__ = ["PACKAGES", "needs_sdk", "type_errors"]
 
 PACKAGES = {
     "openai_chat": "openai",
@@ -27,8 +27,8 @@ PACKAGES = {
 }
 """The SDK of each wire that has one."""
 
-_OF_OTHERS = {"reasoning_details", "reasoning_content", "reasoning"}
-"""Of an assistant's message in Chat Completions: what OpenRouter, DeepSeek and vLLM want back; OpenAI knows none."""
+_FOREIGN_FIELDS = {"reasoning_details", "reasoning_content", "reasoning"}
+"""Fields of an assistant message in Chat Completions that OpenRouter, DeepSeek and vLLM require; OpenAI has none."""
 
 Check = Callable[[Any], None]
 
@@ -41,20 +41,20 @@ def needs_sdk(wire: str) -> pytest.MarkDecorator:
     )
 
 
-def faults(wire: str, body: dict[str, Any]) -> list[str]:
-    """What the SDK's types have against this request; empty if they take it, and if there is no SDK."""
+def type_errors(wire: str, body: dict[str, Any]) -> list[str]:
+    """Return the errors that the SDK's types find in this request; empty if they accept it or there is no SDK."""
     check = _check(wire)
     if check is None:
         return []
     try:
-        check(_without_fields_of_others(body) if wire == "openai_chat" else body)
+        check(_without_foreign_fields(body) if wire == "openai_chat" else body)
     except ValidationError as exc:
         return [f"the SDK's types: {error['loc']}: {error['msg']}" for error in exc.errors(include_url=False)[:5]]
     return []
 
 
-def _without_fields_of_others(body: dict[str, Any]) -> dict[str, Any]:
-    rows = [{name: row[name] for name in row if name not in _OF_OTHERS} for row in body["messages"]]
+def _without_foreign_fields(body: dict[str, Any]) -> dict[str, Any]:
+    rows = [{name: row[name] for name in row if name not in _FOREIGN_FIELDS} for row in body["messages"]]
     return {**body, "messages": rows}
 
 
@@ -70,7 +70,7 @@ def _check(wire: str) -> Check | None:
     if not _is_installed(wire):
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of what the SDKs import
+        warnings.simplefilter("ignore", DeprecationWarning)  # raised by imports of the SDKs
         return _CHECKS[wire]()
 
 
@@ -93,7 +93,10 @@ def _anthropic() -> Check:
 
 
 def _gemini() -> Check:
-    """Google's SDK has no type for the whole body, only for what stands in it; these know no other fields."""
+    """Build the check of a Gemini request.
+
+    Google's SDK has no type for the whole body, only for its parts; those forbid unknown fields.
+    """
     from google.genai import types
 
     class Body(BaseModel, extra="forbid"):
@@ -120,7 +123,7 @@ def _strict(type_: Any) -> Check:
 
 
 def _closed(schema: Any) -> Any:
-    """A core schema in which objects have no other fields than theirs, and every iterable is a list that is read."""
+    """Return a core schema whose objects forbid unknown fields and whose iterables are lists with checked items."""
     if isinstance(schema, list | tuple):
         return type(schema)(_closed(item) for item in schema)
     if not isinstance(schema, Mapping):
@@ -131,6 +134,6 @@ def _closed(schema: Any) -> Any:
             closed["extra_behavior"] = "forbid"
         case "generator":
             closed["type"] = "list"
-        case "model":  # only its fields: the model itself would be validated as its own settings have it
+        case "model":  # only its fields: the model's own settings would decide how the model itself is validated
             return closed["schema"] | ({"ref": closed["ref"]} if "ref" in closed else {})
     return closed

@@ -26,17 +26,17 @@ from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, status
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import PiecesServer, pieces_server
+from tests.support.wires.chunk_server import ChunkServer, chunk_server
 from tests.support.wires.replies import sse
 
-__all__ = ["ANTHROPIC", "CHAT", "GEMINI", "HELLO", "KEY", "OLLAMA", "RESPONSES", "SERVED", "Served"]
+__all__ = ["ANTHROPIC", "CHAT", "GEMINI", "HELLO", "KEY", "OLLAMA", "RESPONSES", "SERVED_WIRES", "ServedWire"]
 
 HELLO = ModelRequest(messages=[UserMessage(content="hello")])
 KEY = "sk-canary-1234567890"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served:
+class ServedWire:
     """One wire: its model and the bytes of its server.
 
     `hi` is an event with the text "hi", `end` everything after the text, `finished` the delta parsed from it. `path` is
@@ -57,7 +57,7 @@ class Served:
     streams: str | None = None
 
     @asynccontextmanager
-    async def at(self, base_url: str, model: str = "m", **options: Any) -> AsyncIterator[Any]:
+    async def open_model(self, base_url: str, model: str = "m", **options: Any) -> AsyncIterator[Any]:
         """Open a model at `base_url` for the block; raise `TimeoutError` if the block hangs."""
         opened = self.model(model, base_url=base_url, **options)
         try:
@@ -70,7 +70,7 @@ class Served:
         self, *replies: Any, request: ModelRequest = HELLO, **options: Any
     ) -> tuple[Reply, ModelError | None]:
         """Make one call to a server that sends these replies."""
-        async with FakeOpenAIServer(replies) as server, self.at(server.base_url, **options) as model:
+        async with FakeOpenAIServer(replies) as server, self.open_model(server.base_url, **options) as model:
             return await complete(model, request)
 
     async def failure(self, *replies: Any, **options: Any) -> ModelError:
@@ -79,10 +79,10 @@ class Served:
         assert error is not None
         return error
 
-    def serving(self, *pieces: bytes, **how: Any) -> AbstractAsyncContextManager[PiecesServer]:
+    def serve_chunks(self, *pieces: bytes, **how: Any) -> AbstractAsyncContextManager[ChunkServer]:
         """Return a server that sends these pieces to every request."""
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {self.content_type}\r\n".encode()
-        return pieces_server(lambda: pieces, **{"head": head, **how})
+        return chunk_server(lambda: pieces, **{"head": head, **how})
 
     def event(self, fields: dict[str, Any]) -> bytes:
         """Return an object as this wire sends it within a reply."""
@@ -103,7 +103,7 @@ def _plain_refusal(code: int, message: str) -> RawReply:
 
 # --- Chat Completions and Responses ---------------------------------------------------------------------------------
 
-CHAT = Served(
+CHAT = ServedWire(
     name="openai-chat",
     model=OpenAIChatModel,
     path="/v1/chat/completions",
@@ -115,7 +115,7 @@ CHAT = Served(
     streams="chat",
 )
 
-RESPONSES = Served(
+RESPONSES = ServedWire(
     name="openai",
     model=OpenAIResponsesModel,
     path="/v1/responses",
@@ -144,7 +144,7 @@ def _anthropic_refusal(code: int, message: str) -> RawReply:
     return RawReply(json.dumps({"type": "error", "error": error}).encode(), code, "application/json")
 
 
-ANTHROPIC = Served(
+ANTHROPIC = ServedWire(
     name="anthropic",
     model=AnthropicModel,
     path="/v1/messages",
@@ -158,7 +158,7 @@ ANTHROPIC = Served(
 
 # --- Gemini ---------------------------------------------------------------------------------------------------------
 
-_GEMINI_WORDS = {
+_GEMINI_STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -170,7 +170,7 @@ _GEMINI_WORDS = {
 
 
 def _gemini_refusal(code: int, message: str) -> RawReply:
-    error = {"code": code, "message": message, "status": _GEMINI_WORDS.get(code, "UNKNOWN")}
+    error = {"code": code, "message": message, "status": _GEMINI_STATUSES.get(code, "UNKNOWN")}
     return RawReply(json.dumps({"error": error}).encode(), code, "application/json")
 
 
@@ -179,7 +179,7 @@ def _gemini_event(text: str, **fields: Any) -> bytes:
     return sse({"candidates": [candidate]}, end="\r\n\r\n")
 
 
-GEMINI = Served(
+GEMINI = ServedWire(
     name="gemini",
     model=GeminiModel,
     path="/v1/models/m:streamGenerateContent?alt=sse",
@@ -193,7 +193,7 @@ GEMINI = Served(
 
 # --- Ollama ---------------------------------------------------------------------------------------------------------
 
-OLLAMA = Served(
+OLLAMA = ServedWire(
     name="ollama",
     model=OllamaModel,
     path="/api/chat",
@@ -204,4 +204,4 @@ OLLAMA = Served(
     content_type="application/x-ndjson",
 )
 
-SERVED = (CHAT, RESPONSES, ANTHROPIC, GEMINI, OLLAMA)
+SERVED_WIRES = (CHAT, RESPONSES, ANTHROPIC, GEMINI, OLLAMA)

@@ -31,14 +31,14 @@ from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from agenticx.llms.wires.reply_reader import ReplyParser
 from agenticx.messages import Message
 from tests.support.wires import rules_anthropic, rules_chat, rules_gemini, rules_ollama, rules_responses, sdk_types
-from tests.support.wires.replies import read_with as read
+from tests.support.wires.replies import parse_reply as read
 
 __all__ = ["WIRES", "Wire", "read", "refusals"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wire:
-    """One wire. `streams` is the folder of its recorded streams, `path` where its requests go below the base URL."""
+    """A wire. `streams` is the folder of its recorded streams, None if it has none; `ending` their file suffix."""
 
     name: str
     parser: Callable[[str], ReplyParser]
@@ -56,8 +56,8 @@ class Wire:
         return json.loads(self.body(ModelRequest(messages=messages, tools=tools), model))
 
     def violations(self, body: dict[str, Any]) -> list[str]:
-        """What a strict server, and the types of the provider's own SDK where it is installed, have against a body."""
-        return self.rules(body) + sdk_types.faults(self.name, body)
+        """Return the rules that a body breaks: a strict server's, and those of the SDK's types if installed."""
+        return self.rules(body) + sdk_types.type_errors(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
         """Return the violations of the body that would be sent; empty if a strict server accepts it."""
@@ -122,6 +122,6 @@ WIRES = {
 
 
 def refusals(messages: Sequence[Message], *, tools: Sequence[ToolSchema] = ()) -> dict[str, list[str]]:
-    """What the wires whose servers would refuse this conversation have against it; empty if all take it."""
+    """Return the violations of each wire whose server would refuse this conversation; empty if all accept it."""
     found = {wire.name: wire.refusals(messages, tools=tools) for wire in WIRES.values()}
     return {name: complaints for name, complaints in found.items() if complaints}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agenticx.errors import InvalidArguments
 from agenticx.llms import preview_arguments
 from agenticx.llms.arguments import parse_arguments
-from tests.support.wires.recorded import NO_STREAMS, folder
+from tests.support.wires.recorded import NO_STREAMS, streams_folder
 from tests.support.wires.wires import WIRES, read
 
 _text = st.text(st.characters(exclude_categories=("Cs",))) | st.text(st.sampled_from('ab\\"/\n 1é🎉\u2028'))
@@ -55,7 +55,7 @@ def recorded_texts() -> set[str]:
     """Return the arguments of all calls in the recorded streams, including those that the providers ran themselves."""
     texts = set[str]()
     for wire in WIRES.values():
-        for file in sorted((cast("Path", folder()) / str(wire.streams)).glob("*.sse")):
+        for file in sorted((cast("Path", streams_folder()) / str(wire.streams)).glob("*.sse")):
             reply, _ = read(wire.parser("m"), [file.read_bytes()])
             texts |= {call.arguments for call in reply.tool_calls} | {
                 *_anthropic_tool_inputs(file.read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def _anthropic_tool_inputs(stream: str) -> Iterator[str]:
     return map("".join, pieces.values())
 
 
-@pytest.mark.skipif(folder() is None, reason=NO_STREAMS)
+@pytest.mark.skipif(streams_folder() is None, reason=NO_STREAMS)
 def test_every_preview_of_every_recorded_call_agrees_with_the_final_arguments() -> None:
     texts = recorded_texts()
     assert len(texts) > 50

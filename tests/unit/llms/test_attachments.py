@@ -289,4 +289,4 @@ def test_any_files_become_a_valid_request_on_each_wire(messages: list[UserMessag
 def test_requests_with_files_match_the_types_of_the_provider_sdks(
     files: tuple[Attachment, ...], wire: str, build: Callable[[ModelRequest], dict[str, Any]]
 ) -> None:
-    assert sdk_types.faults(wire, build(request_with(*files))) == []
+    assert sdk_types.type_errors(wire, build(request_with(*files))) == []

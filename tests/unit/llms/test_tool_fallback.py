@@ -16,7 +16,7 @@ from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, call, collect, fail, outline, say
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.chunk_server import chunk_server
 
 pytestmark = pytest.mark.anyio
 
@@ -84,7 +84,7 @@ async def test_catalogue_and_setting_decide_whether_tools_are_in_the_prompt(
 ) -> None:
     reply = [{"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]"]
     body = "".join(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for event in reply).encode()
-    async with pieces_server(lambda: [body]) as server:
+    async with chunk_server(lambda: [body]) as server:
         model = assemble_model(
             spec, Settings.model_validate({"xml_tools": xml_tools}), base_url=f"{server.base_url}/v1"
         )

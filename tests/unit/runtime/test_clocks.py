@@ -14,7 +14,7 @@ from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, raw, say, think
 from agenticx.tools.registry import tool
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.served import CHAT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C5")]
@@ -137,8 +137,8 @@ async def test_a_stream_that_never_pauses_is_stopped_between_two_batches(play):
         if event.type == "token":
             stop.set()
 
-    endless = pieces_server(lambda: repeat(CHAT.hi * 100))
-    async with endless as server, CHAT.at(f"{server.base_url}/v1") as model:
+    endless = chunk_server(lambda: repeat(CHAT.hi * 100))
+    async with endless as server, CHAT.open_model(f"{server.base_url}/v1") as model:
         run = await play(model, stop=stop, on=press)
 
     assert run.outline[-1].startswith("error:stopped")

@@ -19,7 +19,7 @@ from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, TurnReques
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Assessment
-from agenticx.tools.registry import tool
+from agenticx.tools.registry import FunctionTool, tool
 from tests.support.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -49,11 +49,21 @@ async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str,
             await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
-@pytest.mark.parametrize("idempotent", [True, False, None])
-async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idempotent(
-    tmp_path: Path, idempotent: bool | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    begun, runs = asyncio.Event(), list[str]()
+def make_hub(store: Any, model: ScriptedModel, tools: list[FunctionTool], folder: Path) -> Hub:
+    return Hub(
+        store,
+        models=lambda _name: model,
+        tools=lambda _record: tools,
+        settings=load_settings({"home": folder / "home"}, environ={}),
+        clock=PatientClock(),
+    )
+
+
+def make_tools(begun: asyncio.Event, runs: list[str], *, idempotent: bool | None) -> list[FunctionTool]:
+    """Return the tools `look` and `ask`.
+
+    Each run of `look` is recorded in `runs`; the first one sets `begun` and hangs. `ask` needs a confirmation.
+    """
 
     @tool(risk="read", idempotent=idempotent)
     async def look(what: str) -> str:
@@ -69,22 +79,21 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
         """Look at something that one must ask for."""
         return "asked"
 
+    return [look, ask]
+
+
+@pytest.mark.parametrize("idempotent", [True, False, None])
+async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idempotent(
+    tmp_path: Path, idempotent: bool | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, runs = asyncio.Event(), list[str]()
+    tools = make_tools(begun, runs, idempotent=idempotent)
     inner = SqliteStore(tmp_path / "sessions.db")
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await inner.create(record)
-    settings = load_settings({"home": tmp_path / "home"}, environ={})
-
-    def hub_on(store: Any, model: ScriptedModel) -> Hub:
-        return Hub(
-            store,
-            models=lambda _name: model,
-            tools=lambda _record: [look, ask],
-            settings=settings,
-            clock=PatientClock(),
-        )
 
     dying = MortalStore(inner)
-    first = hub_on(dying, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]))
+    first = make_hub(dying, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]), tools, tmp_path)
     await first.submit(record.id, TurnRequest(input="go"))
     await begun.wait()
     (asked,) = (
@@ -92,7 +101,7 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
     )
     dying.dead = True
 
-    second = hub_on(inner, ScriptedModel(["Done."]))
+    second = make_hub(inner, ScriptedModel(["Done."]), tools, tmp_path)
     caplog.set_level(logging.INFO, logger="agenticx")
     await second.recover()
     if idempotent is not False:

@@ -1,4 +1,4 @@
-"""Replay of a model's own reasoning: servers that want it, servers that refuse it, downgrades."""
+"""Tests of the replay of a model's own reasoning: required, refused, downgraded."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall
 from agenticx.testing import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body, status
 from tests.support.wires import rules_anthropic
+from tests.support.wires.anthropic_events import END, content_block, message_delta, message_start, text_delta
+from tests.support.wires.conversations import SECRET, conversation, own_ids, text_of
 from tests.support.wires.replies import sse
 from tests.support.wires.wires import WIRES
-from tests.unit.wires.anthropic.test_anthropic_reply import END, block, start, stop, text
-from tests.unit.wires.test_switch_matrix import SECRET, own_ids, rounds, text_of
 
 pytestmark = pytest.mark.anyio
 
 LOOK = ToolCall(id="c", name="look")
 LOOKING = ToolSchema("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
 SEEN = ToolMessage(tool_call_id="c", name="look", content="r")
-BACK_PLEASE = "The `reasoning_content` in the thinking mode must be passed back to the API."
+REASONING_REQUIRED = "The `reasoning_content` in the thinking mode must be passed back to the API."
 
 
-def thought(model: str | None, **more: Any) -> AssistantMessage:
-    """What `model` said over Chat Completions; None for what no wire remembers anything of."""
+def reply_of(model: str | None, **more: Any) -> AssistantMessage:
+    """Return a reply of `model` over Chat Completions; with None, a reply without provider state."""
     state = ProviderState(wire="openai-chat", model=model, payload={"field": "reasoning_content"}) if model else None
     return AssistantMessage(**more, provider_state=state)
 
 
-async def asked(model: OpenAIChatModel, server: FakeOpenAIServer, *histories: Sequence[Message]) -> list[list[Any]]:
+async def sent_reasoning(
+    model: OpenAIChatModel, server: FakeOpenAIServer, *histories: Sequence[Message]
+) -> list[list[Any]]:
     """Return the reasoning of each answer in each request for these histories."""
     for history in histories:
         assert (await complete(model, ModelRequest(messages=history)))[1] is None
@@ -53,9 +55,9 @@ async def asked(model: OpenAIChatModel, server: FakeOpenAIServer, *histories: Se
 # --- Chat Completions -------------------------------------------------------------------------------------------------
 
 HISTORY = [
-    *(UserMessage(content="x"), thought("m", reasoning="hm", tool_calls=(LOOK,)), SEEN),
-    *(thought("another", reasoning="no", tool_calls=(LOOK,)), SEEN),
-    *(thought(None, tool_calls=(LOOK,)), SEEN, thought(None, content="so"), UserMessage(content="y")),
+    *(UserMessage(content="x"), reply_of("m", reasoning="hm", tool_calls=(LOOK,)), SEEN),
+    *(reply_of("another", reasoning="no", tool_calls=(LOOK,)), SEEN),
+    *(reply_of(None, tool_calls=(LOOK,)), SEEN, reply_of(None, content="so"), UserMessage(content="y")),
 ]
 
 
@@ -73,48 +75,48 @@ HISTORY = [
         ("vllm", [None] * 4),
     ],
 )
-async def test_each_provider_gets_the_reasoning_that_it_takes(
+async def test_each_provider_gets_the_reasoning_that_it_accepts(
     provider: str, echoed: list[Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
     async with FakeOpenAIServer(["ok"]) as server:
         model = resolve_model(f"{provider}:m", base_url=server.base_url)
         assert isinstance(model, OpenAIChatModel)
-        assert await asked(model, server, HISTORY) == [echoed]
+        assert await sent_reasoning(model, server, HISTORY) == [echoed]
 
 
 @pytest.mark.parametrize(
     "complaint",
     [
-        BACK_PLEASE,
+        REASONING_REQUIRED,
         "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
         "Missing reasoning_content field in the assistant message at message index 2.",
     ],
 )
-async def test_a_server_that_misses_reasoning_gets_it_from_then_on(complaint: str) -> None:
+async def test_reasoning_is_sent_from_then_on_to_a_server_that_requires_it(complaint: str) -> None:
     async with FakeOpenAIServer([status(400, complaint), "so", "and"]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url)
-        sent = await asked(model, server, HISTORY, HISTORY)
+        sent = await sent_reasoning(model, server, HISTORY, HISTORY)
     assert sent == [[None] * 4, ["hm", *["(not known)"] * 3], ["hm", *["(not known)"] * 3]]
 
 
-async def test_reasoning_that_came_in_details_is_given_back_in_words_as_well_where_it_is_missed() -> None:
+async def test_reasoning_details_are_sent_as_text_as_well_to_a_server_that_requires_it() -> None:
     details = [{"type": "reasoning.text", "text": "hm"}]
     state = ProviderState(wire="openai-chat", model="m", payload={"field": "reasoning", "details": details})
     history = [UserMessage(content="x"), AssistantMessage(content="y", reasoning="hm", provider_state=state)]
-    async with FakeOpenAIServer([status(400, BACK_PLEASE), "so"]) as server:
+    async with FakeOpenAIServer([status(400, REASONING_REQUIRED), "so"]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(returns_reasoning=True))
-        assert await asked(model, server, history) == [[None], ["hm"]]
+        assert await sent_reasoning(model, server, history) == [[None], ["hm"]]
         assert [request.json["messages"][1]["reasoning_details"] for request in server.requests] == [details] * 2
 
 
-async def test_a_server_that_is_never_content_is_asked_no_more() -> None:
-    async with FakeOpenAIServer([status(400, BACK_PLEASE)] * 2) as server:
+async def test_a_second_demand_for_reasoning_fails_the_call() -> None:
+    async with FakeOpenAIServer([status(400, REASONING_REQUIRED)] * 2) as server:
         model = OpenAIChatModel("m", base_url=server.base_url)
         _, error = await complete(model, ModelRequest(messages=HISTORY))
         await model.aclose()
     assert error is not None
-    assert (error.code, BACK_PLEASE in str(error)) == ("provider.bad_request", True)
+    assert (error.code, REASONING_REQUIRED in str(error)) == ("provider.bad_request", True)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +127,10 @@ async def test_a_server_that_is_never_content_is_asked_no_more() -> None:
         "messages.1.content.0: Invalid `signature` in `thinking` block",
     ],
 )
-async def test_reasoning_that_a_server_refuses_is_left_out_of_that_request(complaint: str) -> None:
+async def test_refused_reasoning_is_left_out_of_the_request(complaint: str) -> None:
     async with FakeOpenAIServer([status(400, complaint), "so"]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(returns_reasoning=True))
-        assert await asked(model, server, HISTORY) == [["hm", None, None, None], [None] * 4]
+        assert await sent_reasoning(model, server, HISTORY) == [["hm", None, None, None], [None] * 4]
 
 
 # --- Anthropic, and all wires without anything as it came -----------------------------------------------------------
@@ -149,7 +151,14 @@ PLAIN: dict[str, Callable[[ModelRequest], bytes]] = {
 }
 """The wires that can be refused what they want back, and how each asks once they were."""
 
-HI = body(sse(start(input_tokens=3), *block(0, "text", text("hi"), text=""), stop(output_tokens=1), END))
+HI = body(
+    sse(
+        message_start(input_tokens=3),
+        *content_block(0, "text", text_delta("hi"), text=""),
+        message_delta(output_tokens=1),
+        END,
+    )
+)
 STATE = ProviderState(
     wire="anthropic",
     model="m",
@@ -165,7 +174,7 @@ STATE = ProviderState(
 OWN = AssistantMessage(content="Let me see.", reasoning="hm", tool_calls=(LOOK,), provider_state=STATE)
 
 
-def refused(message: str) -> RawReply:
+def refusal(message: str) -> RawReply:
     return status(400, message, error_type="invalid_request_error")
 
 
@@ -180,9 +189,9 @@ def refused(message: str) -> RawReply:
         "messages.1.content.1.redacted_thinking.data: Invalid data in `redacted_thinking` block",
     ],
 )
-async def test_thoughts_that_are_refused_are_left_out_and_the_request_keeps_the_rules(complaint: str) -> None:
+async def test_refused_thinking_is_left_out_and_the_request_is_valid(complaint: str) -> None:
     history = [UserMessage(content="x"), OWN, SEEN]
-    async with FakeOpenAIServer([refused(complaint), HI]) as server:
+    async with FakeOpenAIServer([refusal(complaint), HI]) as server:
         model = AnthropicModel(
             "m", base_url=server.base_url, thinking={"type": "enabled", "budget_tokens": 1024}, max_output_tokens=4096
         )
@@ -200,18 +209,18 @@ async def test_thoughts_that_are_refused_are_left_out_and_the_request_keeps_the_
 
 @pytest.mark.parametrize("then", sorted(PLAIN))
 @pytest.mark.parametrize("first", sorted(WIRES))
-def test_without_anything_as_it_came_every_wire_still_says_it_all(first: str, then: str) -> None:
-    history = rounds(WIRES[first], own_ids(WIRES[first], 2), own_ids(WIRES[first], 1, 2))
+def test_without_provider_state_every_wire_sends_all_text_and_calls(first: str, then: str) -> None:
+    history = conversation(WIRES[first], own_ids(WIRES[first], 2), own_ids(WIRES[first], 1, 2))
     body = json.loads(PLAIN[then](ModelRequest(messages=history, tools=[LOOKING])))
     assert WIRES[then].violations(body) == []
-    said = text_of(body)
-    assert SECRET not in said
-    assert all(word in said for word in ("Look around.", "Let me see.", "look", "seen"))
+    sent_text = text_of(body)
+    assert SECRET not in sent_text
+    assert all(word in sent_text for word in ("Look around.", "Let me see.", "look", "seen"))
 
 
-async def test_what_is_refused_for_another_reason_is_not_sent_twice() -> None:
+async def test_a_request_that_is_refused_for_another_reason_is_not_repeated() -> None:
     history = [UserMessage(content="x"), OWN, SEEN]
-    async with FakeOpenAIServer([refused("messages: at least one message is required")]) as server:
+    async with FakeOpenAIServer([refusal("messages: at least one message is required")]) as server:
         model = AnthropicModel("m", base_url=server.base_url)
         _, error = await complete(model, ModelRequest(messages=history))
         await model.aclose()

@@ -1,4 +1,4 @@
-"""Error bodies of every format, reported as a sentence in the error instead of JSON."""
+"""Tests that errors of providers are reported as a sentence, whatever the format of their body."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from agenticx.llms import ModelRequest, OpenAIChatModel
 from agenticx.llms.base import close_model, complete
 from tests.linear.growth import grows_linearly
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.wires import WIRES, read
 
 pytestmark = pytest.mark.anyio
 
-COMPLAINING: dict[str, Callable[[str], dict[str, Any]]] = {
+ERROR_EVENTS: dict[str, Callable[[str], dict[str, Any]]] = {
     "openai_chat": lambda words: {"error": {"message": words, "type": words}},
     "openai_responses": lambda words: {"type": "error", "error": {"message": words, "type": words}},
     "anthropic": lambda words: {"type": "error", "error": {"message": words, "type": words}},
@@ -43,9 +43,9 @@ def framed(wire: str, event: dict[str, Any]) -> Iterator[bytes]:
         pytest.param({"detail": "no such thing"}, None, id="FastAPI"),
     ],
 )
-async def test_a_refusal_is_told_in_the_providers_own_sentence(body: Any, kind: str | None) -> None:
+async def test_the_error_has_the_sentence_of_the_provider(body: Any, kind: str | None) -> None:
     head = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n"
-    async with pieces_server(lambda: [json.dumps(body).encode()], head=head) as server:
+    async with chunk_server(lambda: [json.dumps(body).encode()], head=head) as server:
         model = OpenAIChatModel("m", base_url=f"{server.base_url}/v1")
         _, error = await complete(model, ModelRequest(messages=[]))
         await close_model(model)
@@ -55,9 +55,9 @@ async def test_a_refusal_is_told_in_the_providers_own_sentence(body: Any, kind: 
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize(("head", "piece"), [("", "<"), ("", "<a"), ("", "<script>"), ("<script>", "</styl")])
-def test_a_complaint_of_nothing_but_markup_is_read_in_linear_time(head: str, piece: str) -> None:
+def test_an_error_text_of_markup_is_read_in_linear_time(head: str, piece: str) -> None:
     def complain(size: int) -> None:
-        for wire, complaint in COMPLAINING.items():
+        for wire, complaint in ERROR_EVENTS.items():
             words = head + piece * (size // len(piece))
             _, error = read(WIRES[wire].parser("m"), [*framed(wire, complaint(words))])
             assert error is not None
@@ -81,11 +81,11 @@ KEY = "sk-test-KEYKEYKEY1234567890"
         pytest.param(f"no {KEY[:15]}", id="cut"),
     ],
 )
-async def test_a_key_that_a_complaint_quotes_in_any_writing_is_not_told(quoted: str) -> None:
+async def test_a_key_that_an_error_quotes_in_any_spelling_is_masked(quoted: str) -> None:
     body = json.dumps({"error": {"message": f"{quoted} is wrong", "type": quoted}}).encode()
     for status in (b"400 Bad Request", b"200 OK"):
         head = b"HTTP/1.1 " + status + b"\r\nContent-Type: application/json\r\n"
-        async with pieces_server(lambda: [body], head=head) as server:
+        async with chunk_server(lambda: [body], head=head) as server:
             model = OpenAIChatModel("m", base_url=f"{server.base_url}/v1", api_key=KEY)
             _, error = await complete(model, ModelRequest(messages=[]))
             await close_model(model)
@@ -94,7 +94,7 @@ async def test_a_key_that_a_complaint_quotes_in_any_writing_is_not_told(quoted: 
         assert (error.provider_type or "").endswith("[key]")
 
 
-async def test_why_gemini_blocks_a_prompt_is_one_short_line() -> None:
+async def test_the_reason_of_a_blocked_gemini_prompt_is_one_short_line() -> None:
     blocked = {
         "blockReason": "\x1b]0;x\x07SAFETY" + "S" * 5000,
         "blockReasonMessage": "\x1b[31mred\u202e\r\n" + "L" * 5000,

@@ -1,4 +1,4 @@
-"""Mutated streams: each gives a storable reply or a typed error, the same in any chunking."""
+"""Tests with mutated streams: each gives a storable reply or a typed error, at any chunking."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from agenticx.messages import AssistantMessage, Message, UserMessage, message_ad
 from agenticx.runtime import sanitize
 from agenticx.runtime.sanitize import is_valid
 from tests.support.lanes import Count
-from tests.support.wires.corpus import ODDITIES
-from tests.support.wires.recorded import folder, garble, pieces
+from tests.support.wires.corpus import MALFORMED_STREAMS
+from tests.support.wires.recorded import garble, split_body, streams_folder
 from tests.support.wires.wires import WIRES, Wire, read
 
-LONGEST_BODY = 20_000
-SECONDS = 30.0
+MAX_BODY_BYTES = 20_000
+MAX_SECONDS = 30.0
 """The CPU time that one short stream may take, read several times; it takes milliseconds."""
 
 VALUES: tuple[Any, ...] = (
@@ -33,27 +33,29 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def recorded(wire: Wire) -> list[bytes]:
-    root = folder()
+def recorded_bodies(wire: Wire) -> list[bytes]:
+    root = streams_folder()
     if root is None:
         return []
-    bodies = [file.read_bytes()[:LONGEST_BODY] for file in sorted((root / str(wire.streams)).glob("*.sse"))]
+    bodies = [file.read_bytes()[:MAX_BODY_BYTES] for file in sorted((root / str(wire.streams)).glob("*.sse"))]
     assert bodies, f"no streams of {wire.name} in {root}"
     return bodies
 
 
-def odd(wire: Wire) -> list[bytes]:
-    return [oddity.body for oddity in ODDITIES if oddity.wire is wire and 0 < len(oddity.body) < LONGEST_BODY]
+def malformed_bodies(wire: Wire) -> list[bytes]:
+    return [
+        oddity.body for oddity in MALFORMED_STREAMS if oddity.wire is wire and 0 < len(oddity.body) < MAX_BODY_BYTES
+    ]
 
 
 CASES = [
-    *(pytest.param(wire, recorded, id=f"{wire.name}-recorded") for wire in WIRES.values() if wire.streams),
-    *(pytest.param(wire, odd, id=f"{wire.name}-odd") for wire in WIRES.values()),
+    *(pytest.param(wire, recorded_bodies, id=f"{wire.name}-recorded") for wire in WIRES.values() if wire.streams),
+    *(pytest.param(wire, malformed_bodies, id=f"{wire.name}-odd") for wire in WIRES.values()),
 ]
 
 
-def mutated(body: bytes, wire: Wire, rng: random.Random) -> bytes:
-    """Bytes of the body garbled, or values in its events replaced, or its events dropped, doubled and moved."""
+def mutate(body: bytes, wire: Wire, rng: random.Random) -> bytes:
+    """Return the body with garbled bytes, with values of its events replaced, or with an event dropped or repeated."""
     separator = b"\n" if wire.ending == "ndjson" else b"\n\n"
     events = body.replace(b"\r\n", b"\n").split(separator)
     match rng.randrange(4):
@@ -78,7 +80,7 @@ def with_another_value(event: bytes, rng: random.Random) -> bytes:
     except (ValueError, RecursionError):
         return event
     path = rng.choice(list(paths(value)))
-    return head + json.dumps(replaced(value, path, rng.choice(VALUES))).encode()
+    return head + json.dumps(replace_at(value, path, rng.choice(VALUES))).encode()
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -89,23 +91,25 @@ def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from paths(inner, (*path, step))
 
 
-def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+def replace_at(value: Any, path: tuple[Any, ...], other: Any) -> Any:
     if not path:
         return other
     copied = value.copy()
-    copied[path[0]] = replaced(value[path[0]], path[1:], other)
+    copied[path[0]] = replace_at(value[path[0]], path[1:], other)
     return copied
 
 
 def check(wire: Wire, body: bytes, rng: random.Random) -> None:
     began = time.process_time()
-    replies = [read(wire.parser("m"), pieces(body, "random", seed)) for seed in (rng.randrange(99), rng.randrange(99))]
+    replies = [
+        read(wire.parser("m"), split_body(body, "random", seed)) for seed in (rng.randrange(99), rng.randrange(99))
+    ]
     replies.append(read(wire.parser("m"), [body]))
-    assert len({said(reply, error) for reply, error in replies}) == 1
+    assert len({representation(reply, error) for reply, error in replies}) == 1
     reply, error = replies[0]
     assert error is None or error.code.startswith(("provider.", "context_"))
     assert not (reply.complete and error is not None)
-    assert time.process_time() - began < SECONDS
+    assert time.process_time() - began < MAX_SECONDS
     for call in reply.tool_calls:
         with suppress(InvalidArguments):
             parse_arguments(call.arguments)
@@ -113,7 +117,7 @@ def check(wire: Wire, body: bytes, rng: random.Random) -> None:
         check_history(wire, reply)
 
 
-def said(reply: Reply, error: ModelError | None) -> str:
+def representation(reply: Reply, error: ModelError | None) -> str:
     return repr((reply, error and (str(error), error.code, error.provider_type)))
 
 
@@ -143,7 +147,7 @@ def test_a_mutated_stream_breaks_nothing(
     if not bodies:
         pytest.skip("no recorded provider streams: set AGX_STREAMS to the folder that has expected.jsonl")
     for _ in range(-(-count(1_000, 5_000, 100_000) // len(CASES))):
-        body = mutated(rng.choice(bodies), wire, rng)
+        body = mutate(rng.choice(bodies), wire, rng)
         try:
             check(wire, body, rng)
         except BaseException as exc:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 over real sockets: bodies in any chunks, reuse of connections, invalid responses."""
+"""Tests of HTTP/1.1 over real sockets: bodies at any chunking, connection reuse, invalid responses."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 class Server:
-    """Answers each request with the next of its answers: pieces of bytes, each sent by itself; then None hangs up."""
+    """A server that sends the next of `answers` for each request, chunk by chunk; None closes the connection."""
 
     def __init__(self, answers):
         self.answers = list(answers)
         self.connections = 0
-        self.gone = asyncio.Event()
+        self.client_gone = asyncio.Event()
         self.origin = ("127.0.0.1", 0, False)
 
     async def serve(self, reader, writer):
@@ -46,7 +46,7 @@ class Server:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            self.gone.set()
+            self.client_gone.set()
             writer.close()
 
 
@@ -88,7 +88,7 @@ def chunked(chunks, extension=b"", end=b"\r\n"):
     return b"".join(sized) + b"0" + end + end
 
 
-def cut(data, sizes):
+def split(data, sizes):
     pieces, place = [], 0
     for size in sizes:
         pieces.append(data[place : place + size])
@@ -105,35 +105,35 @@ def cut(data, sizes):
     st.sampled_from([b"", b";name=value", b" "]),
     st.sampled_from([b"\r\n", b"\n"]),
 )
-async def test_any_chunks_in_any_reads_are_the_body(chunks, sizes, extension, end):
-    answer = cut(CHUNKED + chunked(chunks, extension, end), sizes)
+async def test_a_chunked_body_is_read_at_any_chunk_and_read_sizes(chunks, sizes, extension, end):
+    answer = split(CHUNKED + chunked(chunks, extension, end), sizes)
     async with serving(answer) as (server, connections):
         assert await get(server, connections) == b"".join(chunks)
 
 
 @given(st.binary(max_size=500), st.lists(st.integers(1, 100), max_size=10))
-async def test_a_body_of_given_length_is_read_to_that_length(body, sizes):
-    answer = cut(OK + b"content-length: %d\r\n\r\n" % len(body) + body, sizes)
+async def test_a_body_with_content_length_is_read_to_that_length(body, sizes):
+    answer = split(OK + b"content-length: %d\r\n\r\n" % len(body) + body, sizes)
     async with serving(answer) as (server, connections):
         assert await get(server, connections) == body
 
 
-async def test_a_body_may_end_with_its_connection():
+async def test_a_body_without_length_ends_with_the_connection():
     async with serving([OK + b"\r\n", b"all ", b"of it", None]) as (server, connections):
         assert await get(server, connections) == b"all of it"
 
 
-async def test_trailers_are_read_over():
+async def test_trailers_are_skipped():
     async with serving([CHUNKED + b"3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n"]) as (server, connections):
         assert await get(server, connections) == b"abc"
 
 
-async def test_what_has_arrived_comes_at_once_however_it_was_cut():
+async def test_one_read_returns_all_chunks_that_have_arrived():
     async with serving([CHUNKED + chunked([b"x"] * 100)]) as (server, connections):
         assert await (await ask(server, connections)).read() == b"x" * 100
 
 
-async def test_others_have_their_turn_while_much_is_read():
+async def test_other_tasks_run_while_a_large_body_is_read():
     async with serving([CHUNKED + chunked([b"x"] * 300_000)]) as (server, connections):
         reply, turns, seen = await ask(server, connections), 0, []
 
@@ -152,7 +152,7 @@ async def test_others_have_their_turn_while_much_is_read():
     assert len({turns for turns, _ in seen}) >= len(seen) - 1
 
 
-async def test_a_body_that_nobody_reads_does_not_fill_the_memory():
+async def test_an_unread_body_is_buffered_up_to_a_limit():
     async with serving([CHUNKED, *[b"10000\r\n" + b"x" * 65_536 + b"\r\n"] * 500, b"0\r\n\r\n"]) as (
         server,
         connections,
@@ -162,13 +162,13 @@ async def test_a_body_that_nobody_reads_does_not_fill_the_memory():
             await asyncio.sleep(0)
         assert len(await reply.read()) < 1_000_000
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
 # --- heads ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_head_is_read_in_any_pieces_and_spelling():
+async def test_the_head_is_parsed_at_any_read_sizes_and_letter_case():
     head = b"HTTP/1.1 201\r\nContent-LENGTH:0\r\nX-Odd:  a: b \t\r\nx-odd: c\r\n\r\n"
     async with serving([bytes([byte]) for byte in head]) as (server, connections):
         reply = await ask(server, connections)
@@ -176,7 +176,7 @@ async def test_the_head_is_read_in_any_pieces_and_spelling():
     assert reply.head.headers == [(b"Content-LENGTH", b"0"), (b"X-Odd", b"a: b"), (b"x-odd", b"c")]
 
 
-async def test_answers_that_only_announce_one_are_skipped():
+async def test_informational_responses_are_skipped():
     async with serving(
         [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + CHUNKED + b"0\r\n\r\n"]
     ) as (
@@ -219,11 +219,11 @@ async def test_answers_that_only_announce_one_are_skipped():
         [CHUNKED + b"1;" + b"x" * 10_000],
     ],
 )
-async def test_what_is_not_http_or_breaks_off_is_an_error_and_closes_the_connection(answer):
+async def test_an_invalid_or_truncated_response_is_a_protocol_error_and_closes_the_connection(answer):
     async with serving(answer) as (server, connections):
         with pytest.raises(ProtocolError):
             await get(server, connections)
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +237,14 @@ async def test_what_is_not_http_or_breaks_off_is_an_error_and_closes_the_connect
         (b"SSH-2.0-OpenSSH", "the response begins with b'SSH-2.0-OpenSSH', not with an HTTP/1.1 status"),
     ],
 )
-async def test_a_server_of_another_protocol_is_known_by_its_first_bytes_though_it_waits_for_more(begin, said):
+async def test_another_protocol_is_recognised_by_its_first_bytes(begin, said):
     async with serving([begin]) as (server, connections):
         with pytest.raises(ProtocolError, match=re.escape(said)):
             await get(server, connections)
 
 
 @pytest.mark.parametrize("header", [(b"key", b"a\r\nhost: evil"), (b"a\nb", b"x"), (b"key", b"\x00")])
-def test_a_line_end_cannot_be_smuggled_into_a_request(header):
+def test_a_line_end_in_a_header_is_refused(header):
     with pytest.raises(ValueError, match="line end"):
         request_bytes(b"POST", b"/", [header], b"")
 
@@ -254,7 +254,7 @@ def test_a_line_end_cannot_be_smuggled_into_a_request(header):
 EMPTY = [CHUNKED + b"0\r\n\r\n"]
 
 
-async def test_a_connection_serves_one_request_after_the_other():
+async def test_a_connection_is_reused():
     async with serving(*[EMPTY] * 5) as (server, connections):
         for _ in range(5):
             await get(server, connections)
@@ -271,7 +271,7 @@ async def test_a_connection_serves_one_request_after_the_other():
     ],
     ids=["it says close", "HTTP/1.0", "more than was asked for", "closed when idle"],
 )
-async def test_a_connection_that_may_not_serve_again_does_not(answer):
+async def test_a_connection_that_the_server_closes_is_not_reused(answer):
     async with serving(answer, EMPTY) as (server, connections):
         await get(server, connections)
         for _ in range(10):
@@ -280,18 +280,18 @@ async def test_a_connection_that_may_not_serve_again_does_not(answer):
     assert server.connections == 2
 
 
-async def test_a_body_that_was_not_read_to_its_end_takes_the_connection_with_it():
+async def test_closing_a_partly_read_body_closes_the_connection():
     async with serving([CHUNKED + b"1\r\nx\r\n"], EMPTY) as (server, connections):
         reply = await ask(server, connections)
         await reply.read()
         reply.close()
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
         await get(server, connections)
     assert server.connections == 2
 
 
-async def test_a_connection_that_was_idle_too_long_is_not_used():
+async def test_a_connection_that_was_idle_too_long_is_not_reused():
     async with serving(EMPTY, EMPTY) as (server, _):
         connections = ConnectionPool(idle_seconds=0)
         await get(server, connections)
@@ -301,38 +301,38 @@ async def test_a_connection_that_was_idle_too_long_is_not_used():
 
 
 @pytest.mark.promise("C5")
-async def test_silence_ends_at_the_time_out():
+async def test_a_silent_server_raises_timeout_error():
     async with serving([CHUNKED + b"1\r\nx\r\n"], []) as (server, connections):
         reply = await ask(server, connections, timeout=0.05)
         assert await reply.read() == b"x"
         with pytest.raises(TimeoutError):
             await reply.read()
         reply.close()
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
-        server.gone.clear()
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
+        server.client_gone.clear()
         with pytest.raises(TimeoutError):
             await ask(server, connections, timeout=0.05)
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
-async def test_a_caller_that_is_cancelled_leaves_no_connection():
+async def test_cancelling_a_request_closes_its_connection():
     async with serving([]) as (server, connections):
         task = asyncio.create_task(ask(server, connections))
         while not server.connections:
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
-        await asyncio.wait_for(server.gone.wait(), PATIENCE)
+        await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
-async def test_nobody_listening_is_an_os_error():
+async def test_a_refused_connection_is_an_os_error():
     async with serving() as (server, connections):
         pass
     with pytest.raises(OSError, match="Connect"):
         await ask(server, connections)
 
 
-async def test_over_tls_it_is_the_same_and_only_a_trusted_name_is_spoken_to(tmp_path):
+async def test_tls_requires_a_trusted_certificate_for_the_name(tmp_path):
     openssl = shutil.which("openssl") or pytest.skip("openssl makes the certificate")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     made = f"req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -keyout {key} -out {certificate}"

@@ -1,4 +1,4 @@
-"""Tool names and call ids: sent ones fit each provider's rule, replies have the original names."""
+"""Tests of tool names and call ids: valid for each provider, and mapped back in replies."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.messages import AssistantMessage, Message, ProviderState, ToolCall, ToolMessage, UserMessage
 from tests.linear.growth import grows_linearly
 from tests.support.wires import rules_chat
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.chunk_server import chunk_server
+from tests.support.wires.conversations import REPLY_BODIES
 from tests.support.wires.wires import WIRES, Wire
-from tests.unit.wires.test_switch_matrix import SAYS
 
 OPENAI = IdentifierRule("a-zA-Z0-9_-", 64)
 SHORT = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
@@ -33,15 +33,15 @@ ODD_NAMES = ["files.read", "look at", "öffne", "n" * 65, "3d", "files_read"]
 TOOLS = [ToolSchema(name, "Does something.", AT) for name in ODD_NAMES]
 
 
-def calling(*calls: tuple[str, str], state: ProviderState | None = None) -> list[Message]:
+def call_round(*calls: tuple[str, str], state: ProviderState | None = None) -> list[Message]:
     """Return an answer with these calls (id, name) and their results."""
-    asked = tuple(ToolCall(id=id_, name=name) for id_, name in calls)
+    tool_calls = tuple(ToolCall(id=id_, name=name) for id_, name in calls)
     results = [ToolMessage(tool_call_id=id_, name=name, content="seen") for id_, name in calls]
-    return [AssistantMessage(tool_calls=asked, provider_state=state), *results]
+    return [AssistantMessage(tool_calls=tool_calls, provider_state=state), *results]
 
 
 def names_of(*names: str, tools: Sequence[str] = ()) -> ToolNames:
-    messages = [HELLO, *calling(*((f"c{number}", name) for number, name in enumerate(names)))]
+    messages = [HELLO, *call_round(*((f"c{number}", name) for number, name in enumerate(names)))]
     return ToolNames(OPENAI, ModelRequest(messages=messages, tools=[ToolSchema(name, "", {}) for name in tools]))
 
 
@@ -50,7 +50,7 @@ def names_of(*names: str, tools: Sequence[str] = ()) -> ToolNames:
 
 @pytest.mark.parametrize("rule", RULES)
 @given(st.text(max_size=100), st.integers(1, 1000))
-def test_whatever_is_fitted_fits_and_always_in_the_same_way(rule: IdentifierRule, text: str, number: int) -> None:
+def test_a_fitted_identifier_is_valid_and_deterministic(rule: IdentifierRule, text: str, number: int) -> None:
     fitted = rule.fit(text, number)
     assert rule.allows(fitted)
     assert rule.fit(text, number) == fitted
@@ -67,7 +67,7 @@ def test_whatever_is_fitted_fits_and_always_in_the_same_way(rule: IdentifierRule
         (GEMINI, "a" * 64),
     ],
 )
-def test_what_fits_is_sent_as_it_is(rule: IdentifierRule, text: str) -> None:
+def test_a_valid_identifier_is_unchanged(rule: IdentifierRule, text: str) -> None:
     assert rule.fit(text) == text
 
 
@@ -79,12 +79,12 @@ def test_what_fits_is_sent_as_it_is(rule: IdentifierRule, text: str) -> None:
         *((GEMINI, text) for text in ("3d", "-a", "a|b")),
     ],
 )
-def test_what_does_not_fit_is_sent_otherwise(rule: IdentifierRule, text: str) -> None:
+def test_an_invalid_identifier_is_replaced(rule: IdentifierRule, text: str) -> None:
     assert not rule.allows(text)
     assert rule.allows(rule.fit(text))
 
 
-def test_fitting_is_linear_in_what_a_model_wrote() -> None:
+def test_fitting_takes_linear_time() -> None:
     assert grows_linearly(lambda size: OPENAI.fit("é" * size * 10))
 
 
@@ -94,7 +94,7 @@ _names = st.sampled_from(["a", "a.b", "a b", "a_b", OPENAI.fit("a.b"), OPENAI.fi
 
 
 @given(st.lists(_names, max_size=8), st.lists(_names, max_size=4, unique=True))
-def test_no_two_names_are_sent_alike_and_each_leads_back(called: list[str], tools: list[str]) -> None:
+def test_sent_names_are_distinct_and_can_be_mapped_back(called: list[str], tools: list[str]) -> None:
     names = names_of(*called, tools=tools)
     sent = {name: names.sent_name(name) for name in {*called, *tools}}
     assert len(set(sent.values())) == len(sent)
@@ -103,20 +103,20 @@ def test_no_two_names_are_sent_alike_and_each_leads_back(called: list[str], tool
     assert all(sent[name] == name for name in tools if OPENAI.allows(name))
 
 
-def test_a_declared_name_keeps_its_place_before_one_that_would_be_fitted_to_it() -> None:
+def test_a_valid_declared_name_takes_precedence_over_a_fitted_one() -> None:
     taken = OPENAI.fit("files.read")
     names = names_of(tools=["files.read", taken])
     assert (names.sent_name(taken), names.sent_name("files.read")) == (taken, OPENAI.fit("files.read", 2))
 
 
-def test_an_invented_name_that_another_name_was_sent_under_is_told_apart() -> None:
+def test_an_undeclared_name_equal_to_a_sent_name_is_replaced() -> None:
     invented = OPENAI.fit("files.read")
     names = names_of(invented, tools=["files.read"])
     assert names.originals == {invented: "files.read", f"{invented}_2": invented}
 
 
 @given(st.lists(st.sampled_from(["a", "a_2", "a b", "n" * 70, "n" * 64, ""]), max_size=30))
-def test_no_two_calls_are_sent_alike_and_each_result_finds_its_call(ids: list[str]) -> None:
+def test_sent_call_ids_are_distinct_and_results_get_those_of_their_calls(ids: list[str]) -> None:
     fitting = CallIds(OPENAI)
     sent: list[str] = []
     for id_ in ids:
@@ -131,9 +131,9 @@ def test_no_two_calls_are_sent_alike_and_each_result_finds_its_call(ids: list[st
 
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-def test_what_was_sent_stays_as_it_was_when_the_conversation_goes_on(wire: Wire) -> None:
+def test_a_longer_conversation_begins_with_the_same_request_items(wire: Wire) -> None:
     """Prompt caches are keyed on the beginning of a request."""
-    rounds = [calling((f"{name} {number}" * 9, name)) for number, name in enumerate([*ODD_NAMES, "other", "o.k"])]
+    rounds = [call_round((f"{name} {number}" * 9, name)) for number, name in enumerate([*ODD_NAMES, "other", "o.k"])]
     shorter = [HELLO, *(message for round_ in rounds[:4] for message in round_), UserMessage(content="on")]
     longer = [*shorter, *(message for round_ in rounds[4:] for message in round_), UserMessage(content="and on")]
     before, after = (
@@ -153,8 +153,12 @@ def _sent_names(body: Any) -> list[str]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-async def test_a_model_calls_tools_by_the_names_it_was_told_and_we_get_ours(wire: Wire) -> None:
-    history = [HELLO, *calling(("c1", "multi_tool_use.parallel"), ("c2", "files.read")), UserMessage(content="again")]
+async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) -> None:
+    history = [
+        HELLO,
+        *call_round(("c1", "multi_tool_use.parallel"), ("c2", "files.read")),
+        UserMessage(content="again"),
+    ]
     body = wire.request(history, tools=TOOLS)
     assert wire.violations(body) == []
     sent = _sent_names(body)
@@ -162,8 +166,8 @@ async def test_a_model_calls_tools_by_the_names_it_was_told_and_we_get_ours(wire
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {wire.content_type}\r\n".encode()
     got: list[str] = []
     for name in sent:
-        said = SAYS[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())
-        async with pieces_server(lambda said=said: [said], head=head) as server:
+        reply_body = REPLY_BODIES[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())
+        async with chunk_server(lambda reply_body=reply_body: [reply_body], head=head) as server:
             model = wire.model(server.base_url)
             reply, error = await complete(model, ModelRequest(messages=history, tools=TOOLS))
             await close_model(model)
@@ -173,18 +177,21 @@ async def test_a_model_calls_tools_by_the_names_it_was_told_and_we_get_ours(wire
 
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-def test_what_a_provider_wants_back_goes_back_also_where_a_tool_has_another_name_there(wire: Wire) -> None:
+def test_provider_state_is_replayed_if_a_tool_name_was_replaced(wire: Wire) -> None:
     request = ModelRequest(messages=[HELLO], tools=TOOLS)
     name = _sent_names(json.loads(wire.body(request, "m")))[0]
     parser = wire.parser("m")
-    deltas = [*parser.feed(SAYS[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())), *parser.end()]
+    deltas = [
+        *parser.feed(REPLY_BODIES[wire.name](["call_1"]).replace(b'"look"', json.dumps(name).encode())),
+        *parser.end(),
+    ]
     state = getattr(deltas[-1], "provider_state", None)
     assert isinstance(state, ProviderState)
     call = ToolCall(id="call_1", name="files.read", arguments='{"at": "call_1"}')
     if wire.name == "gemini":  # writes arguments in its own way
         call = call.model_copy(update={"arguments": '{"at":"call_1"}'})
-    said = AssistantMessage(content="Let me see.", reasoning="hm", tool_calls=(call,), provider_state=state)
-    history = [HELLO, said, ToolMessage(tool_call_id="call_1", name="files.read", content="seen")]
+    reply = AssistantMessage(content="Let me see.", reasoning="hm", tool_calls=(call,), provider_state=state)
+    history = [HELLO, reply, ToolMessage(tool_call_id="call_1", name="files.read", content="seen")]
     body = wire.request(history, tools=TOOLS)
     assert wire.violations(body) == []
     text = json.dumps(body)
@@ -201,26 +208,26 @@ def chat_messages(*messages: Message, **dialect: Any) -> list[dict[str, Any]]:
     return body["messages"]
 
 
-def test_ids_of_kimi_that_have_dots_and_colons_go_back_as_they_came() -> None:
-    rows = HELLO, *calling(("functions.look:0", "look"))
-    _, said, result = chat_messages(*rows, dotted_call_ids=True)
-    assert (said["tool_calls"][0]["id"], result["tool_call_id"]) == ("functions.look:0",) * 2
-    _, said, result = chat_messages(*rows)
-    assert said["tool_calls"][0]["id"] == result["tool_call_id"] == "functions_look_0_ec000204"
+def test_kimi_ids_with_dots_and_colons_are_sent_unchanged() -> None:
+    rows = HELLO, *call_round(("functions.look:0", "look"))
+    _, reply, result = chat_messages(*rows, dotted_call_ids=True)
+    assert (reply["tool_calls"][0]["id"], result["tool_call_id"]) == ("functions.look:0",) * 2
+    _, reply, result = chat_messages(*rows)
+    assert reply["tool_calls"][0]["id"] == result["tool_call_id"] == "functions_look_0_ec000204"
 
 
-def test_a_reasoning_detail_that_names_its_call_names_it_as_the_call_is_sent() -> None:
-    """OpenRouter gives the signature of a call of Gemini in a detail with the call's id."""
+def test_a_reasoning_detail_has_the_sent_id_of_its_call() -> None:
+    """OpenRouter returns the signature of a Gemini call in a reasoning detail that has the call's id."""
     long = "tool_look_" + "x" * 60
     details = [{"type": "reasoning.encrypted", "data": "x", "id": long}, {"type": "reasoning.text", "id": "other"}]
     state = ProviderState(wire="openai-chat", model="m", payload={"details": details})
-    _, said, result = chat_messages(HELLO, *calling((long, "look"), state=state), returns_reasoning=True)
-    sent = said["tool_calls"][0]["id"]
+    _, reply, result = chat_messages(HELLO, *call_round((long, "look"), state=state), returns_reasoning=True)
+    sent = reply["tool_calls"][0]["id"]
     assert sent == result["tool_call_id"] != long
-    assert [detail["id"] for detail in said["reasoning_details"]] == [sent, "other"]
+    assert [detail["id"] for detail in reply["reasoning_details"]] == [sent, "other"]
 
 
-def test_items_of_a_gateway_go_back_without_ids_that_are_too_long_but_for_reasoning() -> None:
+def test_too_long_item_ids_of_a_gateway_are_omitted_except_for_reasoning() -> None:
     long = "x" * 400
     output = [
         {"type": "reasoning", "id": long, "summary": [], "encrypted_content": "x"},
@@ -229,24 +236,24 @@ def test_items_of_a_gateway_go_back_without_ids_that_are_too_long_but_for_reason
     ]
     output[1]["content"] = [{"type": "output_text", "text": "So.", "annotations": []}]
     state = ProviderState(wire="openai-responses", model="m", payload={"output": output})
-    called, seen = calling((long, "look"), state=state)
+    called, seen = call_round((long, "look"), state=state)
     body = WIRES["openai_responses"].request([HELLO, called.model_copy(update={"content": "So."}), seen])
-    thought, said, call, result = body["input"][1:]
-    assert said == {"type": "message", "role": "assistant", "content": "So."}
-    assert (thought["id"], "id" in call, call["call_id"] == result["call_id"] != long) == (long, False, True)
+    reasoning, message, call, result = body["input"][1:]
+    assert message == {"type": "message", "role": "assistant", "content": "So."}
+    assert (reasoning["id"], "id" in call, call["call_id"] == result["call_id"] != long) == (long, False, True)
     assert WIRES["openai_responses"].violations(body) == []
 
 
-def test_a_search_of_the_provider_s_own_with_an_id_that_it_refuses_is_left_out() -> None:
+def test_a_web_search_call_with_an_invalid_id_is_left_out() -> None:
     search = {"type": "web_search_call", "id": "ws_" + "x" * 62, "status": "completed"}
     part = {"type": "output_text", "text": "Found.", "annotations": []}
-    said = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part], "status": "completed"}
-    state = ProviderState(wire="openai-responses", model="m", payload={"output": [search, said]})
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part], "status": "completed"}
+    state = ProviderState(wire="openai-responses", model="m", payload={"output": [search, message]})
     body = WIRES["openai_responses"].request([HELLO, AssistantMessage(content="Found.", provider_state=state)])
     assert body["input"][1:] == [{"type": "message", "role": "assistant", "content": "Found."}]
 
 
-def test_a_block_of_the_provider_s_own_with_an_id_that_it_refuses_goes_as_text() -> None:
+def test_a_reply_with_an_invalid_server_tool_id_is_sent_as_text() -> None:
     block = {"type": "server_tool_use", "id": "srv|1", "name": "web_search", "input": {}}
     content = [block, {"type": "web_search_tool_result", "tool_use_id": "srv|1", "content": []}]
     payload = {"content": [*content, {"type": "text", "text": "Found."}]}
@@ -258,8 +265,8 @@ def test_a_block_of_the_provider_s_own_with_an_id_that_it_refuses_goes_as_text()
 # --- models that are not ours, and tools in the prompt --------------------------------------------------------------
 
 
-class Duck:
-    """A model that calls the first tool that it is told of."""
+class DuckModel:
+    """A model that calls the first of its tools."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -271,39 +278,39 @@ class Duck:
 
 
 @pytest.mark.anyio
-async def test_a_duck_typed_model_gets_rows_that_fit_and_we_get_our_names_back() -> None:
-    duck = Duck()
-    history = [HELLO, *calling(("x" * 41, "multi_tool_use.parallel"))]
+async def test_a_duck_typed_model_gets_valid_names_and_its_calls_are_mapped_back() -> None:
+    duck = DuckModel()
+    history = [HELLO, *call_round(("x" * 41, "multi_tool_use.parallel"))]
     reply, error = await complete(adapt(duck), ModelRequest(messages=history, tools=TOOLS))
     assert error is None
     assert [call.name for call in reply.tool_calls] == ["files.read"]
     assert rules_chat.violations({"messages": duck.rows}) == []
 
 
-class Obliging:
+class TextCallModel:
     """A model that calls the one tool of its prompt, in text."""
 
     name, context_window = "obliging", None
-    told = ""
-    asked: Sequence[Message] = ()
+    tool_name = ""
+    messages: Sequence[Message] = ()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        self.asked = request.messages
-        self.told = request.messages[0].content.split(": Does something.")[0].splitlines()[-1]
-        yield [TextDelta(f"<function={self.told}>\n<parameter=at>x</parameter>\n</function>")]
+        self.messages = request.messages
+        self.tool_name = request.messages[0].content.split(": Does something.")[0].splitlines()[-1]
+        yield [TextDelta(f"<function={self.tool_name}>\n<parameter=at>x</parameter>\n</function>")]
         yield [Finished("end", "stop")]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", [*ODD_NAMES, "a/b", "a>b", "mcp: read\nfile"])
-async def test_a_model_with_tools_in_its_prompt_calls_any_of_them(name: str) -> None:
-    """It is told a name that a tag can hold, and the call comes back under ours."""
-    history = [HELLO, *calling(("c1", name)), UserMessage(content="again")]
-    model = Obliging()
+async def test_a_model_with_tools_in_its_prompt_can_call_a_tool_of_any_name(name: str) -> None:
+    """The prompt has a name that is valid in a tag; its call is mapped back to the original name."""
+    history = [HELLO, *call_round(("c1", name)), UserMessage(content="again")]
+    model = TextCallModel()
     reply, error = await complete(
         XmlToolModel(model), ModelRequest(messages=history, tools=[ToolSchema(name, "Does something.", AT)])
     )
     assert error is None
     assert [(call.name, json.loads(call.arguments)) for call in reply.tool_calls] == [(name, {"at": "x"})]
-    assert model.told in model.asked[2].content
-    assert f"<function_result={model.told}>" in model.asked[3].content
+    assert model.tool_name in model.messages[2].content
+    assert f"<function_result={model.tool_name}>" in model.messages[3].content

@@ -1,4 +1,4 @@
-"""Malformed streams, through each wire's parser and through whole turns over a socket."""
+"""Tests of malformed streams: through each wire's parser, and through turns over a socket."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from agenticx.runtime.sanitize import is_valid
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, outline
 from tests.support.patience import PATIENCE
-from tests.support.wires.corpus import ODDITIES, Oddity, outcome
-from tests.support.wires.pieces_server import pieces_server
-from tests.support.wires.recorded import CHUNKINGS, Chunking, pieces
+from tests.support.wires.chunk_server import chunk_server
+from tests.support.wires.corpus import MALFORMED_STREAMS, MalformedStream, outcome
+from tests.support.wires.recorded import CHUNKINGS, Chunking, split_body
 from tests.support.wires.wires import WIRES, read, refusals
 
-ALL = [pytest.param(oddity, id=f"{oddity.wire.name}-{oddity.name}") for oddity in ODDITIES]
+ALL = [pytest.param(oddity, id=f"{oddity.wire.name}-{oddity.name}") for oddity in MALFORMED_STREAMS]
 
 
-def test_each_oddity_has_an_outcome_and_each_wire_its_oddities() -> None:
+def test_each_malformed_stream_has_an_outcome_and_each_wire_has_a_folder() -> None:
     folders = sorted(Path(__file__).with_name("odd").iterdir())
     assert [folder.name for folder in folders if folder.is_dir()] == sorted(WIRES)
     for folder in folders:
@@ -36,29 +36,31 @@ def test_each_oddity_has_an_outcome_and_each_wire_its_oddities() -> None:
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize("oddity", ALL)
 @pytest.mark.cases(quick=200)
-def test_an_odd_stream_becomes_what_its_outcome_says(oddity: Oddity, chunking: Chunking) -> None:
-    assert outcome(*read(oddity.wire.parser("m"), pieces(oddity.body, chunking))) == oddity.expected
+def test_a_malformed_stream_has_the_expected_outcome(oddity: MalformedStream, chunking: Chunking) -> None:
+    assert outcome(*read(oddity.wire.parser("m"), split_body(oddity.body, chunking))) == oddity.expected
 
 
 @pytest.mark.promise("C1")
 @pytest.mark.anyio
 @pytest.mark.parametrize("oddity", ALL)
 @pytest.mark.cases(quick=60)
-async def test_a_turn_that_meets_an_odd_stream_ends_once_and_can_go_on(oddity: Oddity, tmp_path: Path) -> None:
-    """The server says the odd thing to every request, so that a reply with calls is met again with their results.
+async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_continue(
+    oddity: MalformedStream, tmp_path: Path
+) -> None:
+    """The server sends the malformed stream to every request, so also to the one with the results of its calls.
 
-    Only the calls of a reply that came to its own end run, and none whose arguments may be read in two ways.
+    Only calls of a complete reply run, and none whose arguments are ambiguous.
     """
-    asked: list[Any] = []
+    arguments_seen: list[Any] = []
 
     def look(at: int) -> str:
         """Look."""
-        asked.append(at)
+        arguments_seen.append(at)
         return f"{at} is there"
 
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {oddity.wire.content_type}\r\n".encode()
     settings = load_settings({}, environ={"AGX_HOME": str(tmp_path)})
-    async with pieces_server(lambda: pieces(oddity.body, "random"), head=head) as server:
+    async with chunk_server(lambda: split_body(oddity.body, "random"), head=head) as server:
         model = oddity.wire.model(server.base_url)
         runtime = AgentRuntime(model, AutoApproveConfirmGate(), max_tool_rounds=2, settings=settings)
         session = Session(id="s")
@@ -69,7 +71,7 @@ async def test_a_turn_that_meets_an_odd_stream_ends_once_and_can_go_on(oddity: O
     check_grammar(events)
     assert outline(events, detail=True)[-1].partition(":")[0] in ("final", "error")
     may_run = oddity.expected.get("stop") in ("end", "tool_calls") and "key_twice" not in oddity.name
-    assert set(asked) <= ({1, 2} if may_run else set[Any]())
+    assert set(arguments_seen) <= ({1, 2} if may_run else set[Any]())
     history = sanitize([*session.messages, UserMessage(content="go on")])
     assert is_valid(history)
     assert refusals(history) == {}

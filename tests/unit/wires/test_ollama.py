@@ -1,4 +1,4 @@
-"""The Ollama wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Ollama wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from agenticx.llms import complete, resolve_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply
+from tests.support.wires.ollama_lines import last_line, lines, message_line, tool_call
 from tests.support.wires.rules_ollama import violations
 from tests.support.wires.served import HELLO, OLLAMA
-from tests.unit.wires.test_ollama_reply import asked, end, lines, said
 
 pytestmark = pytest.mark.anyio
 
-model_at = OLLAMA.at
+model_at = OLLAMA.open_model
 
 
 def ndjson(*events: Any) -> RawReply:
     return OLLAMA.body(lines(*events))
 
 
-HI = ndjson(said("hi"), end())
+HI = ndjson(message_line("hi"), last_line())
 
 
 @pytest.mark.parametrize("ending", ["", "/", "/v1", "/api/"])
-async def test_the_address_is_the_server_s(ending: str) -> None:
+async def test_the_request_goes_to_the_chat_path_of_the_server(ending: str) -> None:
     async with FakeOpenAIServer([HI]) as server:
         async with model_at(server.base_url.removesuffix("/v1") + ending) as model:
             await complete(model, HELLO)
         assert [request.path for request in server.requests] == ["/api/chat"]
 
 
-async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None:
+async def test_a_turn_sends_reasoning_and_calls_back_with_the_results() -> None:
     def look(at: str) -> str:
         """Look at something."""
         return f"{at} is there"
 
-    calls = [asked("look", {"at": "a"}), asked("look", {"at": "b"})]
-    replies = [ndjson(said(thinking="hm"), said(tool_calls=calls), end(prompt_eval_count=3)), HI]
+    calls = [tool_call("look", {"at": "a"}), tool_call("look", {"at": "b"})]
+    replies = [ndjson(message_line(thinking="hm"), message_line(tool_calls=calls), last_line(prompt_eval_count=3)), HI]
     async with FakeOpenAIServer(replies) as server, model_at(server.base_url) as model:
         runtime = AgentRuntime(model, AutoApproveConfirmGate())
         events = [event async for event in runtime.run_turn("go", Session(), tools=[look])]
@@ -76,7 +76,7 @@ async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None
         ("OLLAMA_BASE_URL", "http://box:9/v1", "box:9"),
     ],
 )
-def test_the_catalog_finds_the_server(
+def test_the_server_address_comes_from_the_environment(
     variable: str | None, value: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("OLLAMA_HOST", "OLLAMA_BASE_URL"):

@@ -1,4 +1,4 @@
-"""Request bodies of the Ollama wire, checked against what the server decodes."""
+"""Tests of the request bodies of the Ollama wire against the format that the server decodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def assistant(state: ProviderState | None = OWN, arguments: str = '{"at":"it"}')
 RESULT = ToolMessage(tool_call_id="c1", name="look", content="seen")
 
 
-def test_a_whole_request() -> None:
+def test_a_request_with_all_fields() -> None:
     messages = [SystemMessage(content="Be brief."), HELLO, assistant(), RESULT]
     assert body_of(*messages, tools=[LOOK], max_output_tokens=9, context_window=8192) == {
         "model": "m",
@@ -75,14 +75,14 @@ def test_a_whole_request() -> None:
     }
 
 
-def test_what_nobody_asked_for_is_left_out() -> None:
+def test_options_that_are_not_set_are_left_out() -> None:
     assert sorted(body_of(HELLO, tools=[LOOK], tool_choice="none")) == ["messages", "model", "stream"]
 
 
 @pytest.mark.parametrize(
     "state", [None, OWN.model_copy(update={"model": "n"}), OWN.model_copy(update={"wire": "openai-chat"})]
 )
-def test_thoughts_of_another_model_stay_behind(state: ProviderState | None) -> None:
+def test_reasoning_of_another_model_is_not_sent(state: ProviderState | None) -> None:
     assert "thinking" not in body_of(HELLO, assistant(state), RESULT)["messages"][1]
 
 
@@ -95,21 +95,19 @@ def test_thoughts_of_another_model_stay_behind(state: ProviderState | None) -> N
         ('{"a": NaN}', {"malformed_arguments": '{"a": NaN}'}),
     ],
 )
-def test_arguments_go_back_as_an_object_whatever_they_are(arguments: str, sent: dict[str, Any]) -> None:
+def test_arguments_of_any_form_are_sent_as_an_object(arguments: str, sent: dict[str, Any]) -> None:
     row = body_of(HELLO, assistant(arguments=arguments), RESULT)["messages"][1]
     assert row["tool_calls"][0]["function"]["arguments"] == sent
 
 
-def test_text_that_is_no_unicode_is_replaced() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     body = body_of(UserMessage.model_construct(role="user", content="a\ud800b"))
     assert body["messages"] == [{"role": "user", "content": "a\ufffdb"}]
 
 
 @pytest.mark.promise("D5")
 @given(broken_histories(), st.sampled_from([None, OWN]))
-def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
-    history: list[Message], state: ProviderState | None
-) -> None:
+def test_every_sanitised_history_becomes_a_valid_request(history: list[Message], state: ProviderState | None) -> None:
     rows = [
         row.model_copy(update={"provider_state": state, "reasoning": "t"}) if isinstance(row, AssistantMessage) else row
         for row in sanitize(history)

@@ -1,4 +1,4 @@
-"""Every recorded HTTP error as the user sees it: its message, its type, and the time of a retry."""
+"""Tests of recorded HTTP errors: the message, type and retry time that a user sees."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import check_grammar
-from tests.support.faults.provider import Exchange, Fault, provider, stream
-from tests.support.wires.recorded import folder
+from tests.support.faults.provider import Exchange, Fault, make_stream, provider
+from tests.support.wires.recorded import streams_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ COUNTS = {"anthropic": 2, "bedrock": 12, "chat": 9, "embeddings": 2, "gemini": 2
 
 
 def recorded_error_params() -> list[Any]:
-    root = folder()
+    root = streams_folder()
     if root is None:
         return [pytest.param(None, marks=pytest.mark.skip("no recorded provider streams: set AGX_STREAMS"), id="none")]
     files = [file for kind in KINDS for file in sorted((root / "errors" / kind).glob("*.json"))]
@@ -56,8 +56,8 @@ async def error_and_events(
     async def do(exchange: Exchange) -> None:
         exchange.answer(status, one["body"].encode(), one["content_type"], **headers)
 
-    fault = Fault(name=one["slug"], do=do, code="")
-    async with provider(wire, [fault] * 2, [stream(wire, ["x"])] * 2) as (made, _):
+    fault = Fault(name=one["slug"], respond=do, code="")
+    async with provider(wire, [fault] * 2, [make_stream(wire, ["x"])] * 2) as (made, _):
         model = made.model()
         _, error = await complete(model, ModelRequest(messages=[UserMessage(content="hi")]))
         events = [event async for event in AgentRuntime(RetryingModel(model)).run_turn("hi", Session())]
@@ -99,7 +99,7 @@ async def test_a_recorded_error_with_status_429_reports_when_to_retry(one: dict[
 
 
 def test_every_recorded_error_is_tested() -> None:
-    root = folder()
+    root = streams_folder()
     if root is None:
         pytest.skip("no recorded provider streams: set AGX_STREAMS")
     assert Counter(file.parent.name for file in (root / "errors").rglob("*.json")) == COUNTS

@@ -1,4 +1,4 @@
-"""The SDKs' own types take what each wire sends, and tell what is wrong with anything else."""
+"""Tests that the SDKs' own types accept the requests of each wire and report errors in other requests."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ LOOK, ANSWER = ToolSchema("look", "Look.", SCHEMA), OutputSchema("answer", SCHEM
 EACH_WIRE = pytest.mark.parametrize("wire", [pytest.param(w, marks=sdk_types.needs_sdk(w)) for w in sdk_types.PACKAGES])
 
 
-def test_every_wire_is_checked_that_has_an_sdk() -> None:
+def test_every_wire_except_ollama_has_an_sdk() -> None:
     assert {*WIRES} - {*sdk_types.PACKAGES} == {"ollama"}
 
 
 @EACH_WIRE
-def test_a_conversation_with_files_and_tools_is_what_the_sdk_would_send(wire: str) -> None:
+def test_a_conversation_with_files_and_tools_matches_the_types_of_the_sdk(wire: str) -> None:
     assert WIRES[wire].refusals(CONVERSATION, tools=[LOOK]) == []
 
 
@@ -52,33 +52,33 @@ def test_a_conversation_with_files_and_tools_is_what_the_sdk_would_send(wire: st
 )
 @EACH_WIRE
 @pytest.mark.parametrize("tools", [[LOOK], []], ids=["with tools", "without"])
-def test_so_is_whatever_else_is_asked_for(wire: str, tools: list[ToolSchema], options: dict[str, Any]) -> None:
+def test_all_options_match_the_types_of_the_sdk(wire: str, tools: list[ToolSchema], options: dict[str, Any]) -> None:
     request = ModelRequest(messages=CONVERSATION, tools=tools, **options)
     assert WIRES[wire].violations(json.loads(WIRES[wire].body(request, "m"))) == []
 
 
 @EACH_WIRE
-def test_an_unknown_field_is_found_wherever_it_stands(wire: str) -> None:
+def test_an_unknown_field_is_found_in_every_object(wire: str) -> None:
     body = WIRES[wire].request(CONVERSATION, tools=[LOOK])
     places = [*_objects(body)]
     assert len(places) > 10
     for place in range(len(places)):
         changed = deepcopy(body)
         [*_objects(changed)][place]["unheard_of"] = 1
-        assert sdk_types.faults(wire, changed) != [], places[place]
+        assert sdk_types.type_errors(wire, changed) != [], places[place]
 
 
 @EACH_WIRE
-def test_a_text_that_is_no_text_is_found(wire: str) -> None:
+def test_a_text_of_the_wrong_type_is_found(wire: str) -> None:
     body = WIRES[wire].request(CONVERSATION, tools=[LOOK])
     texts = [place for place in _objects(body) if isinstance(place.get("text"), str)]
     assert texts
     texts[0]["text"] = 5
-    assert sdk_types.faults(wire, body) != []
+    assert sdk_types.type_errors(wire, body) != []
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a body, but for those inside of schemas and arguments, where anything may stand."""
+    """Yield every object of a body except those inside schemas and arguments, whose fields are free."""
     if isinstance(value, list):
         for inner in value:
             yield from _objects(inner)

@@ -1,4 +1,4 @@
-"""All wires over real sockets: arrival of replies, failures of calls, kept connections."""
+"""Tests of all wires over real sockets: replies, failed calls, kept connections, secrets."""
 
 from __future__ import annotations
 
@@ -18,23 +18,31 @@ from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body, hang_up, huge_line, reset
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import pieces_server
-from tests.support.wires.recorded import CHUNKINGS, Chunking, Recording, outcome, pieces, recorded_errors, recordings
-from tests.support.wires.served import HELLO, KEY, OLLAMA, SERVED, Served
+from tests.support.wires.chunk_server import chunk_server
+from tests.support.wires.recorded import (
+    CHUNKINGS,
+    Chunking,
+    Recording,
+    outcome,
+    recorded_errors,
+    recordings,
+    split_body,
+)
+from tests.support.wires.served import HELLO, KEY, OLLAMA, SERVED_WIRES, ServedWire
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=SERVED, ids=lambda wire: wire.name)
-def wire(request: pytest.FixtureRequest) -> Served:
+@pytest.fixture(params=SERVED_WIRES, ids=lambda wire: wire.name)
+def wire(request: pytest.FixtureRequest) -> ServedWire:
     return request.param
 
 
 def of_each_wire(found: Callable[[str], list[Any]]) -> list[Any]:
-    """Parameters `wire` and another one, which is what `found` has for the wire's recorded streams."""
+    """Return parameters of two values: each wire with recorded streams, and each value that `found` has for them."""
     return [
         pytest.param(wire, *param.values, marks=param.marks, id=f"{wire.name}-{param.id}")
-        for wire in SERVED
+        for wire in SERVED_WIRES
         if wire.streams
         for param in found(wire.streams)
     ]
@@ -48,43 +56,49 @@ def of_each_wire(found: Callable[[str], list[Any]]) -> list[Any]:
 @pytest.mark.parametrize(("wire", "recording"), of_each_wire(recordings))
 @pytest.mark.cases(quick=40)
 async def test_a_recorded_stream_becomes_the_expected_reply(
-    wire: Served, recording: Recording, chunking: Chunking
+    wire: ServedWire, recording: Recording, chunking: Chunking
 ) -> None:
     size = 5_000 if chunking == "bytes" else len(recording.body)  # a socket write for each byte is slow
     head, tail = recording.body[:-size], recording.body[-size:]
-    split = [piece for piece in (head, *pieces(tail, chunking)) if piece]
-    async with wire.serving(*split) as server, wire.at(server.base_url) as model:
-        said = outcome(*await complete(model, HELLO))
-    assert said == recording.judge(said)
+    split = [piece for piece in (head, *split_body(tail, chunking)) if piece]
+    async with wire.serve_chunks(*split) as server, wire.open_model(server.base_url) as model:
+        actual = outcome(*await complete(model, HELLO))
+    assert actual == recording.closest_outcome(actual)
 
 
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize("chunking", CHUNKINGS)
-async def test_the_pieces_that_bytes_come_in_change_nothing(wire: Served, chunking: Chunking) -> None:
-    async with wire.serving(*pieces(wire.hi * 3 + wire.end, chunking)) as server, wire.at(server.base_url) as model:
+async def test_chunking_makes_no_difference(wire: ServedWire, chunking: Chunking) -> None:
+    async with (
+        wire.serve_chunks(*split_body(wire.hi * 3 + wire.end, chunking)) as server,
+        wire.open_model(server.base_url) as model,
+    ):
         deltas = [delta async for batch in model.stream(HELLO) for delta in batch]
     assert deltas == [*[TextDelta("hi")] * 3, wire.finished]
 
 
-async def test_all_events_of_one_read_are_one_batch(wire: Served) -> None:
+async def test_all_events_of_one_read_are_one_batch(wire: ServedWire) -> None:
     async with (
-        wire.serving(wire.hi * 3, wire.end) as server,
-        wire.at(server.base_url) as model,
+        wire.serve_chunks(wire.hi * 3, wire.end) as server,
+        wire.open_model(server.base_url) as model,
         aclosing(model.stream(HELLO)) as batches,
     ):
         assert list(await anext(batches))[:3] == [TextDelta("hi")] * 3
 
 
 @pytest.mark.promise("C3")
-async def test_a_body_that_ends_without_marker_is_incomplete_and_no_error(wire: Served) -> None:
+async def test_a_body_without_end_marker_is_incomplete_without_an_error(wire: ServedWire) -> None:
     reply, error = await wire.ask(wire.body(wire.hi))
     assert (reply.text, reply.finish_reason, reply.complete, error) == ("hi", None, False, None)
 
 
 @pytest.mark.parametrize("ending", ["then_silent", "then_gone", "then_reset"])
-async def test_nothing_behind_the_end_of_a_reply_takes_anything_from_it(wire: Served, ending: str) -> None:
+async def test_a_reply_is_complete_whatever_follows_its_end_marker(wire: ServedWire, ending: str) -> None:
     request = ModelRequest(messages=HELLO.messages, timeout=0.5 if ending == "then_silent" else None)
-    async with wire.serving(wire.hi, wire.end, **{ending: True}) as server, wire.at(server.base_url) as model:
+    async with (
+        wire.serve_chunks(wire.hi, wire.end, **{ending: True}) as server,
+        wire.open_model(server.base_url) as model,
+    ):
         reply, error = await complete(model, request)
     assert (reply.text, reply.complete, error) == ("hi", True, None)
 
@@ -92,9 +106,9 @@ async def test_nothing_behind_the_end_of_a_reply_takes_anything_from_it(wire: Se
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_request_goes_to_the_wire_s_path_with_the_key_and_the_headers_that_were_asked_for(wire: Served) -> None:
+async def test_a_request_has_the_path_of_the_wire_the_key_and_the_given_headers(wire: ServedWire) -> None:
     async with FakeOpenAIServer([wire.body(wire.hi, wire.end)]) as server:
-        async with wire.at(server.base_url, api_key=KEY, headers={"X-Title": "t"}) as model:
+        async with wire.open_model(server.base_url, api_key=KEY, headers={"X-Title": "t"}) as model:
             await complete(model, HELLO)
         (request,) = server.requests
     wanted = {
@@ -108,14 +122,14 @@ async def test_a_request_goes_to_the_wire_s_path_with_the_key_and_the_headers_th
     assert sum(KEY in value for value in request.headers.values()) == 1
 
 
-async def test_lone_surrogates_do_not_keep_a_request_from_being_sent(wire: Served) -> None:
-    async with FakeOpenAIServer([wire.body(wire.hi, wire.end)]) as server, wire.at(server.base_url) as model:
+async def test_lone_surrogates_in_a_request_are_replaced(wire: ServedWire) -> None:
+    async with FakeOpenAIServer([wire.body(wire.hi, wire.end)]) as server, wire.open_model(server.base_url) as model:
         reply, error = await complete(model, ModelRequest(messages=[UserMessage(content="a\ud800b")]))
         assert (reply.text, error) == ("hi", None)
         assert '"a\ufffdb"' in json.dumps(server.requests[0].json, ensure_ascii=False)
 
 
-def test_a_model_has_the_name_and_the_window_that_it_was_given(wire: Served) -> None:
+def test_a_model_has_the_given_name_and_context_window(wire: ServedWire) -> None:
     named = wire.model("m", base_url="http://box:9", name="mine:m", context_window=9)
     assert (named.name, named.context_window) == ("mine:m", 9)
     assert repr(named) == f"{type(named).__name__}('mine:m', host='box:9')"
@@ -142,19 +156,19 @@ def test_a_model_has_the_name_and_the_window_that_it_was_given(wire: Served) -> 
         (529, "provider.overloaded", True),
     ],
 )
-async def test_a_status_becomes_a_code(wire: Served, status: int, code: str, retryable: bool) -> None:
+async def test_each_status_has_an_error_code(wire: ServedWire, status: int, code: str, retryable: bool) -> None:
     error = await wire.failure(wire.refusal(status, "not today"))
     assert (error.code, error.retryable, error.status) == (code, retryable, status)
     assert "not today" in str(error)
 
 
 @pytest.mark.parametrize(("wire", "recorded"), of_each_wire(recorded_errors))
-async def test_a_recorded_http_error_is_told_in_the_provider_s_words(wire: Served, recorded: dict[str, Any]) -> None:
-    said = json.loads(recorded["body"])["error"]
+async def test_a_recorded_http_error_has_the_provider_s_message(wire: ServedWire, recorded: dict[str, Any]) -> None:
+    sent_error = json.loads(recorded["body"])["error"]
     error = await wire.failure(RawReply(recorded["body"].encode(), recorded["status"], recorded["content_type"]))
     assert (error.code, error.status) == ("provider.bad_request", recorded["status"])
-    assert error.provider_type == (said.get("status") or said["type"])
-    assert said["message"] in str(error)
+    assert error.provider_type == (sent_error.get("status") or sent_error["type"])
+    assert sent_error["message"] in str(error)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +190,8 @@ async def test_a_recorded_http_error_is_told_in_the_provider_s_words(wire: Serve
         (b"[" * 50_000, None, "404"),
     ],
 )
-async def test_a_complaint_is_quoted_whatever_its_form(
-    wire: Served, content: bytes, kind: str | None, words: str
+async def test_an_error_body_of_any_form_is_quoted(
+    wire: ServedWire, content: bytes, kind: str | None, words: str
 ) -> None:
     error = await wire.failure(body(content, status=404, content_type="application/json"))
     assert (error.code, error.provider_type) == ("provider.bad_request", kind)
@@ -186,7 +200,7 @@ async def test_a_complaint_is_quoted_whatever_its_form(
     assert len(str(error)) < 1_000
 
 
-async def test_a_404_says_how_the_wire_s_base_urls_end(wire: Served) -> None:
+async def test_a_404_error_states_the_form_of_the_base_url(wire: ServedWire) -> None:
     error = await wire.failure(wire.refusal(404, "no such thing"))
     assert str(error).endswith(f"no such thing; are the base URL{wire.base_hint} and the model's name right?")
 
@@ -205,13 +219,13 @@ async def test_a_404_says_how_the_wire_s_base_urls_end(wire: Served) -> None:
     ],
 )
 async def test_retry_after_is_read_as_seconds_or_date(
-    wire: Served, headers: dict[str, str], seconds: float | None
+    wire: ServedWire, headers: dict[str, str], seconds: float | None
 ) -> None:
     error = await wire.failure(RawReply(b"{}", 429, "application/json", headers))
     assert error.retry_after == seconds
 
 
-async def test_a_redirect_is_not_followed(wire: Served) -> None:
+async def test_a_redirect_is_not_followed(wire: ServedWire) -> None:
     elsewhere = RawReply(b"", 307, "text/plain", {"Location": "http://127.0.0.1:9/v1"})
     error = await wire.failure(elsewhere, api_key=KEY)
     assert (error.code, error.status) == ("provider.bad_request", 307)
@@ -219,7 +233,7 @@ async def test_a_redirect_is_not_followed(wire: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "hint"),
     [
         ("file:///etc/passwd", "this one points to no base URL"),
         ("javascript:alert(1)", "this one points to no base URL"),
@@ -230,25 +244,27 @@ async def test_a_redirect_is_not_followed(wire: Served) -> None:
         ("https://me:hunter2@box:9/v1?key=1#x", "set the base URL to where it points: https://box:9/v1"),
     ],
 )
-async def test_a_redirect_is_told_only_as_far_as_it_can_be_a_base_url(wire: Served, location: str, told: str) -> None:
+async def test_the_error_for_a_redirect_quotes_only_a_possible_base_url(
+    wire: ServedWire, location: str, hint: str
+) -> None:
     error = await wire.failure(RawReply(b"", 307, "text/plain", {"Location": location}))
-    assert str(error) == f"{wire.name}:m answered with HTTP 307; redirects are not followed, {told}"
+    assert str(error) == f"{wire.name}:m answered with HTTP 307; redirects are not followed, {hint}"
 
 
-async def test_a_compressed_refusal_is_told_by_its_status(wire: Served) -> None:
+async def test_the_error_for_a_compressed_error_body_has_only_its_status(wire: ServedWire) -> None:
     error = await wire.failure(RawReply(b"\x1f\x8b\x08 oh", 400, "application/json", {"Content-Encoding": "gzip"}))
     reason = "(the body is compressed although the request forbids it, so the reason is unknown)"
     assert str(error) == f"{wire.name}:m answered with HTTP 400: {reason}"
 
 
-async def test_an_endless_error_body_is_not_read_to_its_end(wire: Served) -> None:
+async def test_an_endless_error_body_is_read_up_to_a_limit(wire: ServedWire) -> None:
     endless = RawReply(b"oh no ", 500, "text/plain", {}, fill=b"x" * 65_536, size=1_000_000_000)
     assert (await wire.failure(endless)).code == "provider.overloaded"
 
 
-async def test_a_web_page_is_no_reply_and_names_the_server_that_sent_it(wire: Served) -> None:
+async def test_a_web_page_is_an_error_that_names_the_server(wire: ServedWire) -> None:
     page = body("<html>Welcome</html>", content_type="text/html")
-    async with FakeOpenAIServer([page]) as server, wire.at(server.base_url) as model:
+    async with FakeOpenAIServer([page]) as server, wire.open_model(server.base_url) as model:
         _, error = await complete(model, HELLO)
         address = server.base_url.removeprefix("http://").removesuffix("/v1")
     assert error is not None
@@ -257,13 +273,13 @@ async def test_a_web_page_is_no_reply_and_names_the_server_that_sent_it(wire: Se
     assert "base URL" in str(error)
 
 
-async def test_compressed_bytes_are_refused(wire: Served) -> None:
+async def test_a_compressed_reply_is_refused(wire: ServedWire) -> None:
     bomb = RawReply(b"\x1f\x8b", 200, wire.content_type, {"Content-Encoding": "gzip"})
     assert (await wire.failure(bomb)).code == "provider.bad_reply"
 
 
-async def test_a_line_without_end_is_given_up_at_the_cap(wire: Served) -> None:
-    async with FakeOpenAIServer([huge_line(1_000_000_000)]) as server, wire.at(server.base_url) as model:
+async def test_an_endless_line_is_ended_at_a_limit(wire: ServedWire) -> None:
+    async with FakeOpenAIServer([huge_line(1_000_000_000)]) as server, wire.open_model(server.base_url) as model:
         _, error = await complete(model, HELLO)
         await server.requests[0].client_gone.wait()
     assert error is not None
@@ -274,18 +290,20 @@ async def test_a_line_without_end_is_given_up_at_the_cap(wire: Served) -> None:
 
 
 @pytest.mark.parametrize("ending", ["then_gone", "then_reset"])
-async def test_a_connection_that_breaks_keeps_what_came_and_is_a_transport_error(wire: Served, ending: str) -> None:
-    for said, text in ([], ""), ([wire.hi], "hi"):
-        async with wire.serving(*said, **{ending: True}) as server, wire.at(server.base_url) as model:
+async def test_a_broken_connection_is_a_transport_error_and_keeps_the_content_before_it(
+    wire: ServedWire, ending: str
+) -> None:
+    for chunks, text in ([], ""), ([wire.hi], "hi"):
+        async with wire.serve_chunks(*chunks, **{ending: True}) as server, wire.open_model(server.base_url) as model:
             reply, error = await complete(model, HELLO)
         assert error is not None
         assert (reply.text, reply.complete, error.code, error.retryable) == (text, False, "provider.transport", True)
 
 
-async def test_nobody_listening_is_a_transport_error_that_names_the_address(wire: Served) -> None:
-    async with pieces_server(list) as server:
+async def test_a_refused_connection_is_a_transport_error_that_names_the_address(wire: ServedWire) -> None:
+    async with chunk_server(list) as server:
         address = server.base_url
-    async with wire.at(address) as model:
+    async with wire.open_model(address) as model:
         _, error = await complete(model, HELLO)
     assert error is not None
     assert error.code == "provider.transport"
@@ -293,10 +311,12 @@ async def test_nobody_listening_is_a_transport_error_that_names_the_address(wire
 
 
 @pytest.mark.parametrize("head", [True, False])
-async def test_silence_past_the_request_timeout_is_a_transport_error(wire: Served, head: bool) -> None:
+async def test_silence_past_the_request_timeout_is_a_transport_error(wire: ServedWire, head: bool) -> None:
     request = ModelRequest(messages=HELLO.messages, timeout=0.3)
-    silent = wire.serving(wire.hi, then_silent=True) if head else wire.serving(head=b"HTTP/1.1 ", then_silent=True)
-    async with silent as server, wire.at(server.base_url) as model:
+    silent = (
+        wire.serve_chunks(wire.hi, then_silent=True) if head else wire.serve_chunks(head=b"HTTP/1.1 ", then_silent=True)
+    )
+    async with silent as server, wire.open_model(server.base_url) as model:
         reply, error = await complete(model, request)
     assert error is not None
     assert (reply.text, error.code) == ("hi" if head else "", "provider.transport")
@@ -324,28 +344,28 @@ async def test_silence_past_the_request_timeout_is_a_transport_error(wire: Serve
         lambda _: RawReply(b"", 200, f"text/html; {KEY}", {"Content-Encoding": KEY}),
     ],
 )
-async def test_no_error_quotes_the_key(wire: Served, reply: Callable[[Served], Any]) -> None:
-    async with FakeOpenAIServer([reply(wire)]) as server, wire.at(server.base_url, api_key=KEY) as model:
+async def test_no_error_quotes_the_key(wire: ServedWire, reply: Callable[[ServedWire], Any]) -> None:
+    async with FakeOpenAIServer([reply(wire)]) as server, wire.open_model(server.base_url, api_key=KEY) as model:
         _, error = await complete(model, HELLO)
     assert isinstance(error, ModelError)
     assert KEY[:12] not in f"{error} {error!r} {model!r} {vars(error)}"
 
 
 @pytest.mark.promise("I1")
-async def test_an_error_says_that_it_would_have_quoted_the_key(wire: Served) -> None:
+async def test_a_key_in_an_error_text_is_masked(wire: ServedWire) -> None:
     refused = await wire.failure(wire.refusal(401, f"not {KEY}, not {KEY}"), api_key=KEY)
     assert str(refused) == f"{wire.name}:m answered with HTTP 401: not [key], not [key]"
-    said = wire.event({"error": {"message": f"bad key {KEY}", "type": KEY}})
-    broken = await wire.failure(wire.body(said), api_key=KEY)
+    error_event = wire.event({"error": {"message": f"bad key {KEY}", "type": KEY}})
+    broken = await wire.failure(wire.body(error_event), api_key=KEY)
     assert (str(broken).partition("its reply: ")[2], broken.provider_type) == ("bad key [key]", "[key]")
 
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n", b""])
-async def test_not_even_the_beginning_of_a_long_key_is_quoted(wire: Served, start: bytes) -> None:
+async def test_a_truncated_long_key_is_masked(wire: ServedWire, start: bytes) -> None:
     key = KEY + "0123456789" * 9
-    said = start + b"no such key as ever: " + key.encode() + b"\r\n"
-    async with pieces_server(list, head=said) as server, wire.at(server.base_url, api_key=key) as model:
+    head = start + b"no such key as ever: " + key.encode() + b"\r\n"
+    async with chunk_server(list, head=head) as server, wire.open_model(server.base_url, api_key=key) as model:
         _, error = await complete(model, HELLO)
     assert error is not None
     assert KEY[:12] not in str(error)
@@ -353,7 +373,7 @@ async def test_not_even_the_beginning_of_a_long_key_is_quoted(wire: Served, star
 
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("before", [595, 4_795])
-async def test_a_short_key_is_not_cut_in_two(wire: Served, before: int) -> None:
+async def test_a_short_key_at_the_cut_of_an_error_text_is_masked(wire: ServedWire, before: int) -> None:
     key = "k7-hunter2-9"
     error = await wire.failure(wire.refusal(401, f"{'no ' * 9}{' ' * (before - 27)}{key} {'no ' * 300}"), api_key=key)
     assert "k7-" not in str(error)
@@ -362,38 +382,38 @@ async def test_a_short_key_is_not_cut_in_two(wire: Served, before: int) -> None:
 
 
 @pytest.mark.promise("I1")
-async def test_no_error_quotes_a_secret_of_the_headers_or_the_base_url(wire: Served) -> None:
+async def test_no_error_quotes_a_secret_of_the_headers_or_the_base_url(wire: ServedWire) -> None:
     other, third = "0123456789abcdef", "fedcba9876543210"
     async with FakeOpenAIServer([wire.refusal(401, f"{other}? {third}? {KEY}?")]) as server:
         where = server.base_url.replace("http://", f"http://me:{third}@") + f"/v1?api_key={KEY}&v=2024-10-21"
-        async with wire.at(where, headers={"X-Proxy-Token": f"Bearer {other}"}) as model:
+        async with wire.open_model(where, headers={"X-Proxy-Token": f"Bearer {other}"}) as model:
             _, error = await complete(model, HELLO)
     assert str(error) == f"{wire.name}:m answered with HTTP 401: [key]? [key]? [key]?"
 
 
 @pytest.mark.parametrize("key", ["x", "ne", "ollama", "lm-studio", "not-needed"])
-async def test_a_placeholder_for_a_key_leaves_an_error_as_it_is(wire: Served, key: str) -> None:
-    said = f"next time give {key} a model that exists"
-    error = await wire.failure(wire.refusal(400, said), api_key=key)
-    assert str(error) == f"{wire.name}:m answered with HTTP 400: {said}"
+async def test_a_placeholder_key_is_not_masked(wire: ServedWire, key: str) -> None:
+    message = f"next time give {key} a model that exists"
+    error = await wire.failure(wire.refusal(400, message), api_key=key)
+    assert str(error) == f"{wire.name}:m answered with HTTP 400: {message}"
 
 
 @pytest.mark.parametrize("key", ["sk-a\nb", "sk-ä", "sk a"])
-def test_a_key_that_no_header_can_hold_is_refused_without_being_quoted(wire: Served, key: str) -> None:
+def test_a_key_that_is_no_header_value_is_refused_without_quoting_it(wire: ServedWire, key: str) -> None:
     with pytest.raises(SettingsError) as caught:
         wire.model("m", api_key=key, base_url="http://127.0.0.1:1/v1")
     assert key not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["ftp://x/v1", "http://[::1"])
-def test_a_base_url_that_is_none_is_refused(wire: Served, url: str) -> None:
+def test_an_invalid_base_url_is_refused(wire: ServedWire, url: str) -> None:
     with pytest.raises(SettingsError, match="base URL"):
         wire.model("m", base_url=url)
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000/v1", "http://", ""])
-@pytest.mark.parametrize("wire", [wire for wire in SERVED if wire is not OLLAMA], ids=lambda wire: wire.name)
-def test_only_the_server_of_ollama_is_found_without_a_whole_url(wire: Served, url: str) -> None:
+@pytest.mark.parametrize("wire", [wire for wire in SERVED_WIRES if wire is not OLLAMA], ids=lambda wire: wire.name)
+def test_only_the_ollama_wire_accepts_a_host_without_scheme(wire: ServedWire, url: str) -> None:
     with pytest.raises(SettingsError, match="base URL"):
         wire.model("m", base_url=url)
     assert OLLAMA.model("m", base_url=url)
@@ -403,8 +423,8 @@ def test_only_the_server_of_ollama_is_found_without_a_whole_url(wire: Served, ur
 
 
 @pytest.mark.promise("C8")
-async def test_closing_the_iterator_closes_the_socket_at_once(wire: Served) -> None:
-    async with wire.serving(wire.hi, then_silent=True) as server, wire.at(server.base_url) as model:
+async def test_closing_the_iterator_closes_the_socket_at_once(wire: ServedWire) -> None:
+    async with wire.serve_chunks(wire.hi, then_silent=True) as server, wire.open_model(server.base_url) as model:
         async with aclosing(model.stream(HELLO)) as batches:
             assert list(await anext(batches)) == [TextDelta("hi")]
             began = asyncio.get_running_loop().time()
@@ -414,9 +434,12 @@ async def test_closing_the_iterator_closes_the_socket_at_once(wire: Served) -> N
 
 @pytest.mark.promise("C8")
 @pytest.mark.parametrize("before", ["the head", "the body"])
-async def test_cancelling_a_waiting_call_closes_the_socket_at_once(wire: Served, before: str) -> None:
+async def test_cancelling_a_waiting_call_closes_the_socket_at_once(wire: ServedWire, before: str) -> None:
     head = b"HTTP/1.1 200 OK\r\n" if before == "the body" else b""
-    async with wire.serving(wire.hi, head=head, then_silent=True) as server, wire.at(server.base_url) as model:
+    async with (
+        wire.serve_chunks(wire.hi, head=head, then_silent=True) as server,
+        wire.open_model(server.base_url) as model,
+    ):
         call = asyncio.create_task(complete(model, HELLO))
         while not server.requests:
             await asyncio.sleep(0)
@@ -426,17 +449,17 @@ async def test_cancelling_a_waiting_call_closes_the_socket_at_once(wire: Served,
         await asyncio.wait_for(server.client_gone.wait(), PATIENCE)
 
 
-async def test_one_connection_serves_calls_that_follow_each_other(wire: Served) -> None:
-    async with wire.serving(wire.hi, wire.end) as server, wire.at(server.base_url) as model:
+async def test_a_connection_is_reused_for_the_next_call(wire: ServedWire) -> None:
+    async with wire.serve_chunks(wire.hi, wire.end) as server, wire.open_model(server.base_url) as model:
         for _ in range(3):
             assert (await complete(model, HELLO))[0].complete
         assert (server.connections, len(server.requests)) == (1, 3)
 
 
-async def test_closing_a_model_ends_its_connection_and_asking_again_opens_another(
-    wire: Served,
+async def test_closing_a_model_closes_its_connection_and_the_next_call_opens_another(
+    wire: ServedWire,
 ) -> None:
-    async with wire.serving(wire.hi, wire.end) as server, wire.at(server.base_url) as model:
+    async with wire.serve_chunks(wire.hi, wire.end) as server, wire.open_model(server.base_url) as model:
         await complete(model, HELLO)
         assert not server.client_gone.is_set()
         await model.aclose()
@@ -445,11 +468,11 @@ async def test_closing_a_model_ends_its_connection_and_asking_again_opens_anothe
         assert (reply.text, error, server.connections) == ("hi", None, 2)
 
 
-def test_a_model_can_be_used_in_one_event_loop_after_another(wire: Served) -> None:
+def test_a_model_can_be_used_in_one_event_loop_after_another(wire: ServedWire) -> None:
     models: list[ProviderModel] = []
 
     async def once(port: int) -> int:
-        async with wire.serving(wire.hi, wire.end, port=port) as server:
+        async with wire.serve_chunks(wire.hi, wire.end, port=port) as server:
             if not models:
                 models.append(wire.model("m", base_url=server.base_url))
             reply, error = await complete(models[0], HELLO)
@@ -461,16 +484,16 @@ def test_a_model_can_be_used_in_one_event_loop_after_another(wire: Served) -> No
     assert [asyncio.run(once(port)) for _ in range(2)] == [port, port]
 
 
-async def test_nothing_is_left_behind_when_calls_end_in_every_way(wire: Served) -> None:
+async def test_calls_leave_no_task_or_connection_however_they_end(wire: ServedWire) -> None:
     async def abandoned(model: ProviderModel) -> None:
         async with aclosing(model.stream(HELLO)) as batches:
             await anext(batches)
 
     before = asyncio.all_tasks()
     ways: list[Callable[[ProviderModel], Any]] = [abandoned, lambda model: complete(model, HELLO)]
-    async with wire.serving(*[wire.hi] * 3, wire.end) as server:
+    async with wire.serve_chunks(*[wire.hi] * 3, wire.end) as server:
         for way in ways * 5:
-            async with wire.at(server.base_url) as model:
+            async with wire.open_model(server.base_url) as model:
                 await way(model)
     gc.collect()
     assert asyncio.all_tasks() == before

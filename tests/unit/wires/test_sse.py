@@ -1,4 +1,4 @@
-"""The SSE parser: any bytes in any pieces, the events that are in them out."""
+"""Tests of the SSE parser: the same events at any chunking of the bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def events(*pieces: bytes) -> list[bytes]:
         pytest.param(b"\n\r\r\n\n", [], id="blank lines"),
     ],
 )
-def test_a_body_has_these_events_however_it_is_split(body: bytes, expected: list[bytes]) -> None:
+def test_the_events_of_a_body_at_any_chunking(body: bytes, expected: list[bytes]) -> None:
     assert events(body) == expected
     assert events(*(body[i : i + 1] for i in range(len(body)))) == expected
     for cut in range(len(body)):
@@ -61,7 +61,7 @@ ENDS = st.sampled_from([b"\n", b"\r", b"\r\n"])
     | st.binary(max_size=60),
     st.lists(st.integers(0, 60), max_size=8),
 )
-def test_the_same_bytes_in_any_pieces_are_the_same_events(body: bytes, cuts: list[int]) -> None:
+def test_chunking_makes_no_difference(body: bytes, cuts: list[int]) -> None:
     marks = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
     assert events(*(body[a:b] for a, b in pairwise(marks))) == events(body)
 
@@ -75,7 +75,7 @@ def test_the_same_bytes_in_any_pieces_are_the_same_events(body: bytes, cuts: lis
         pytest.param(b"data\n" * 200, id="many empty lines"),
     ],
 )
-def test_an_event_over_the_limit_ends_the_parsing_and_what_came_before_it_stays(body: bytes) -> None:
+def test_an_event_over_the_limit_ends_parsing_and_keeps_the_events_before_it(body: bytes) -> None:
     for size in (1, 7, 10_000):
         parser = SseParser(max_event_bytes=100)
         whole = b"data: first\n\n" + body + b"\n\ndata: late\n\n"
@@ -83,14 +83,14 @@ def test_an_event_over_the_limit_ends_the_parsing_and_what_came_before_it_stays(
         assert (found, parser.overflowed) == ([b"first"], True)
 
 
-def test_comments_without_end_are_no_overflow() -> None:
+def test_endless_comments_are_no_overflow() -> None:
     parser = SseParser(max_event_bytes=1000)
     for _ in range(10_000):
         assert parser.feed(b": ping\n") == []
     assert parser.feed(b"data: a\n\n") == [b"a"]
 
 
-def test_the_time_it_takes_is_linear_in_the_bytes() -> None:
+def test_parsing_takes_linear_time() -> None:
     def read_one(size: int) -> None:
         parser = SseParser()
         parser.feed(b"data: ")

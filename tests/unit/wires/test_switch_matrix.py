@@ -1,9 +1,8 @@
-"""Switches between all wires within a conversation, checked by the rules of strict servers."""
+"""Tests of switches between wires within a conversation, by the rules of strict servers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -12,104 +11,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
-from agenticx.llms import ScriptedModel, ToolSchema
+from agenticx.llms import ScriptedModel
 from agenticx.llms.base import Finished
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.messages import (
     AssistantMessage,
     Message,
     ProviderState,
-    SystemMessage,
     ToolCall,
-    ToolMessage,
     UserMessage,
 )
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ContextCompactor, Session, sanitize
 from tests.support.histories import broken_histories
-from tests.support.wires.wires import WIRES, Wire, read, refusals
+from tests.support.wires.conversations import (
+    LOOK,
+    REPLY_BODIES,
+    SECRET,
+    conversation,
+    is_replayed,
+    own_ids,
+    reply_with_calls,
+    reply_with_names,
+    results_of,
+    text_of,
+)
+from tests.support.wires.wires import WIRES, Wire, refusals
 
-NAMES = sorted(WIRES)
-MATRIX = [pytest.param(WIRES[first], WIRES[then], id=f"{first}-{then}") for first, then in product(NAMES, NAMES)]
-LOOK = ToolSchema("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
-SECRET = "c2VjcmV0IHNpZ25hdHVyZQ=="
-"""Stands in what each wire wants back: a signature, encrypted reasoning, a field that only it knows."""
-
-
-def sse(*events: Any) -> bytes:
-    return b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
-
-
-def _chat(ids: Sequence[str]) -> bytes:
-    calls = [
-        {"index": n, "id": id_, "function": {"name": "look", "arguments": json.dumps({"at": id_})}}
-        for n, id_ in enumerate(ids)
-    ]
-    details = [{"type": "reasoning.encrypted", "data": SECRET, "index": 0}]
-    deltas = [{"reasoning": "hm", "reasoning_details": details}, {"content": "Let me see."}, {"tool_calls": calls}]
-    return sse(
-        *({"choices": [{"index": 0, "delta": delta}]} for delta in deltas),
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
-    )
+WIRE_NAMES = sorted(WIRES)
+MATRIX = [
+    pytest.param(WIRES[first], WIRES[then], id=f"{first}-{then}") for first, then in product(WIRE_NAMES, WIRE_NAMES)
+]
 
 
-def _responses(ids: Sequence[str]) -> bytes:
-    text = {"type": "output_text", "text": "Let me see.", "annotations": []}
-    summary = [{"type": "summary_text", "text": "hm"}]
-    output = [
-        {"type": "reasoning", "id": f"rs_{ids[0]}", "summary": summary, "encrypted_content": SECRET},
-        {"type": "message", "id": f"msg_{ids[0]}", "role": "assistant", "status": "completed", "content": [text]},
-        *(
-            {"type": "function_call", "id": f"fc_{n}{id_}", "call_id": id_, "name": "look", "status": "completed"}
-            | {"arguments": json.dumps({"at": id_})}
-            for n, id_ in enumerate(ids)
-        ),
-    ]
-    done = [
-        {"type": "response.output_item.done", "output_index": place, "item": item} for place, item in enumerate(output)
-    ]
-    return sse(*done, {"type": "response.completed", "response": {"status": "completed", "output": output}})
-
-
-def _anthropic(ids: Sequence[str]) -> bytes:
-    blocks = [
-        {"type": "thinking", "thinking": "hm", "signature": SECRET},
-        {"type": "text", "text": "Let me see."},
-        *({"type": "tool_use", "id": id_, "name": "look", "input": {"at": id_}} for id_ in ids),
-    ]
-    begun = [
-        {"type": "content_block_start", "index": place, "content_block": block} for place, block in enumerate(blocks)
-    ]
-    return sse(*begun, {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"})
-
-
-def _gemini(ids: Sequence[str]) -> bytes:
-    calls: list[dict[str, Any]] = [{"functionCall": {"name": "look", "id": id_, "args": {"at": id_}}} for id_ in ids]
-    calls[0]["thoughtSignature"] = SECRET
-    parts = [{"text": "hm", "thought": True}, {"text": "Let me see."}, *calls]
-    return sse({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]})
-
-
-def _ollama(ids: Sequence[str]) -> bytes:
-    calls = [{"id": id_, "function": {"name": "look", "arguments": {"at": id_}}} for id_ in ids]
-    message = {"role": "assistant", "content": "Let me see.", "thinking": "hm", "tool_calls": calls}
-    return json.dumps({"message": message, "done": True, "done_reason": "stop"}).encode() + b"\n"
-
-
-SAYS = {
-    "openai_chat": _chat,
-    "openai_responses": _responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "ollama": _ollama,
-}
-IDS = {
-    "openai_chat": "call_{}",
-    "openai_responses": "call_{}",
-    "anthropic": "toolu_{}",
-    "gemini": "g{}",
-    "ollama": "call_o{}",
-}
-FOREIGN = [
+FOREIGN_IDS = [
     pytest.param(["functions.look:0", "functions.look:1"], id="dots and colons"),
     pytest.param(["x" * 200, "x" * 199 + "y"], id="200 characters"),
     pytest.param(["a b/ü🎉", "a b/ü🎊"], id="spaces and emoji"),
@@ -121,7 +55,7 @@ FOREIGN = [
     pytest.param(["_a", "-a"], id="an underscore and a dash first"),
     pytest.param(["a" * 39, "a" * 39 + "\ud800"], id="a lone surrogate"),
 ]
-NAMES_OF_CALLS = [
+CALL_NAMES = [
     pytest.param(["multi_tool_use.parallel", "multi_tool_use_parallel"], id="OpenAI's own"),
     pytest.param(["look at", "look\tat"], id="spaces"),
     pytest.param(["öffne", "🎉", "функция"], id="other letters"),
@@ -132,167 +66,120 @@ NAMES_OF_CALLS = [
 ]
 
 
-def asks(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessage:
-    """Return the stored message of a reply of this wire that calls `look` once per id."""
-    reply, error = read(wire.parser(model), [SAYS[wire.name](ids)])
-    assert (error, reply.complete, len(reply.tool_calls), bool(reply.provider_state)) == (None, True, len(ids), True)
-    calls = tuple(call.model_copy(update={"id": id_}) for call, id_ in zip(reply.tool_calls, ids, strict=True))
-    return AssistantMessage(
-        content=reply.text, reasoning=reply.reasoning, tool_calls=calls, provider_state=reply.provider_state
-    )
-
-
-def asks_for(wire: Wire, names: Sequence[str], ids: Sequence[str]) -> AssistantMessage:
-    """Return what the runtime keeps of a reply whose calls have these names."""
-    message = asks(wire, ids)
-    calls = tuple(call.model_copy(update={"name": name}) for call, name in zip(message.tool_calls, names, strict=True))
-    state = message.provider_state
-    assert state is not None
-    payload = json.loads(json.dumps(state.payload))
-    rows = [item for item in payload.get("output", ()) if item["type"] == "function_call"]
-    rows += [part["functionCall"] for part in payload.get("parts", ()) if "functionCall" in part]
-    for row, name in zip(rows, names, strict=False):
-        row["name"] = name
-    state = state.model_copy(update={"payload": payload})
-    return message.model_copy(update={"tool_calls": calls, "provider_state": state})
-
-
-def answers(message: AssistantMessage) -> list[Message]:
-    return [ToolMessage(tool_call_id=call.id, name=call.name, content="seen") for call in message.tool_calls]
-
-
-def rounds(wire: Wire, *rounds_of_ids: Sequence[str]) -> list[Message]:
-    """Return a question and the rounds that this wire needed for it so far."""
-    history: list[Message] = [SystemMessage(content="Be brief."), UserMessage(content="Look around.")]
-    for ids in rounds_of_ids:
-        message = asks(wire, ids)
-        history += [message, *answers(message)]
-    return history
-
-
-def own_ids(wire: Wire, count: int, start: int = 0) -> list[str]:
-    return [IDS[wire.name].format(start + n) for n in range(count)]
-
-
-def text_of(body: dict[str, Any]) -> str:
-    return json.dumps(body, ensure_ascii=False)
-
-
-def replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bool:
-    """Return whether the wire gets its own provider state back."""
-    body = text_of(wire.request(messages, model=model, tools=[LOOK]))
-    return SECRET in body or (wire.name == "ollama" and '"thinking": "hm"' in body)
-
-
 # --- the matrix -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.promise("D5")
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.parametrize("ended", [False, True], ids=["in a turn", "between turns"])
-def test_a_conversation_of_any_wire_goes_on_over_any_other(first: Wire, then: Wire, ended: bool) -> None:
-    history = rounds(first, own_ids(first, 3), own_ids(first, 1, 3))
+def test_a_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire, ended: bool) -> None:
+    history = conversation(first, own_ids(first, 3), own_ids(first, 1, 3))
     if ended:
         history += [AssistantMessage(content="There is a chair."), UserMessage(content="And now?")]
 
     assert then.refusals(history, tools=[LOOK]) == []
     assert then.refusals(history) == [], "without tools"
-    assert replayed(then, history) == (first is then)
+    assert is_replayed(then, history) == (first is then)
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_what_a_wire_understands_alone_goes_to_no_other_and_no_other_model(first: Wire, then: Wire) -> None:
-    history = rounds(first, own_ids(first, 2))
-    assert replayed(first, history)
-    assert not replayed(first, history, model="m2")
+def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: Wire, then: Wire) -> None:
+    history = conversation(first, own_ids(first, 2))
+    assert is_replayed(first, history)
+    assert not is_replayed(first, history, model="m2")
     assert first.refusals(history, model="m2", tools=[LOOK]) == []
     assert (SECRET in text_of(then.request(history, tools=[LOOK]))) == (first is then and first.name != "ollama")
-    said = text_of(then.request(history, tools=[LOOK]))
-    assert all(word in said for word in ("Let me see.", "look", "seen"))
+    sent_text = text_of(then.request(history, tools=[LOOK]))
+    assert all(word in sent_text for word in ("Let me see.", "look", "seen"))
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_both_wires_go_on_after_there_and_back(first: Wire, then: Wire) -> None:
-    history = rounds(first, own_ids(first, 2))
-    message = asks(then, own_ids(then, 2, 10))
-    history += [message, *answers(message), AssistantMessage(content="Done."), UserMessage(content="Again.")]
-    message = asks(first, own_ids(first, 2, 20))
-    history += [message, *answers(message)]
+def test_a_conversation_can_switch_wires_and_back(first: Wire, then: Wire) -> None:
+    history = conversation(first, own_ids(first, 2))
+    message = reply_with_calls(then, own_ids(then, 2, 10))
+    history += [message, *results_of(message), AssistantMessage(content="Done."), UserMessage(content="Again.")]
+    message = reply_with_calls(first, own_ids(first, 2, 20))
+    history += [message, *results_of(message)]
     assert refusals(history, tools=[LOOK]) == {}
 
 
-@pytest.mark.parametrize("ids", FOREIGN)
+@pytest.mark.parametrize("ids", FOREIGN_IDS)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=40)
-def test_any_ids_of_calls_find_their_results(first: Wire, then: Wire, ids: list[str]) -> None:
-    history = rounds(first, ids, [f"{ids[0]}2"])
+def test_calls_with_any_ids_become_a_valid_request(first: Wire, then: Wire, ids: list[str]) -> None:
+    history = conversation(first, ids, [f"{ids[0]}2"])
     assert then.refusals(history, tools=[LOOK]) == []
 
 
 @pytest.mark.promise("D5")
-@pytest.mark.parametrize("names", NAMES_OF_CALLS)
+@pytest.mark.parametrize("names", CALL_NAMES)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=30)
-def test_calls_of_any_name_are_sent_as_every_server_takes_them(first: Wire, then: Wire, names: list[str]) -> None:
-    message = asks_for(first, names, own_ids(first, len(names)))
-    history = [UserMessage(content="Look."), message, *answers(message)]
+def test_calls_of_any_name_become_a_valid_request(first: Wire, then: Wire, names: list[str]) -> None:
+    message = reply_with_names(first, names, own_ids(first, len(names)))
+    history = [UserMessage(content="Look."), message, *results_of(message)]
     assert then.refusals(history, tools=[LOOK]) == []
     assert then.refusals(history) == [], "without tools"
-    assert replayed(then, history) == (first is then)
+    assert is_replayed(then, history) == (first is then)
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_ids_that_come_again_in_a_later_round_are_told_apart(first: Wire, then: Wire) -> None:
-    history = rounds(first, own_ids(first, 2), own_ids(first, 2))
+def test_repeated_ids_in_a_later_round_become_a_valid_request(first: Wire, then: Wire) -> None:
+    history = conversation(first, own_ids(first, 2), own_ids(first, 2))
     assert then.refusals(sanitize(history), tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_calls_without_results_are_answered_first(first: Wire, then: Wire) -> None:
-    message = asks(first, own_ids(first, 3))
-    dangling = [*rounds(first, own_ids(first, 1, 9)), message, answers(message)[1], UserMessage(content="Stop. Why?")]
+def test_calls_without_results_become_a_valid_request(first: Wire, then: Wire) -> None:
+    message = reply_with_calls(first, own_ids(first, 3))
+    dangling = [
+        *conversation(first, own_ids(first, 1, 9)),
+        message,
+        results_of(message)[1],
+        UserMessage(content="Stop. Why?"),
+    ]
     assert then.refusals(sanitize(dangling), tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_arguments_that_nobody_can_read_are_still_sent_as_what_was_said(first: Wire, then: Wire) -> None:
-    message = asks(first, own_ids(first, 6))
+def test_malformed_arguments_become_a_valid_request(first: Wire, then: Wire) -> None:
+    message = reply_with_calls(first, own_ids(first, 6))
     texts = ['{"at": ', "[1]", "", '{"at": NaN}', '{"at":1}{"at":2}', '{"a":' * 300 + "1" + "}" * 300]
     calls = [call.model_copy(update={"arguments": text}) for call, text in zip(message.tool_calls, texts, strict=True)]
     message = message.model_copy(update={"tool_calls": tuple(calls)})
-    history = [UserMessage(content="Look."), message, *answers(message)]
+    history = [UserMessage(content="Look."), message, *results_of(message)]
     assert then.refusals(history, tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_state_that_is_not_what_it_should_be_is_left_out(first: Wire, then: Wire) -> None:
-    message = asks(first, own_ids(first, 2))
+def test_malformed_provider_state_is_left_out(first: Wire, then: Wire) -> None:
+    message = reply_with_calls(first, own_ids(first, 2))
     state = message.provider_state
     assert state is not None
     for payload in ({}, *({name: odd} for name in state.payload for odd in ("x", 5, None, [], [5], [{}], {"x": 1}))):
         odd_state = ProviderState(wire=state.wire, model=state.model, payload=payload)
         changed = message.model_copy(update={"provider_state": odd_state})
-        history = [UserMessage(content="Look."), changed, *answers(changed)]
+        history = [UserMessage(content="Look."), changed, *results_of(changed)]
         assert then.refusals(history, tools=[LOOK]) == [], payload
 
 
-# --- what the runtime makes of it -----------------------------------------------------------------------------------
+# --- compaction and fallback ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-async def test_a_compacted_conversation_goes_on_over_any_other(first: Wire, then: Wire) -> None:
-    history = rounds(first, *(own_ids(first, 2, 2 * n) for n in range(12)))
+async def test_a_compacted_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire) -> None:
+    history = conversation(first, *(own_ids(first, 2, 2 * n) for n in range(12)))
     compactor = ContextCompactor(threshold_messages=8, retain_recent_messages=4)
     compacted = await compactor.compact(history, ScriptedModel(["They looked around."]))
     assert compacted is not None
     assert "[compacted]" in compacted.messages[0].content
     assert then.refusals(sanitize(compacted.messages), tools=[LOOK]) == []
-    assert replayed(then, compacted.messages) == (first is then)
+    assert is_replayed(then, compacted.messages) == (first is then)
 
 
-class Speaking:
-    """A model of one wire that says what is given and then keeps to itself, as one does that is overloaded."""
+class RecordedModel:
+    """A model of one wire that replays the given bodies and then raises an overload error."""
 
     def __init__(self, wire: Wire, *bodies: bytes) -> None:
         self.wire, self.bodies = wire, list(bodies)
@@ -311,9 +198,11 @@ class Speaking:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-async def test_a_fallback_of_any_wire_takes_over_in_the_middle_of_a_turn(first: Wire, then: Wire) -> None:
-    failing = Speaking(first, SAYS[first.name](own_ids(first, 2)))
-    taking_over = Speaking(then, SAYS[then.name](own_ids(then, 2, 5)), SAYS[then.name](own_ids(then, 1, 7)))
+async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then: Wire) -> None:
+    failing = RecordedModel(first, REPLY_BODIES[first.name](own_ids(first, 2)))
+    taking_over = RecordedModel(
+        then, REPLY_BODIES[then.name](own_ids(then, 2, 5)), REPLY_BODIES[then.name](own_ids(then, 1, 7))
+    )
     last = ScriptedModel(["A chair."], name="last")
 
     def look(at: str) -> str:
@@ -336,17 +225,19 @@ async def test_a_fallback_of_any_wire_takes_over_in_the_middle_of_a_turn(first: 
 @pytest.mark.promise("D5")
 @settings(max_examples=60)
 @given(broken_histories(), st.data())
-def test_any_sanitised_history_passes_every_wire(history: list[Message], data: st.DataObject) -> None:
-    wire = WIRES[data.draw(st.sampled_from(NAMES))]
+def test_any_sanitised_history_becomes_a_valid_request_on_every_wire(
+    history: list[Message], data: st.DataObject
+) -> None:
+    wire = WIRES[data.draw(st.sampled_from(WIRE_NAMES))]
     rows = list(history)
     if rows:
-        message = asks(wire, own_ids(wire, 2))
+        message = reply_with_calls(wire, own_ids(wire, 2))
         rows.insert(data.draw(st.integers(0, len(rows))), message)
     rows = [*sanitize([*rows, UserMessage(content="go on")])]
     assert refusals(rows, tools=[LOOK]) == {}
 
 
-def test_calls_of_one_message_may_be_named_alike() -> None:
+def test_calls_with_equal_ids_in_one_message_become_a_valid_request() -> None:
     calls = tuple(ToolCall(id=id_, name="look") for id_ in ("a", "a", ""))
     rows = sanitize([UserMessage(content="x"), AssistantMessage(tool_calls=calls), UserMessage(content="y")])
     assert refusals(rows) == {}

@@ -1,4 +1,4 @@
-"""The Anthropic wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Anthropic wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from agenticx.llms import ModelRequest, complete, resolve_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body
+from tests.support.wires.anthropic_events import (
+    END,
+    content_block,
+    error_event,
+    json_delta,
+    message_delta,
+    message_start,
+    signature_delta,
+    text_delta,
+    thinking_delta,
+)
 from tests.support.wires.replies import sse
 from tests.support.wires.rules_anthropic import violations
 from tests.support.wires.served import ANTHROPIC, HELLO, KEY
-from tests.unit.wires.anthropic.test_anthropic_reply import (
-    END,
-    block,
-    failed,
-    piece,
-    signed,
-    start,
-    stop,
-    text,
-    thought,
-)
 
 pytestmark = pytest.mark.anyio
 
-model_at, failure = ANTHROPIC.at, ANTHROPIC.failure
-HI = [start(input_tokens=3), *block(0, "text", text("hi"), text=""), stop(output_tokens=1)]
+model_at, failure = ANTHROPIC.open_model, ANTHROPIC.failure
+HI = [
+    message_start(input_tokens=3),
+    *content_block(0, "text", text_delta("hi"), text=""),
+    message_delta(output_tokens=1),
+]
 
 
 def refusal(status: int, type_: str, message: str = "m") -> RawReply:
-    return RawReply(json.dumps(failed(type_, message)).encode(), status, "application/json")
+    return RawReply(json.dumps(error_event(type_, message)).encode(), status, "application/json")
 
 
 # --- requests -----------------------------------------------------------------------------------------------------
@@ -51,7 +55,7 @@ async def test_a_base_url_may_end_in_v1_or_not(ending: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "options", "asked", "sent"),
+    ("model", "options", "limit", "sent"),
     [
         ("m", {}, None, 8192),
         ("m", {}, 9, 9),
@@ -63,15 +67,15 @@ async def test_a_base_url_may_end_in_v1_or_not(ending: str) -> None:
         ("claude-sonnet-4-5-20250929", {}, 64_000, 64_000),
     ],
 )
-async def test_the_output_limit_is_the_requests_or_a_usual_one(
-    model: str, options: dict[str, Any], asked: int | None, sent: int
+async def test_the_output_limit_is_that_of_the_request_or_the_default(
+    model: str, options: dict[str, Any], limit: int | None, sent: int
 ) -> None:
     async with FakeOpenAIServer([body(sse(*HI, END))]) as server, model_at(server.base_url, model, **options) as opened:
-        await complete(opened, ModelRequest(messages=HELLO.messages, max_output_tokens=asked))
+        await complete(opened, ModelRequest(messages=HELLO.messages, max_output_tokens=limit))
         assert server.requests[0].json["max_tokens"] == sent
 
 
-async def test_an_output_limit_that_is_too_high_is_lowered_to_the_models_from_then_on() -> None:
+async def test_an_output_limit_that_is_refused_is_lowered_to_that_of_the_model_from_then_on() -> None:
     too_many = refusal(
         400, "invalid_request_error", "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens"
     )
@@ -81,7 +85,7 @@ async def test_an_output_limit_that_is_too_high_is_lowered_to_the_models_from_th
         assert [request.json["max_tokens"] for request in server.requests] == [8192, 4096, 4096]
 
 
-async def test_a_server_that_refuses_every_limit_is_not_asked_for_ever() -> None:
+async def test_a_second_refusal_of_the_limit_fails_the_call() -> None:
     too_many = refusal(400, "invalid_request_error", "max_tokens: 8192 > 4096")
     assert (await failure(too_many, too_many)).code == "provider.bad_request"
 
@@ -89,15 +93,15 @@ async def test_a_server_that_refuses_every_limit_is_not_asked_for_ever() -> None
 # --- a turn -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None:
+async def test_a_turn_sends_reasoning_and_calls_back_with_the_results() -> None:
     thinks = [
-        start(input_tokens=10, cache_read_input_tokens=90),
-        *block(0, "thinking", thought("hm"), signed("s"), thinking="", signature=""),
-        *block(1, "redacted_thinking", data="x"),
-        *block(2, "text", text("Let me look."), text=""),
-        *block(3, "tool_use", piece('{"at": '), piece('"a"}'), id="toolu_1", name="look", input={}),
-        *block(4, "tool_use", piece('{"at": "b"}'), id="toolu_2", name="look", input={}),
-        stop("tool_use", output_tokens=5),
+        message_start(input_tokens=10, cache_read_input_tokens=90),
+        *content_block(0, "thinking", thinking_delta("hm"), signature_delta("s"), thinking="", signature=""),
+        *content_block(1, "redacted_thinking", data="x"),
+        *content_block(2, "text", text_delta("Let me look."), text=""),
+        *content_block(3, "tool_use", json_delta('{"at": '), json_delta('"a"}'), id="toolu_1", name="look", input={}),
+        *content_block(4, "tool_use", json_delta('{"at": "b"}'), id="toolu_2", name="look", input={}),
+        message_delta("tool_use", output_tokens=5),
         END,
     ]
 
@@ -147,7 +151,7 @@ async def test_a_turn_gives_thoughts_and_calls_back_with_their_results() -> None
 # --- failures -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_prompt_that_is_too_long_is_told_from_other_bad_requests() -> None:
+async def test_a_prompt_that_is_too_long_is_a_context_overflow() -> None:
     error = await failure(refusal(400, "invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"))
     assert (error.code, error.retryable, error.status) == ("context_overflow", False, 400)
 
@@ -155,7 +159,7 @@ async def test_a_prompt_that_is_too_long_is_told_from_other_bad_requests() -> No
 # --- its name -----------------------------------------------------------------------------------------------------
 
 
-def test_the_catalog_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_catalog_resolves_the_model_and_needs_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(SettingsError, match="ANTHROPIC_API_KEY"):
@@ -166,7 +170,7 @@ def test_the_catalog_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert repr(model) == "AnthropicModel('anthropic:claude-sonnet-4-5', host='api.anthropic.com')"
 
 
-async def test_the_base_url_can_be_moved_by_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_base_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeOpenAIServer([body(sse(*HI, END))]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
         reply, error = await complete(resolve_model("anthropic:m"), HELLO)

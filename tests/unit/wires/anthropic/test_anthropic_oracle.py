@@ -1,4 +1,4 @@
-"""Our replies beside those of Anthropic's own SDK."""
+"""Tests that the replies of the Anthropic wire equal those of Anthropic's own SDK."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ anthropic = pytest.importorskip("anthropic", reason="the anthropic package (extr
 
 @pytest.mark.parametrize("recording", recordings("anthropic"))
 @pytest.mark.cases(quick=8)
-async def test_a_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
+async def test_a_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(recording, lambda url: AnthropicModel("m", base_url=url), _sdk_reply)
 
 

@@ -1,4 +1,4 @@
-"""The Gemini wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Gemini wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import ProviderRequest, RawReply, body
+from tests.support.wires.gemini_events import call_part, content_event, sse
 from tests.support.wires.rules_gemini import violations
 from tests.support.wires.served import GEMINI, HELLO, KEY
-from tests.unit.wires.gemini.test_gemini_reply import called, said, sse
 
 pytestmark = pytest.mark.anyio
 
-model_at, ask, failure = GEMINI.at, GEMINI.ask, GEMINI.failure
-HI, STOP = said({"text": "hi"}), said(finish="STOP")
+model_at, ask, failure = GEMINI.open_model, GEMINI.ask, GEMINI.failure
+HI, STOP = content_event({"text": "hi"}), content_event(finish="STOP")
 
 
 def refusal(status: int, word: str, message: str = "m", *details: dict[str, Any], as_list: bool = False) -> RawReply:
@@ -58,13 +58,13 @@ async def test_the_address_is_the_base_url_a_version_and_the_model(ending: str, 
 @pytest.mark.parametrize(
     ("model", "thinks"), [("gemini-2.5-pro", True), ("gemini-2.0-flash", False), ("gemma-3", False)]
 )
-async def test_only_models_that_think_are_asked_for_thoughts(model: str, thinks: bool) -> None:
+async def test_reasoning_is_requested_only_from_reasoning_models(model: str, thinks: bool) -> None:
     async with FakeOpenAIServer([body(sse(HI, STOP))]) as server, model_at(server.base_url, model) as opened:
         await complete(opened, HELLO)
         assert ("generationConfig" in server.requests[0].json) is thinks
 
 
-async def test_what_a_model_refuses_is_left_out_from_then_on() -> None:
+async def test_a_field_that_a_model_refuses_is_left_out_from_then_on() -> None:
     replies = [
         refusal(400, "INVALID_ARGUMENT", "Thinking is not enabled for this model", as_list=True),
         refusal(400, "INVALID_ARGUMENT", "Developer instruction is not enabled for models/m"),
@@ -90,10 +90,12 @@ def look(at: str) -> str:
 
 
 CALLS = [
-    said({"text": "hm", "thought": True}, usageMetadata={"promptTokenCount": 9, "thoughtsTokenCount": 7}),
-    said({"text": "Let me look."}),
-    said({**called("look", args={"at": "a"}, id="f1"), "thoughtSignature": "s"}),
-    said(called("look", args={"at": "b"}, id="f2"), finish="STOP", usageMetadata={"candidatesTokenCount": 3}),
+    content_event({"text": "hm", "thought": True}, usageMetadata={"promptTokenCount": 9, "thoughtsTokenCount": 7}),
+    content_event({"text": "Let me look."}),
+    content_event({**call_part("look", args={"at": "a"}, id="f1"), "thoughtSignature": "s"}),
+    content_event(
+        call_part("look", args={"at": "b"}, id="f2"), finish="STOP", usageMetadata={"candidatesTokenCount": 3}
+    ),
 ]
 BACK = [
     {"text": "hm", "thought": True},
@@ -117,7 +119,7 @@ async def turn(*replies: Any) -> tuple[list[Any], list[dict[str, Any]]]:
     return events, bodies
 
 
-async def test_a_turn_gives_parts_back_as_they_came_with_the_results_of_their_calls() -> None:
+async def test_a_turn_replays_parts_unchanged_with_the_results_of_their_calls() -> None:
     events, (_, second) = await turn(body(sse(*CALLS)), body(sse(HI, STOP)))
     assert events[-1].data["text"] == "hi"
     assert next(event.data for event in events if event.type == "usage") | {"model": ""} == {
@@ -129,7 +131,7 @@ async def test_a_turn_gives_parts_back_as_they_came_with_the_results_of_their_ca
     assert second["contents"][1:] == [{"role": "model", "parts": BACK}, {"role": "user", "parts": RESULTS}]
 
 
-async def test_a_signature_that_is_refused_is_left_out() -> None:
+async def test_a_refused_signature_is_left_out() -> None:
     refused = refusal(400, "INVALID_ARGUMENT", "Thought signature is not valid.")
     events, bodies = await turn(body(sse(*CALLS)), refused, body(sse(HI, STOP)))
     assert events[-1].data["text"] == "hi"
@@ -143,10 +145,10 @@ async def test_a_signature_that_is_refused_is_left_out() -> None:
     ]
 
 
-async def test_a_tool_keeps_its_name_where_the_provider_needs_another() -> None:
+async def test_the_call_of_a_renamed_tool_has_its_original_name() -> None:
     def called_as_declared(request: ProviderRequest) -> RawReply:
         (row,) = request.json["tools"][0]["functionDeclarations"]
-        return body(sse(said(called(row["name"]), finish="STOP")))
+        return body(sse(content_event(call_part(row["name"]), finish="STOP")))
 
     reply, error = await ask(
         called_as_declared, request=ModelRequest(messages=HELLO.messages, tools=[ToolSchema("3d", "", {})])
@@ -175,7 +177,9 @@ LATER = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.
         (refusal(503, "UNAVAILABLE", as_list=True), "provider.overloaded", None),
     ],
 )
-async def test_the_details_of_a_refusal_count(reply: RawReply, code: str, retry_after: float | None) -> None:
+async def test_the_details_of_an_error_determine_its_code_and_retry_time(
+    reply: RawReply, code: str, retry_after: float | None
+) -> None:
     error = await failure(reply)
     assert (error.code, error.status, error.retry_after) == (code, reply.status, retry_after)
     assert error.retryable is (code in ("provider.rate_limited", "provider.overloaded"))
@@ -185,7 +189,7 @@ async def test_the_details_of_a_refusal_count(reply: RawReply, code: str, retry_
 
 
 @pytest.mark.parametrize("variable", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
-def test_the_catalog_names_it(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_catalog_resolves_the_model_and_needs_its_key(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GEMINI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SettingsError, match="GEMINI_API_KEY"):
@@ -195,7 +199,7 @@ def test_the_catalog_names_it(variable: str, monkeypatch: pytest.MonkeyPatch) ->
     assert repr(model) == "GeminiModel('gemini:gemini-2.5-pro', host='generativelanguage.googleapis.com')"
 
 
-async def test_the_base_url_can_be_moved_by_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_base_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeOpenAIServer([body(sse(HI, STOP))]) as server:
         monkeypatch.setenv("GEMINI_BASE_URL", server.base_url)
         reply, error = await complete(resolve_model("gemini:m"), HELLO)

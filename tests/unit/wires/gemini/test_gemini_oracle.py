@@ -1,4 +1,4 @@
-"""Our replies beside those of Google's own SDK."""
+"""Tests that the replies of the Gemini wire equal those of Google's own SDK."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ genai = pytest.importorskip("google.genai", reason="the google-genai package (ex
 
 @pytest.mark.parametrize("recording", recordings("gemini"))
 @pytest.mark.cases(quick=4)
-async def test_a_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
+async def test_a_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(recording, lambda url: GeminiModel("m", base_url=url), _sdk_reply)
 
 
 async def _sdk_reply(base_url: str) -> dict[str, Any]:
-    """What the SDK makes of it; it hands out the pieces of a call's arguments and does not put them together."""
+    """Return the reply as the SDK reads it.
+
+    The SDK yields the pieces of a call's arguments and does not join them: then `tool_calls` is left out.
+    """
     client = genai.Client(api_key="x", vertexai=False, http_options={"base_url": base_url})
     chunks = [chunk async for chunk in await client.aio.models.generate_content_stream(model="m", contents="hello")]
     await client.aio.aclose()

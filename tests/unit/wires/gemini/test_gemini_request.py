@@ -1,4 +1,4 @@
-"""Request bodies of the Gemini wire, checked against the API's rules, and to the types of the provider's own SDK."""
+"""Tests of the request bodies of the Gemini wire against the API's rules and the SDK's types."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def body_of(
 
 
 def rows_of(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:
-    """Role and parts of each content, plain texts as strings."""
+    """Return role and parts of each content, plain texts as strings."""
     return [
         (row["role"], [part["text"] if part.keys() == {"text"} else part for part in row["parts"]])
         for row in body_of(*messages, **options)["contents"]
@@ -63,23 +63,23 @@ def rows_of(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:
 def assistant(
     text: str = "", *calls: str, state: ProviderState | None = None, arguments: str = "{}"
 ) -> AssistantMessage:
-    asked = tuple(ToolCall(id=id_, name="look", arguments=arguments) for id_ in calls)
-    return AssistantMessage(content=text, tool_calls=asked, provider_state=state)
+    tool_calls = tuple(ToolCall(id=id_, name="look", arguments=arguments) for id_ in calls)
+    return AssistantMessage(content=text, tool_calls=tool_calls, provider_state=state)
 
 
 def result(id_: str, content: str = "seen", **fields: Any) -> ToolMessage:
     return ToolMessage(tool_call_id=id_, name="look", content=content, **fields)
 
 
-def own(*parts: dict[str, Any], wire: str = "gemini", model: str = NEW) -> ProviderState:
+def provider_state(*parts: dict[str, Any], wire: str = "gemini", model: str = NEW) -> ProviderState:
     return ProviderState(wire=wire, model=model, payload={"parts": list(parts)})
 
 
-def asked(name: str = "look", *, args: dict[str, Any] | None = None, id: str | None = None) -> dict[str, Any]:
+def call_part(name: str = "look", *, args: dict[str, Any] | None = None, id: str | None = None) -> dict[str, Any]:
     return {"functionCall": {"name": name, "args": args or {}} | ({"id": id} if id else {})}
 
 
-def answered(
+def response_part(
     content: str = "seen", *, key: str = "output", name: str = "look", id: str | None = None
 ) -> dict[str, Any]:
     return {"functionResponse": {"name": name, "response": {key: content}} | ({"id": id} if id else {})}
@@ -88,7 +88,7 @@ def answered(
 # --- one request --------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_request() -> None:
+def test_a_request_with_all_fields() -> None:
     body = body_of(
         SystemMessage(content="Be brief."),
         SystemMessage(content="[compacted] We spoke."),
@@ -104,8 +104,8 @@ def test_a_whole_request() -> None:
         "systemInstruction": {"parts": [{"text": "Be brief."}, {"text": "[compacted] We spoke."}]},
         "contents": [
             {"role": "user", "parts": [{"text": "hello"}]},
-            {"role": "model", "parts": [{"text": "Let me look."}, {**asked(args={"at": "it"}), **UNSIGNED}]},
-            {"role": "user", "parts": [answered()]},
+            {"role": "model", "parts": [{"text": "Let me look."}, {**call_part(args={"at": "it"}), **UNSIGNED}]},
+            {"role": "user", "parts": [response_part()]},
         ],
         "tools": [
             {
@@ -120,7 +120,7 @@ def test_a_whole_request() -> None:
     }
 
 
-def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
+def test_without_system_instructions_the_system_message_is_a_user_part() -> None:
     body = body_of(
         SystemMessage(content="Be brief."),
         HELLO,
@@ -142,8 +142,8 @@ def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
             [HELLO, assistant("a"), assistant("b", "1", "2"), result("1"), result("2", "no", outcome="denied"), HELLO],
             [
                 ("user", ["hello"]),
-                ("model", ["a", "b", {**asked(), **UNSIGNED}, asked()]),
-                ("user", [answered(), answered("no", key="error"), "hello"]),
+                ("model", ["a", "b", {**call_part(), **UNSIGNED}, call_part()]),
+                ("user", [response_part(), response_part("no", key="error"), "hello"]),
             ],
             id="results of parallel calls and what else the user says",
         ),
@@ -161,7 +161,7 @@ def test_a_model_without_a_place_for_instructions_is_told_by_the_user() -> None:
         pytest.param([UserMessage(content=""), HELLO], [("user", ["hello"])], id="empty text"),
     ],
 )
-def test_contents_alternate_and_the_user_s_are_first_and_last(messages: list[Message], rows: Any) -> None:
+def test_contents_alternate_and_begin_and_end_with_the_user(messages: list[Message], rows: Any) -> None:
     assert rows_of(*messages) == rows
 
 
@@ -175,28 +175,31 @@ def test_contents_alternate_and_the_user_s_are_first_and_last(messages: list[Mes
         ('{"a":1}', {"a": 1}),
     ],
 )
-def test_arguments_go_back_as_an_object_whatever_they_are(arguments: str, args: dict[str, Any]) -> None:
+def test_arguments_of_any_form_are_sent_as_an_object(arguments: str, args: dict[str, Any]) -> None:
     rows = rows_of(HELLO, assistant("", "1", arguments=arguments), result("1"), model=OLD)
-    assert rows[1:2] == [("model", [asked(args=args)])]
+    assert rows[1:2] == [("model", [call_part(args=args)])]
 
 
-def test_text_that_is_no_unicode_is_replaced() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     assert rows_of(UserMessage.model_construct(role="user", content="a\ud800b")) == [("user", ["a\ufffdb"])]
 
 
 # --- what goes back as it came ------------------------------------------------------------------------------------
 
-THOUGHT = {"text": "t", "thought": True}
-STATE = own(
-    THOUGHT, {"text": "a"}, {**SIGNED, "functionCall": {"name": "look", "id": "f1"}}, {"functionCall": {"name": "look"}}
+THOUGHT_PART = {"text": "t", "thought": True}
+STATE = provider_state(
+    THOUGHT_PART,
+    {"text": "a"},
+    {**SIGNED, "functionCall": {"name": "look", "id": "f1"}},
+    {"functionCall": {"name": "look"}},
 )
 
 
-def test_the_same_model_gets_its_parts_back_with_signatures_and_its_own_ids() -> None:
+def test_a_reply_of_the_same_model_is_replayed_with_signatures_and_its_own_ids() -> None:
     rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1", "x"), result("2", "y"))
     assert rows[1:] == [
-        ("model", [THOUGHT, "a", {**SIGNED, **asked(id="f1")}, asked()]),
-        ("user", [answered("x", id="f1"), answered("y")]),
+        ("model", [THOUGHT_PART, "a", {**SIGNED, **call_part(id="f1")}, call_part()]),
+        ("user", [response_part("x", id="f1"), response_part("y")]),
     ]
 
 
@@ -205,31 +208,36 @@ def test_the_same_model_gets_its_parts_back_with_signatures_and_its_own_ids() ->
     [
         pytest.param(assistant("a", "1", "2", state=STATE.model_copy(update={"model": OLD})), id="another model's"),
         pytest.param(assistant("a", "1", "2", state=STATE.model_copy(update={"wire": "other"})), id="another wire's"),
-        pytest.param(assistant("a", "1", "2", state=own(THOUGHT, {"text": "a"})), id="calls added"),
-        pytest.param(assistant("a", "1", "2", state=own(*STATE.payload["parts"], {"text": "b"})), id="text changed"),
+        pytest.param(assistant("a", "1", "2", state=provider_state(THOUGHT_PART, {"text": "a"})), id="calls added"),
+        pytest.param(
+            assistant("a", "1", "2", state=provider_state(*STATE.payload["parts"], {"text": "b"})), id="text changed"
+        ),
         pytest.param(
             assistant("a", "1", "2", state=ProviderState(wire="gemini", model=NEW, payload={})), id="no parts"
         ),
     ],
 )
-def test_what_is_another_model_s_or_was_changed_goes_back_as_plain_text_and_calls(message: AssistantMessage) -> None:
+def test_a_reply_of_another_model_or_a_changed_one_is_sent_as_text_and_calls(message: AssistantMessage) -> None:
     rows = rows_of(HELLO, message, result("1"), result("2"))
-    assert rows[1:] == [("model", ["a", {**asked(), **UNSIGNED}, asked()]), ("user", [answered(), answered()])]
+    assert rows[1:] == [
+        ("model", ["a", {**call_part(), **UNSIGNED}, call_part()]),
+        ("user", [response_part(), response_part()]),
+    ]
 
 
-def test_a_server_that_refuses_its_parts_gets_text() -> None:
+def test_without_replay_of_state_a_reply_is_sent_as_text_and_calls() -> None:
     rows = rows_of(HELLO, assistant("a", "1", "2", state=STATE), result("1"), result("2"), replay_state=False)
-    assert rows[1] == ("model", ["a", {**asked(), **UNSIGNED}, asked()])
+    assert rows[1] == ("model", ["a", {**call_part(), **UNSIGNED}, call_part()])
 
 
-def test_models_that_sign_nothing_get_calls_without_a_signature() -> None:
-    assert rows_of(HELLO, assistant("", "1"), result("1"), model=OLD)[1] == ("model", [asked()])
+def test_models_without_signatures_get_calls_without_one() -> None:
+    assert rows_of(HELLO, assistant("", "1"), result("1"), model=OLD)[1] == ("model", [call_part()])
 
 
 # --- tools --------------------------------------------------------------------------------------------------------
 
 
-def test_names_that_gemini_refuses_are_others_there_and_ours_here() -> None:
+def test_invalid_tool_names_are_replaced_and_can_be_mapped_back() -> None:
     tools = [ToolSchema(name, "", {}) for name in ("look", "3d_view", "-")]
     declared = [row["name"] for row in body_of(HELLO, tools=tools)["tools"][0]["functionDeclarations"]]
     originals = sent_tool_names(ModelRequest(messages=[HELLO], tools=tools)).originals
@@ -262,7 +270,7 @@ def test_names_that_gemini_refuses_are_others_there_and_ours_here() -> None:
         ),
     ],
 )
-def test_a_schema_keeps_what_gemini_knows(schema: dict[str, Any], accepted: dict[str, Any]) -> None:
+def test_a_schema_keeps_only_keywords_that_gemini_supports(schema: dict[str, Any], accepted: dict[str, Any]) -> None:
     assert accepted_schema(schema) == accepted
 
 
@@ -273,8 +281,8 @@ _SIGNATURES = st.sampled_from([{}, SIGNED])
 
 @st.composite
 def _states(draw: st.DrawFn, message: AssistantMessage) -> ProviderState | None:
-    """What a model may have said: the message's own parts, or others, of this model or another."""
-    parts: list[dict[str, Any]] = [THOUGHT] if draw(st.booleans()) else []
+    """Draw the provider state of a reply: the message's own parts or others, of this model or another, or none."""
+    parts: list[dict[str, Any]] = [THOUGHT_PART] if draw(st.booleans()) else []
     if message.content:
         parts.append({"text": message.content, **draw(_SIGNATURES)})
     for index, call in enumerate(message.tool_calls):
@@ -285,7 +293,7 @@ def _states(draw: st.DrawFn, message: AssistantMessage) -> ProviderState | None:
     if draw(st.integers(0, 4)) == 0:
         parts = draw(st.permutations(parts))[1:]
     model, wire = draw(st.sampled_from([NEW, NEW, OLD])), draw(st.sampled_from(["gemini", "gemini", "ollama"]))
-    return draw(st.sampled_from([None, own(*parts, model=model, wire=wire)]))
+    return draw(st.sampled_from([None, provider_state(*parts, model=model, wire=wire)]))
 
 
 @st.composite
@@ -298,7 +306,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @pytest.mark.promise("D5")
 @given(histories(), st.sampled_from([NEW, OLD]), st.booleans())
-def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
+def test_every_sanitised_history_becomes_a_valid_request(
     history: list[Message], model: str, replay_state: bool
 ) -> None:
     body = body_of(*history, model=model, replay_state=replay_state, tools=[LOOK])
@@ -307,12 +315,12 @@ def test_every_sanitised_history_becomes_a_request_that_keeps_the_rules(
         *body.get("systemInstruction", {"parts": []})["parts"],
         *(p for row in body["contents"] for p in row["parts"]),
     ]
-    said = "".join(part.get("text", "") for part in parts if not part.get("thought"))
-    assert said.replace("[The conversation begins here.]", "").replace("[Go on.]", "") == "".join(texts)
+    sent_text = "".join(part.get("text", "") for part in parts if not part.get("thought"))
+    assert sent_text.replace("[The conversation begins here.]", "").replace("[Go on.]", "") == "".join(texts)
 
 
 @sdk_types.needs_sdk("gemini")
 @given(histories())
-def test_every_request_fits_the_types_of_the_provider_s_sdk(history: list[Message]) -> None:
+def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:
     body = body_of(*history, tools=[LOOK, WAIT], tool_choice="required", max_output_tokens=9, dialect=GeminiDialect())
-    assert sdk_types.faults("gemini", body) == []
+    assert sdk_types.type_errors("gemini", body) == []

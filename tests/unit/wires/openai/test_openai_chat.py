@@ -1,4 +1,4 @@
-"""The Chat Completions wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Chat Completions wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from agenticx.messages import (
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, as_json, no_streaming, status
 from tests.support.patience import PATIENCE
-from tests.support.wires.pieces_server import pieces_server
+from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.replies import sse
 from tests.support.wires.served import CHAT, HELLO, KEY
 
 pytestmark = pytest.mark.anyio
 
-model_at, ask, failure = CHAT.at, CHAT.ask, CHAT.failure
+model_at, ask, failure = CHAT.open_model, CHAT.ask, CHAT.failure
 STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 CALL_AND_STOP = (
     sse({"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "add"}}]}}]}),
@@ -46,7 +46,7 @@ CALL_AND_STOP = (
 # --- replies ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_scripted_reply_with_text_calls_and_usage_comes_through() -> None:
+async def test_a_scripted_reply_with_text_calls_and_usage_is_received() -> None:
     reply, error = await ask([say("Let me add."), call("add", {"a": 1}, pieces=3), usage(7, 5)])
     assert error is None
     assert (reply.text, reply.stop, reply.complete) == ("Let me add.", "tool_calls", True)
@@ -54,12 +54,12 @@ async def test_a_scripted_reply_with_text_calls_and_usage_comes_through() -> Non
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (7, 5)
 
 
-async def test_a_whole_reply_to_a_request_for_streaming_is_understood() -> None:
+async def test_an_unstreamed_reply_to_a_streaming_request_is_read() -> None:
     reply, error = await ask(as_json("all at once"))
     assert (reply.text, reply.complete, error) == ("all at once", True, None)
 
 
-async def test_a_server_that_refuses_streaming_is_asked_without_it_from_then_on() -> None:
+async def test_after_a_refusal_of_streaming_requests_are_not_streamed() -> None:
     async with (
         FakeOpenAIServer([no_streaming("first"), "second"]) as server,
         model_at(server.base_url) as model,
@@ -96,26 +96,26 @@ async def test_refusals_of_streaming_are_recognised(refusal: str) -> None:
         (status(400, "'max_tokens' is not supported; use 'max_completion_tokens' instead."), "max_tokens"),
     ],
 )
-async def test_a_field_that_a_server_refuses_is_left_out_from_then_on(refusal: RawReply, field: str) -> None:
+async def test_a_refused_field_is_left_out_from_then_on(refusal: RawReply, field: str) -> None:
     request = ModelRequest(messages=HELLO.messages, max_output_tokens=9)
     async with FakeOpenAIServer([refusal, "first", "second"]) as server, model_at(server.base_url) as model:
         assert [(await complete(model, request))[0].text for _ in range(2)] == ["first", "second"]
         assert [field in sent.json for sent in server.requests] == [True, False, False]
 
 
-async def test_what_two_calls_at_once_are_refused_is_put_right_for_both() -> None:
+async def test_a_refused_field_is_left_out_of_both_of_two_concurrent_calls() -> None:
     both_asked = asyncio.Barrier(2)
-    asked: list[bool] = []
+    field_sent: list[bool] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        asked.append(b"stream_options" in await reader.readexactly(length))
-        said, what = STOP, b"200 OK\r\nContent-Type: text/event-stream"
-        if asked[-1]:
+        field_sent.append(b"stream_options" in await reader.readexactly(length))
+        reply, status = STOP, b"200 OK\r\nContent-Type: text/event-stream"
+        if field_sent[-1]:
             await both_asked.wait()
-            said, what = b'{"error": {"message": "what is stream_options?"}}', b"400 Bad Request"
-        writer.write(b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (what, len(said), said))
+            reply, status = b'{"error": {"message": "what is stream_options?"}}', b"400 Bad Request"
+        writer.write(b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (status, len(reply), reply))
         writer.close()
         await writer.wait_closed()
 
@@ -124,10 +124,10 @@ async def test_what_two_calls_at_once_are_refused_is_put_right_for_both() -> Non
         done = await asyncio.gather(complete(model, HELLO), complete(model, HELLO))
         await model.aclose()
     assert [error for _, error in done] == [None, None]
-    assert asked == [True, True, False, False]
+    assert field_sent == [True, True, False, False]
 
 
-async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
+async def test_a_server_that_refuses_every_request_is_asked_a_bounded_number_of_times() -> None:
     error = await failure(status(400, "stream_options"), status(400, "stream not supported"), status(400, "stream"))
     assert error.code == "provider.bad_request"
 
@@ -141,7 +141,7 @@ async def sent(request: ModelRequest, **options: Any) -> dict[str, Any]:
         return server.requests[0].json
 
 
-async def test_messages_tools_and_limits_go_out_as_chat_completions_has_them() -> None:
+async def test_messages_tools_and_limits_in_the_form_of_chat_completions() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     messages: list[Message] = [
         SystemMessage(content="be brief"),
@@ -185,13 +185,13 @@ async def test_messages_tools_and_limits_go_out_as_chat_completions_has_them() -
         ("[1]", '{"malformed_arguments": "[1]"}'),
     ],
 )
-async def test_arguments_in_the_history_are_always_an_object(arguments: str, expected: str) -> None:
+async def test_arguments_in_the_history_are_sent_as_an_object(arguments: str, expected: str) -> None:
     calls = (ToolCall(id="c", name="f", arguments=arguments),)
     body = await sent(ModelRequest(messages=[AssistantMessage(tool_calls=calls)]))
     assert body["messages"][0]["tool_calls"][0]["function"]["arguments"] == expected
 
 
-async def test_a_dialect_shortens_ids_leaves_fields_out_and_hands_reasoning_back() -> None:
+async def test_a_dialect_shortens_ids_omits_fields_and_returns_reasoning() -> None:
     def reply(model: str, payload: dict[str, Any]) -> AssistantMessage:
         state = ProviderState(wire="openai-chat", model=model, payload=payload)
         return AssistantMessage(reasoning="hm", tool_calls=(ToolCall(id="call_1", name="f"),), provider_state=state)
@@ -229,7 +229,7 @@ async def test_a_dialect_shortens_ids_leaves_fields_out_and_hands_reasoning_back
         (status(400, "m", error_type="content_filter"), "provider.content_filter", False),
     ],
 )
-async def test_the_words_of_a_refusal_say_more_than_its_status(reply: RawReply, code: str, retryable: bool) -> None:
+async def test_the_text_of_an_error_determines_its_code(reply: RawReply, code: str, retryable: bool) -> None:
     error = await failure(reply)
     assert (error.code, error.retryable, error.status) == (code, retryable, reply.status)
 
@@ -255,39 +255,39 @@ def set_up(base_url: str, **environ: str) -> str:
 
 
 @pytest.mark.parametrize(("scheme", "reads_certificates"), [("https", True), ("http", False)])
-def test_what_a_call_needs_is_loaded_before_any_clock_runs(scheme: str, reads_certificates: bool) -> None:
+def test_modules_and_certificates_of_a_call_are_loaded_when_the_model_is_made(
+    scheme: str, reads_certificates: bool
+) -> None:
     assert set_up(f"{scheme}://127.0.0.1:9/v1") == f"True {reads_certificates}\n"
 
 
-def test_certificates_that_cannot_be_read_are_a_matter_of_settings() -> None:
-    said = set_up("https://127.0.0.1:9/v1", SSL_CERT_FILE="/nowhere.pem")
-    assert said.startswith("the certificates for https cannot be read")
-    assert "SSL_CERT_FILE" in said
+def test_unreadable_certificates_are_a_settings_error() -> None:
+    output = set_up("https://127.0.0.1:9/v1", SSL_CERT_FILE="/nowhere.pem")
+    assert output.startswith("the certificates for https cannot be read")
+    assert "SSL_CERT_FILE" in output
 
 
 # --- connections --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", ["then_silent", "then_gone", "then_reset"])
-async def test_a_finish_reason_is_the_end_where_nothing_comes_behind_it(
-    ending: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_finish_reason_ends_the_reply_if_nothing_follows(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.05)
-    async with CHAT.serving(CHAT.hi, STOP, **{ending: True}) as server, model_at(server.base_url) as model:
+    async with CHAT.serve_chunks(CHAT.hi, STOP, **{ending: True}) as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert (reply.text, reply.complete, error) == ("hi", True, None)
 
 
-async def test_a_server_that_only_pings_behind_the_finish_reason_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_ends_if_only_pings_follow_the_finish_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.05)
-    endless = pieces_server(lambda: taking_time(chain([CHAT.hi, STOP], repeat(b": ping\n\n"))))
+    endless = chunk_server(lambda: taking_time(chain([CHAT.hi, STOP], repeat(b": ping\n\n"))))
     async with asyncio.timeout(PATIENCE), endless as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert (reply.text, reply.complete, error) == ("hi", True, None)
 
 
 def taking_time(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the chunks, each a tenth of a millisecond of the loop's time after the last."""
+    """Yield the chunks, each 0.1 ms of the loop's time after the previous one."""
     loop: Any = asyncio.get_running_loop()
     for piece in pieces:
         loop.advance(0.0001)
@@ -295,10 +295,10 @@ def taking_time(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 @pytest.mark.promise("C3")
-async def test_a_server_that_says_in_each_chunk_that_it_stops_is_heard_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_finish_reason_in_every_chunk_does_not_end_the_reply_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.1)
     chunk = sse({"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]})
-    slow = pieces_server(lambda: taking_time([chunk] * 20_000))
+    slow = chunk_server(lambda: taking_time([chunk] * 20_000))
     async with slow as server, model_at(server.base_url) as model:
         began = asyncio.get_running_loop().time()
         reply, error = await complete(model, HELLO)
@@ -308,9 +308,9 @@ async def test_a_server_that_says_in_each_chunk_that_it_stops_is_heard_out(monke
 
 @pytest.mark.promise("C4")
 @pytest.mark.parametrize(("ending", "stop"), [("then_gone", "broken"), ("then_reset", "broken"), ("", "tool_calls")])
-async def test_calls_are_not_to_be_run_where_the_connection_is_cut_behind_them(ending: str, stop: str) -> None:
+async def test_calls_before_a_broken_connection_are_not_run(ending: str, stop: str) -> None:
     how = {ending: True} if ending else {}
-    async with CHAT.serving(*CALL_AND_STOP, **how) as server, model_at(server.base_url) as model:
+    async with CHAT.serve_chunks(*CALL_AND_STOP, **how) as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert ([call.name for call in reply.tool_calls], reply.stop, reply.complete, error) == (["add"], stop, True, None)
 
@@ -318,7 +318,7 @@ async def test_calls_are_not_to_be_run_where_the_connection_is_cut_behind_them(e
 # --- the provider of the published example -------------------------------------------------------------------------
 
 
-async def test_openai_provider_takes_key_and_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_openai_provider_reads_key_and_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeOpenAIServer(["hello"]) as server:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)

@@ -1,4 +1,4 @@
-"""Our replies beside those of OpenAI's own SDK, over both of its wires."""
+"""Tests that the replies of both OpenAI wires equal those of OpenAI's own SDK."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RESPONSES_UNREADABLE = {
 
 @pytest.mark.parametrize("recording", recordings("chat"))
 @pytest.mark.cases(quick=6)
-async def test_a_chat_reply_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
+async def test_a_chat_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,
         lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
@@ -48,7 +48,7 @@ async def test_a_chat_reply_is_what_the_sdk_reads_in_the_same_stream(recording: 
 
 @pytest.mark.parametrize("recording", recordings("responses"))
 @pytest.mark.cases(quick=10)
-async def test_a_response_is_what_the_sdk_reads_in_the_same_stream(recording: Recording) -> None:
+async def test_a_response_equals_the_reply_of_the_sdk(recording: Recording) -> None:
     await assert_sdk_agrees(
         recording,
         lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),
@@ -59,7 +59,10 @@ async def test_a_response_is_what_the_sdk_reads_in_the_same_stream(recording: Re
 
 
 async def _chat_reply(base_url: str) -> dict[str, Any]:
-    """What the SDK puts together; reasoning is no field of OpenAI's, so it stays where each server puts it."""
+    """Return the reply as the SDK assembles it.
+
+    OpenAI has no field for reasoning, so it is read from the field that each server uses.
+    """
     async with (
         openai.AsyncOpenAI(api_key="x", base_url=f"{base_url}/v1", max_retries=0) as client,
         client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "hello"}]) as stream,

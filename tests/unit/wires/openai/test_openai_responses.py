@@ -1,4 +1,4 @@
-"""The Responses wire over real sockets; `test_sockets` has what all wires do."""
+"""Tests of the Responses wire over real sockets; `test_sockets` has those of all wires."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.wires.served import HELLO, KEY, RESPONSES
 
 pytestmark = pytest.mark.anyio
 
-model_at, stream, HI, END = RESPONSES.at, RESPONSES.body, RESPONSES.hi, RESPONSES.end
+model_at, stream, HI, END = RESPONSES.open_model, RESPONSES.body, RESPONSES.hi, RESPONSES.end
 
 
 WHOLE = {
@@ -31,7 +31,9 @@ def refusal(message: str, code: int = 400) -> RawReply:
     return status(code, message, error_type="invalid_request_error")
 
 
-async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelRequest = HELLO) -> list[dict[str, Any]]:
+async def sent_bodies(
+    *replies: Any, model: str = "m", times: int = 1, request: ModelRequest = HELLO
+) -> list[dict[str, Any]]:
     """Return the requests that a fake server with these replies received."""
     async with FakeOpenAIServer(replies) as server, model_at(server.base_url, model) as made:
         for _ in range(times):
@@ -42,8 +44,8 @@ async def asked(*replies: Any, model: str = "m", times: int = 1, request: ModelR
 # --- requests -----------------------------------------------------------------------------------------------------
 
 
-async def test_nothing_is_stored_and_reasoning_comes_encrypted() -> None:
-    (sent,) = await asked(stream(HI, END))
+async def test_storing_is_disabled_and_encrypted_reasoning_requested() -> None:
+    (sent,) = await sent_bodies(stream(HI, END))
     assert sent == {
         "model": "m",
         "input": [{"type": "message", "role": "user", "content": "hello"}],
@@ -66,35 +68,35 @@ async def test_nothing_is_stored_and_reasoning_comes_encrypted() -> None:
         ("my-deployment", True, False),
     ],
 )
-async def test_reasoning_is_asked_for_where_the_model_may_reason(model: str, encrypted: bool, summary: bool) -> None:
-    (sent,) = await asked(stream(HI, END), model=model)
+async def test_reasoning_is_requested_from_models_that_may_reason(model: str, encrypted: bool, summary: bool) -> None:
+    (sent,) = await sent_bodies(stream(HI, END), model=model)
     assert ("include" in sent, "reasoning" in sent) == (encrypted, summary)
 
 
-async def test_what_came_back_goes_out_again_with_the_results_of_its_calls() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    called = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{}"}
+async def test_output_items_are_sent_back_with_the_results_of_their_calls() -> None:
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    call_item = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{}"}
     events = [
         {"type": "response.output_item.done", "output_index": index, "item": item}
-        for index, item in enumerate([thought, called])
+        for index, item in enumerate([reasoning_item, call_item])
     ]
     async with (
         FakeOpenAIServer([stream(sse(*events), END), stream(HI, END)]) as server,
         model_at(server.base_url) as model,
     ):
         first, _ = await complete(model, HELLO)
-        answered = [
+        history = [
             *HELLO.messages,
             AssistantMessage(tool_calls=first.tool_calls, provider_state=first.provider_state),
             ToolMessage(tool_call_id="c1", name="add", content="2"),
         ]
-        await complete(model, ModelRequest(messages=answered))
+        await complete(model, ModelRequest(messages=history))
         sent = server.requests[1].json["input"]
-    assert sent[1:] == [thought, called, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
+    assert sent[1:] == [reasoning_item, call_item, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
 
 
-async def test_a_turn_sends_its_rounds_back_item_by_item() -> None:
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+async def test_a_turn_sends_the_items_of_its_rounds_back() -> None:
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
     calls = [
         {
             "type": "function_call",
@@ -107,7 +109,7 @@ async def test_a_turn_sends_its_rounds_back_item_by_item() -> None:
     ]
     events = [
         {"type": "response.output_item.done", "output_index": index, "item": item}
-        for index, item in enumerate([thought, *calls])
+        for index, item in enumerate([reasoning_item, *calls])
     ]
 
     def double(n: int) -> int:
@@ -124,7 +126,7 @@ async def test_a_turn_sends_its_rounds_back_item_by_item() -> None:
     assert (last.type, last.data["text"]) == ("final", "hi")
     assert sent == [
         {"type": "message", "role": "user", "content": "double"},
-        thought,
+        reasoning_item,
         *calls,
         {"type": "function_call_output", "call_id": "c1", "output": "2"},
         {"type": "function_call_output", "call_id": "c2", "output": "4"},
@@ -143,28 +145,32 @@ SUMMARY = "Your organization must be verified to generate reasoning summaries. P
         ("x", "Unknown parameter: 'include'.", "include"),
     ],
 )
-async def test_a_field_that_a_server_refuses_is_left_out_from_then_on(model: str, message: str, field: str) -> None:
-    sent = await asked(refusal(message), stream(HI, END), stream(HI, END), model=model, times=2)
+async def test_a_refused_field_is_left_out_from_then_on(model: str, message: str, field: str) -> None:
+    sent = await sent_bodies(refusal(message), stream(HI, END), stream(HI, END), model=model, times=2)
     assert [field in body for body in sent] == [True, False, False]
 
 
 @pytest.mark.parametrize(
     "message", ["Your organization must be verified to stream this model.", "'stream' is not supported for this model"]
 )
-async def test_a_server_that_refuses_streaming_is_asked_without_it_from_then_on(message: str) -> None:
+async def test_after_a_refusal_of_streaming_requests_are_not_streamed(message: str) -> None:
     whole = RawReply(json.dumps(WHOLE).encode(), 200, "application/json", {})
-    assert [body["stream"] for body in await asked(refusal(message), whole, whole, times=2)] == [True, False, False]
+    assert [body["stream"] for body in await sent_bodies(refusal(message), whole, whole, times=2)] == [
+        True,
+        False,
+        False,
+    ]
 
 
-def said(model: str = "m") -> AssistantMessage:
+def stored_reply(model: str = "m") -> AssistantMessage:
     item = {
         "type": "message",
         "id": "msg_1",
         "role": "assistant",
         "content": [{"type": "output_text", "text": "a", "annotations": []}],
     }
-    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
-    state = ProviderState(wire="openai-responses", model=model, payload={"output": [thought, item]})
+    reasoning_item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    state = ProviderState(wire="openai-responses", model=model, payload={"output": [reasoning_item, item]})
     return AssistantMessage(content="a", provider_state=state)
 
 
@@ -177,15 +183,15 @@ def said(model: str = "m") -> AssistantMessage:
         refusal("Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.", 404),
     ],
 )
-async def test_a_server_that_does_not_know_its_own_output_any_more_gets_it_as_text(complaint: RawReply) -> None:
-    request = ModelRequest(messages=[said(), UserMessage(content="go on")])
-    first, second = await asked(complaint, stream(HI, END), request=request)
+async def test_output_that_the_server_no_longer_knows_is_sent_as_text(complaint: RawReply) -> None:
+    request = ModelRequest(messages=[stored_reply(), UserMessage(content="go on")])
+    first, second = await sent_bodies(complaint, stream(HI, END), request=request)
     assert [item["type"] for item in first["input"]] == ["reasoning", "message", "message"]
     assert [item["content"] for item in second["input"]] == ["a", "go on"]
     assert second["include"] == ["reasoning.encrypted_content"]
 
 
-async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
+async def test_a_server_that_refuses_every_request_is_asked_a_bounded_number_of_times() -> None:
     refusals = [refusal(text) for text in ("reasoning.summary", "include", "'stream' is not supported", "no")]
     async with FakeOpenAIServer(refusals) as server, model_at(server.base_url, "gpt-5") as model:
         _, error = await complete(model, HELLO)
@@ -195,7 +201,7 @@ async def test_a_server_that_refuses_everything_is_not_asked_for_ever() -> None:
 # --- its name -----------------------------------------------------------------------------------------------------
 
 
-async def test_openai_means_responses_with_key_and_address_from_the_environment(
+async def test_the_openai_provider_uses_responses_with_key_and_address_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with FakeOpenAIServer([stream(HI, END)]) as server:

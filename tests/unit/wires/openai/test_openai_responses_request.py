@@ -1,4 +1,4 @@
-"""Request bodies of the Responses wire: strict servers accept any history, and none is lost."""
+"""Tests of the request bodies of the Responses wire against the rules and the SDK types."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def items(*messages: Message, **options: Any) -> list[dict[str, Any]]:
     return body(messages, **options)["input"]
 
 
-def state(*output: Any, wire: str = "openai-responses", model: str = "m") -> ProviderState:
+def provider_state(*output: Any, wire: str = "openai-responses", model: str = "m") -> ProviderState:
     return ProviderState(wire=wire, model=model, payload={"output": list(output)})
 
 
-def said(text: str, **fields: Any) -> dict[str, Any]:
+def message_item(text: str, **fields: Any) -> dict[str, Any]:
     part = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part], **fields}
 
 
-def called(call_id: str = "c1", **fields: Any) -> dict[str, Any]:
+def call_item(call_id: str = "c1", **fields: Any) -> dict[str, Any]:
     return {"type": "function_call", "id": "fc_1", "call_id": call_id, "name": "add", "arguments": "{}", **fields}
 
 
@@ -70,7 +70,7 @@ CALL, RESULT = ToolCall(id="c1", name="add"), ToolMessage(tool_call_id="c1", nam
 # --- the whole body -------------------------------------------------------------------------------------------------
 
 
-def test_messages_tools_and_limits_go_out_as_responses_has_them() -> None:
+def test_messages_tools_and_limits_in_the_form_of_responses() -> None:
     messages = [
         SystemMessage(content="be brief"),
         UserMessage(content="add"),
@@ -99,7 +99,7 @@ def test_messages_tools_and_limits_go_out_as_responses_has_them() -> None:
     }
 
 
-def test_nothing_is_asked_for_that_nobody_wants() -> None:
+def test_options_that_are_not_set_are_left_out() -> None:
     assert body([UserMessage(content="hello")], dialect=ResponsesDialect(encrypted_reasoning=False)) == {
         "model": "m",
         "stream": True,
@@ -108,30 +108,30 @@ def test_nothing_is_asked_for_that_nobody_wants() -> None:
     }
 
 
-def test_an_output_limit_below_what_servers_take_is_raised_to_it() -> None:
+def test_an_output_limit_below_the_minimum_is_raised_to_it() -> None:
     assert body([UserMessage(content="hello")], max_output_tokens=1)["max_output_tokens"] == 16
 
 
-def test_lone_surrogates_and_numbers_without_end_do_not_keep_a_request_from_being_sent() -> None:
-    odd = AssistantMessage(content="a", provider_state=state({**said("a"), "cost": float("inf")}))
+def test_lone_surrogates_and_non_finite_numbers_are_replaced() -> None:
+    message = AssistantMessage(content="a", provider_state=provider_state({**message_item("a"), "cost": float("inf")}))
     assert [item["content"] for item in items(UserMessage(content="a\ud800b"))] == ["a\ufffdb"]
-    assert items(odd)[0]["cost"] is None
+    assert items(message)[0]["cost"] is None
 
 
 # --- replay of a model's own output ------------------------------------------------------------
 
 
-def test_a_reply_goes_back_to_its_model_item_by_item_as_it_came() -> None:
-    output = [THOUGHT, said("I add.", phase="commentary"), called(namespace="math")]
-    message = AssistantMessage(content="I add.", tool_calls=(CALL,), provider_state=state(*output))
+def test_a_reply_of_the_same_model_is_replayed_item_by_item() -> None:
+    output = [THOUGHT, message_item("I add.", phase="commentary"), call_item(namespace="math")]
+    message = AssistantMessage(content="I add.", tool_calls=(CALL,), provider_state=provider_state(*output))
     assert items(message, RESULT) == [*output, {"type": "function_call_output", "call_id": "c1", "output": "2"}]
 
 
-def test_parallel_calls_and_what_the_server_ran_itself_go_back_in_order() -> None:
+def test_parallel_calls_and_server_tools_are_replayed_in_order() -> None:
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    output = [THOUGHT, search, called("c1"), called("c2", id="fc_2")]
+    output = [THOUGHT, search, call_item("c1"), call_item("c2", id="fc_2")]
     other = ToolCall(id="c2", name="add")
-    message = AssistantMessage(tool_calls=(CALL, other), provider_state=state(*output))
+    message = AssistantMessage(tool_calls=(CALL, other), provider_state=provider_state(*output))
     results = [RESULT, RESULT.model_copy(update={"tool_call_id": "c2"})]
     assert [(item["type"], item.get("call_id")) for item in items(message, *results)] == [
         ("reasoning", None),
@@ -143,16 +143,18 @@ def test_parallel_calls_and_what_the_server_ran_itself_go_back_in_order() -> Non
     ]
 
 
-def test_a_call_that_we_renamed_goes_back_under_the_name_that_its_result_has() -> None:
-    message = AssistantMessage(tool_calls=(CALL.model_copy(update={"id": "ours"}),), provider_state=state(called()))
+def test_a_call_with_a_replaced_id_is_sent_with_the_id_of_its_result() -> None:
+    message = AssistantMessage(
+        tool_calls=(CALL.model_copy(update={"id": "ours"}),), provider_state=provider_state(call_item())
+    )
     result = RESULT.model_copy(update={"tool_call_id": "ours"})
     assert [item["call_id"] for item in items(message, result)] == ["ours", "ours"]
 
 
-def test_a_freeform_call_goes_back_as_it_came_and_its_result_in_kind() -> None:
+def test_a_freeform_call_is_replayed_with_a_freeform_result() -> None:
     item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "patch", "input": 'say "a"'}
     call = ToolCall(id="c1", name="patch", arguments=json.dumps(item["input"]))
-    message = AssistantMessage(tool_calls=(call,), provider_state=state(item))
+    message = AssistantMessage(tool_calls=(call,), provider_state=provider_state(item))
     assert items(message, RESULT) == [item, {"type": "custom_tool_call_output", "call_id": "c1", "output": "2"}]
     assert items(message, RESULT, replay_state=False)[0]["arguments"] == json.dumps(
         {"malformed_arguments": call.arguments}
@@ -171,20 +173,30 @@ PLAIN = [
     [
         pytest.param({"model": "another"}, id="another model"),
         pytest.param({"wire": "anthropic"}, id="another wire"),
-        pytest.param({"output": [THOUGHT, said("Something else."), called()]}, id="another text"),
-        pytest.param({"output": [THOUGHT, said("I add."), called(name="subtract")]}, id="another call"),
-        pytest.param({"output": [THOUGHT, said("I add."), called(arguments='{"a":2}')]}, id="other arguments"),
-        pytest.param({"output": [THOUGHT, said("I add."), called(), called()]}, id="a call that was filtered out"),
-        pytest.param({"output": [THOUGHT, said("I add.")]}, id="a call that was put in"),
+        pytest.param({"output": [THOUGHT, message_item("Something else."), call_item()]}, id="another text"),
+        pytest.param({"output": [THOUGHT, message_item("I add."), call_item(name="subtract")]}, id="another call"),
         pytest.param(
-            {"output": [said("I add."), called(), {"type": "shell_call", "id": "s"}]}, id="a call nobody answers"
+            {"output": [THOUGHT, message_item("I add."), call_item(arguments='{"a":2}')]}, id="other arguments"
+        ),
+        pytest.param(
+            {"output": [THOUGHT, message_item("I add."), call_item(), call_item()]}, id="a call that was filtered out"
+        ),
+        pytest.param({"output": [THOUGHT, message_item("I add.")]}, id="a call that was put in"),
+        pytest.param(
+            {"output": [message_item("I add."), call_item(), {"type": "shell_call", "id": "s"}]},
+            id="a call nobody answers",
         ),
         pytest.param({"output": []}, id="nothing"),
         pytest.param({"output": "x"}, id="no list"),
     ],
 )
-def test_state_that_does_not_belong_here_is_dropped_and_the_message_goes_as_text(changed: dict[str, Any]) -> None:
-    fields = {"wire": "openai-responses", "model": "m", "output": [THOUGHT, said("I add."), called()], **changed}
+def test_a_reply_with_state_of_another_model_or_form_is_sent_as_text(changed: dict[str, Any]) -> None:
+    fields = {
+        "wire": "openai-responses",
+        "model": "m",
+        "output": [THOUGHT, message_item("I add."), call_item()],
+        **changed,
+    }
     output = fields.pop("output")
     message = AssistantMessage(
         content="I add.", tool_calls=(CALL,), provider_state=ProviderState(**fields, payload={"output": output})
@@ -193,40 +205,42 @@ def test_state_that_does_not_belong_here_is_dropped_and_the_message_goes_as_text
 
 
 @pytest.mark.parametrize(
-    "thought",
+    "reasoning",
     [
         {**THOUGHT, "encrypted_content": None},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "r"}]},
         {**THOUGHT, "encrypted_content": "", "content": []},
     ],
 )
-def test_reasoning_that_only_the_server_could_know_is_left_out(thought: dict[str, Any]) -> None:
-    message = AssistantMessage(content="a", provider_state=state(thought, said("a")))
-    assert items(message) == [said("a")]
+def test_reasoning_without_encrypted_content_is_left_out(reasoning: dict[str, Any]) -> None:
+    message = AssistantMessage(content="a", provider_state=provider_state(reasoning, message_item("a")))
+    assert items(message) == [message_item("a")]
 
 
-def test_reasoning_that_nothing_follows_is_left_out() -> None:
-    message = AssistantMessage(content="a", provider_state=state(said("a"), THOUGHT))
-    assert items(message) == [said("a")]
+def test_reasoning_at_the_end_of_a_reply_is_left_out() -> None:
+    message = AssistantMessage(content="a", provider_state=provider_state(message_item("a"), THOUGHT))
+    assert items(message) == [message_item("a")]
 
 
-def test_what_the_server_left_open_is_not_sent_back() -> None:
-    message = AssistantMessage(content="a", provider_state=state({**said("a"), "status": None, "phase": None}))
+def test_null_fields_are_not_sent_back() -> None:
+    message = AssistantMessage(
+        content="a", provider_state=provider_state({**message_item("a"), "status": None, "phase": None})
+    )
     assert sorted(items(message)[0]) == ["content", "id", "role", "type"]
 
 
-def test_a_reply_that_stands_in_the_history_twice_goes_back_as_it_came_once() -> None:
-    message = AssistantMessage(content="a", provider_state=state(said("a")))
-    assert items(message, message) == [said("a"), {"type": "message", "role": "assistant", "content": "a"}]
+def test_a_reply_that_is_in_the_history_twice_is_replayed_once() -> None:
+    message = AssistantMessage(content="a", provider_state=provider_state(message_item("a")))
+    assert items(message, message) == [message_item("a"), {"type": "message", "role": "assistant", "content": "a"}]
 
 
-def test_a_malformed_call_goes_back_in_a_form_that_a_server_takes() -> None:
+def test_a_malformed_call_is_sent_in_a_valid_form() -> None:
     call = ToolCall(id="c1", name="no such tool!", arguments="{")
     message = AssistantMessage(
-        tool_calls=(call,), provider_state=state(THOUGHT, called(name=call.name, arguments=call.arguments))
+        tool_calls=(call,), provider_state=provider_state(THOUGHT, call_item(name=call.name, arguments=call.arguments))
     )
     wrapped = json.dumps({"malformed_arguments": "{"})
-    assert items(message) == [THOUGHT, called(name="no_such_tool__957a42d4", arguments=wrapped)]
+    assert items(message) == [THOUGHT, call_item(name="no_such_tool__957a42d4", arguments=wrapped)]
 
 
 # --- calls ----------------------------------------------------------------------------------------------------------
@@ -244,7 +258,7 @@ def test_a_malformed_call_goes_back_in_a_form_that_a_server_takes() -> None:
         ("", None),
     ],
 )
-def test_call_ids_that_a_server_refuses_get_another_one_always_the_same(id_: str, sent: str | None) -> None:
+def test_invalid_call_ids_are_replaced_deterministically(id_: str, sent: str | None) -> None:
     message = AssistantMessage(tool_calls=(CALL.model_copy(update={"id": id_}),))
     result = RESULT.model_copy(update={"tool_call_id": id_})
     first, second = ([item["call_id"] for item in items(message, result)] for _ in range(2))
@@ -254,7 +268,7 @@ def test_call_ids_that_a_server_refuses_get_another_one_always_the_same(id_: str
     assert first[0] == sent if sent else first[0] not in ("", id_)
 
 
-def test_a_call_id_that_comes_again_is_told_apart() -> None:
+def test_a_repeated_call_id_is_replaced() -> None:
     message = AssistantMessage(tool_calls=(CALL,))
     found = items(message, RESULT, message, RESULT, message, RESULT)
     assert [item["call_id"] for item in found] == ["c1", "c1", "c1_2", "c1_2", "c1_3", "c1_3"]
@@ -268,7 +282,7 @@ def test_a_call_id_that_comes_again_is_told_apart() -> None:
         ("é" * 70, "_" * 55 + "_78dcf717"),
     ],
 )
-def test_names_that_a_server_refuses_are_spelled_as_it_takes_them(name: str, sent: str) -> None:
+def test_invalid_tool_names_are_replaced(name: str, sent: str) -> None:
     assert items(AssistantMessage(tool_calls=(ToolCall(id="c1", name=name),)))[0]["name"] == sent
 
 
@@ -283,7 +297,7 @@ _calls = st.lists(st.builds(ToolCall, id=_ids, name=_names, arguments=_arguments
 
 @st.composite
 def replies(draw: st.DrawFn) -> AssistantMessage:
-    """A reply with the output behind it, which may be another model's or have been changed since."""
+    """Draw a reply with its output items as provider state, which may be of another model or changed since."""
     text, calls = draw(_texts), draw(_calls)
     output: list[dict[str, Any]] = []
     if draw(st.booleans()):
@@ -291,15 +305,17 @@ def replies(draw: st.DrawFn) -> AssistantMessage:
             {**THOUGHT, "id": f"rs_{draw(st.uuids())}", "encrypted_content": draw(st.sampled_from(["x", "", None]))}
         )
     if text or draw(st.booleans()):
-        output.append(said(text, id=f"msg_{draw(st.uuids())}"))
+        output.append(message_item(text, id=f"msg_{draw(st.uuids())}"))
     for call in calls:
-        output.append(called(call.id, id=f"fc_{draw(st.uuids())}", name=call.name, arguments=call.arguments))
+        output.append(call_item(call.id, id=f"fc_{draw(st.uuids())}", name=call.name, arguments=call.arguments))
     if draw(st.booleans()):
         output = draw(st.permutations(output))
     if draw(st.integers(0, 5)) == 0:
         text += "!"
     made_by = draw(st.sampled_from(["m", "m", "m", "another"]))
-    return AssistantMessage(content=text, tool_calls=tuple(calls), provider_state=state(*output, model=made_by))
+    return AssistantMessage(
+        content=text, tool_calls=tuple(calls), provider_state=provider_state(*output, model=made_by)
+    )
 
 
 @st.composite
@@ -320,18 +336,18 @@ def _results(reply: AssistantMessage, every: bool) -> list[ToolMessage]:
 
 @pytest.mark.promise("D5")
 @given(histories(), st.booleans())
-def test_whatever_the_history_a_strict_server_takes_the_request(history: list[Message], replay_state: bool) -> None:
+def test_every_sanitised_history_becomes_a_valid_request(history: list[Message], replay_state: bool) -> None:
     assert violations(body(history, replay_state=replay_state, tools=[ADD], max_output_tokens=1)) == []
 
 
 @given(histories())
-def test_nothing_that_was_said_is_lost_and_the_order_stays(history: list[Message]) -> None:
-    spoken = [row.content for row in history if row.content]
-    assert [text for item in items(*history) if (text := _text(item))] == spoken
+def test_all_texts_are_sent_in_their_order(history: list[Message]) -> None:
+    texts = [row.content for row in history if row.content]
+    assert [text for item in items(*history) if (text := _text(item))] == texts
 
 
 @given(histories(), st.integers(0, 30))
-def test_what_was_sent_stays_as_it_was_when_the_conversation_goes_on(history: list[Message], cut: int) -> None:
+def test_a_longer_conversation_begins_with_the_same_request_items(history: list[Message], cut: int) -> None:
     """Prompt caches are keyed on the beginning of a request."""
     while 0 < cut < len(history) and isinstance(history[cut], ToolMessage):
         cut += 1
@@ -349,6 +365,6 @@ def _text(item: dict[str, Any]) -> str:
 
 @sdk_types.needs_sdk("openai_responses")
 @given(histories())
-def test_the_official_client_s_types_know_every_field_of_the_request(history: list[Message]) -> None:
+def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:
     sent = body(history, tools=[ADD], tool_choice="required", dialect=ResponsesDialect(reasoning_summary=True))
-    assert sdk_types.faults("openai_responses", sent) == []
+    assert sdk_types.type_errors("openai_responses", sent) == []

@@ -1,4 +1,4 @@
-"""A raw HTTP server on loopback that sends the same head and body in given pieces."""
+"""A raw HTTP server on loopback that sends the same head and the same chunks to every request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agenticx.testing._accepted import AcceptedConnections
 
 
 @dataclass
-class PiecesServer:
+class ChunkServer:
     """The state of a running server: its address, connections and requests; `client_gone` is set at a disconnect."""
 
     base_url: str = ""
@@ -23,7 +23,7 @@ class PiecesServer:
 
 
 @asynccontextmanager
-async def pieces_server(
+async def chunk_server(
     pieces: Callable[[], Iterable[bytes]],
     *,
     head: bytes = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n",
@@ -31,9 +31,12 @@ async def pieces_server(
     then_gone: bool = False,
     then_reset: bool = False,
     port: int = 0,
-) -> AsyncIterator[PiecesServer]:
-    """Serve `head` and each piece as an HTTP chunk of its own; then keep, leave silent, close or reset it."""
-    state = PiecesServer()
+) -> AsyncIterator[ChunkServer]:
+    """Serve `head` and each piece as an HTTP chunk of its own.
+
+    After that the connection is kept for the next request, left silent, closed or reset.
+    """
+    state = ChunkServer()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

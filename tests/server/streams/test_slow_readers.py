@@ -21,11 +21,11 @@ from agenticx.sessions.store.base import SessionRecord
 from agenticx.sessions.store.memory import MemoryStore
 from studio.http.write_timeout import WriteTimeoutMiddleware
 from studio.relay import Relay
-from tests.server.test_streams import stalled_reader
 from tests.support.patience import PATIENCE, PatientClock, comes_true
 from tests.support.server.reading import Reader
 from tests.support.server.running import TOKEN, Studio, StudioMaker
 from tests.support.server.serving import ServedStudio, agx_serve
+from tests.support.server.stream_checks import stalled_reader
 
 pytestmark = pytest.mark.anyio
 

@@ -102,52 +102,72 @@ async def test_every_response_matches_the_document(make_studio: StudioMaker, mon
         await client.request("GET", "/openapi.json")
 
         made = (await client.request("POST", "/api/sessions", {"name": "Named", "tools": ["file_write"]})).json()
-        path = f"/api/sessions/{made['id']}"
-        picture = {"name": PNG.name, "data": PNG.data}
-        await client.request("POST", f"{path}/turns", {"input": "Write", "attachments": [picture]})
-        await studio.events_until(made["id"], "confirm_required")
-        (question,) = (await client.request("GET", f"/api/confirms?session_id={made['id']}")).json()["confirms"]
-        yes = {"approved": True, "digest": question["digest"], "reason": "why not"}
-        await client.request("POST", f"/api/confirms/{question['id']}", yes)
-        await studio.events_until(made["id"], "final")
-        await client.request("GET", path)
-        await client.request("PATCH", path, {"pinned": True})
-        (found,) = (await client.request("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
-        assert found["matches"]
-        await client.request("GET", "/api/sessions")
-        messages = (await client.request("GET", f"{path}/messages")).json()["messages"]
-        assert [sorted(message.keys() - {"message_id", "role", "content"}) for message in messages] == [
-            ["attachments"],
-            ["tool_calls"],
-            ["tool_call_id"],
-            [],
-        ]
-        assert (await client.request("GET", "/api/usage?since=2020-01-01&until=2999-01-01")).json()["rows"]
-        await client.request("GET", f"{path}/export")
-        await client.request("GET", f"{path}/export?format=markdown")
-        await client.request("POST", f"{path}/fork", {})
-        rewound = await client.request("POST", f"{path}/rewind", {"message_id": messages[0]["message_id"]})
-        assert rewound.json()["files"]
-
-        await client.request("POST", f"{path}/turns", {"input": "Hold"})
-        for when_busy in ("queue", "steer"):
-            await client.request("POST", f"{path}/turns", {"input": "Also", "when_busy": when_busy})
-        assert (await client.request("POST", f"{path}/turns", {"input": "Me"})).status_code == 409
-        await client.request("POST", f"{path}/stop")
-        await studio.events_until(made["id"], "handed_back")
-        other = (await client.request("POST", "/api/sessions", {})).json()["id"]
-        await client.request("POST", f"/api/sessions/{other}/turns", {"input": "On"}, Accept=EVENT_STREAM)
-        for stream in (f"{path}/events", "/api/events"):
-            async with studio.client.stream("GET", stream) as answer:
-                client.check("GET", stream, answer)
+        await confirm_a_tool_call(client, made["id"])
+        await read_and_rewind(client, made["id"])
+        await queue_messages_and_stop(client, made["id"])
+        await open_streams(client, made["id"])
 
         assert (await client.request("GET", "/api/sessions?limit=0")).status_code == 422
         ticket = (await client.request("POST", "/api/tickets")).json()["ticket"]
         await client.request("POST", "/api/ticket", {"ticket": ticket})
         for plain in ("/", "/api/health", "/api/ready", "/api/tools", "/api/models"):
             await client.request("GET", plain)
-        await client.request("DELETE", path)
+        await client.request("DELETE", f"/api/sessions/{made['id']}")
     assert client.seen == set(documented_responses(document))
+
+
+async def confirm_a_tool_call(client: DocumentedClient, session_id: str) -> None:
+    """Run a turn with an attachment whose tool call needs a confirmation, and approve it."""
+    picture = {"name": PNG.name, "data": PNG.data}
+    await client.request("POST", f"/api/sessions/{session_id}/turns", {"input": "Write", "attachments": [picture]})
+    await client.studio.events_until(session_id, "confirm_required")
+    (question,) = (await client.request("GET", f"/api/confirms?session_id={session_id}")).json()["confirms"]
+    yes = {"approved": True, "digest": question["digest"], "reason": "why not"}
+    await client.request("POST", f"/api/confirms/{question['id']}", yes)
+    await client.studio.events_until(session_id, "final")
+
+
+async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
+    """Read, search, export, fork and rewind a session with one turn."""
+    path = f"/api/sessions/{session_id}"
+    await client.request("GET", path)
+    await client.request("PATCH", path, {"pinned": True})
+    (found,) = (await client.request("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
+    assert found["matches"]
+    await client.request("GET", "/api/sessions")
+    messages = (await client.request("GET", f"{path}/messages")).json()["messages"]
+    assert [sorted(message.keys() - {"message_id", "role", "content"}) for message in messages] == [
+        ["attachments"],
+        ["tool_calls"],
+        ["tool_call_id"],
+        [],
+    ]
+    assert (await client.request("GET", "/api/usage?since=2020-01-01&until=2999-01-01")).json()["rows"]
+    await client.request("GET", f"{path}/export")
+    await client.request("GET", f"{path}/export?format=markdown")
+    await client.request("POST", f"{path}/fork", {})
+    rewound = await client.request("POST", f"{path}/rewind", {"message_id": messages[0]["message_id"]})
+    assert rewound.json()["files"]
+
+
+async def queue_messages_and_stop(client: DocumentedClient, session_id: str) -> None:
+    """Start a turn, submit messages while it runs, and stop it."""
+    path = f"/api/sessions/{session_id}"
+    await client.request("POST", f"{path}/turns", {"input": "Hold"})
+    for when_busy in ("queue", "steer"):
+        await client.request("POST", f"{path}/turns", {"input": "Also", "when_busy": when_busy})
+    assert (await client.request("POST", f"{path}/turns", {"input": "Me"})).status_code == 409
+    await client.request("POST", f"{path}/stop")
+    await client.studio.events_until(session_id, "handed_back")
+
+
+async def open_streams(client: DocumentedClient, session_id: str) -> None:
+    """Open the stream of a turn in a new session, that of a session, and that of all."""
+    other = (await client.request("POST", "/api/sessions", {})).json()["id"]
+    await client.request("POST", f"/api/sessions/{other}/turns", {"input": "On"}, Accept=EVENT_STREAM)
+    for stream in (f"/api/sessions/{session_id}/events", "/api/events"):
+        async with client.studio.client.stream("GET", stream) as answer:
+            client.check("GET", stream, answer)
 
 
 async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_by_name(

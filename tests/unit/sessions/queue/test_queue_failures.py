@@ -17,7 +17,7 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, Submission, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
-from agenticx.tools.registry import tool
+from tests.support.message_queue import note
 from tests.support.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -25,12 +25,6 @@ pytestmark = pytest.mark.anyio
 WRITES = frozenset({"append", "add_journal_entry", "claim", "release"})
 MAX_WRITES = 60
 INPUT_EVENTS = ("turn_started", "steered", "handed_back")
-
-
-@tool(risk="write")
-def note(text: str) -> str:
-    """Write a note."""
-    return f"noted {text}"
 
 
 class FailingWrites:

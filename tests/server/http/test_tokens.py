@@ -1,0 +1,210 @@
+"""Tests that every route needs the token: headers, spellings of paths, tickets, the token file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import SettingsError
+from agenticx.settings import load_settings
+from studio.access import TICKET_SECONDS, Tickets, load_token
+from tests.support.server.raw_http import (
+    AUTHORIZED,
+    JSON,
+    PROTECTED,
+    raw_request,
+    send_raw,
+)
+from tests.support.server.running import TOKEN, Studio
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
+
+
+INVALID_TOKENS: dict[str, Sequence[str]] = {
+    "none": (),
+    "wrong": (f"Authorization: Bearer {'x' * len(TOKEN)}",),
+    "short": (f"Authorization: Bearer {TOKEN[:-1]}",),
+    "long": (f"Authorization: Bearer {TOKEN}x",),
+    "empty": ("Authorization: Bearer ",),
+    "without scheme": (f"Authorization: {TOKEN}",),
+    "other scheme": (f"Authorization: Basic {TOKEN}",),
+    "doubled header": (AUTHORIZED, AUTHORIZED),
+    "doubled value": (f"Authorization: Bearer {TOKEN}, Bearer {TOKEN}",),
+    "not ascii": ("Authorization: Bearer \xe4\xff",),
+    "cookie": (f"Cookie: token={TOKEN}",),
+}
+
+
+@pytest.mark.parametrize("reason", INVALID_TOKENS)
+async def test_every_route_without_the_valid_token_is_401(studio: Studio, reason: str) -> None:
+    for method, path in [*PROTECTED, ("GET", "/api"), ("GET", "/api/nothing"), ("TRACE", "/api/sessions")]:
+        answer = await send_raw(studio, raw_request(method, path, *INVALID_TOKENS[reason]))
+        assert (path, answer.status, answer.code) == (path, 401, "unauthorized")
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_token_in_the_query_is_ignored(studio: Studio) -> None:
+    for name in ("token", "access_token", "authorization", "ticket"):
+        assert (await send_raw(studio, raw_request("GET", f"/api/sessions?{name}={TOKEN}"))).status == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/API/sessions",
+        "/api/Sessions",
+        "/%61pi/sessions",
+        "/api/%73essions",
+        "/api%2Fsessions",
+        "//api/sessions",
+        "/api//sessions",
+        "/api/sessions/",
+        "/api/./sessions",
+        "/x/../api/sessions",
+        "/api/health/",
+        "/api/health%00",
+        "/api/health/../sessions",
+        "/api/ticket%2f..%2fsessions",
+        "/openapi.json",
+        "/nothing",
+        "http://127.0.0.1:PORT/api/sessions",
+    ],
+)
+async def test_no_spelling_of_a_path_bypasses_the_token(studio: Studio, path: str) -> None:
+    assert (await send_raw(studio, raw_request("GET", path))).status == 401
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/%61pi/ready",
+        "/api%2Fready",
+        "/api/read%79",
+        "/API/ready",
+        "/api/Ready",
+        "/api/ready%00",
+        "/api/confirms/cfm%5Fx",
+        "/api/sessions/%ff",
+        "/api/sessions/%c3%a9",
+        "/api/sessions/%zz",
+        "/%61pi/health",
+        "/assets/%61pp.js",
+        "/%2F",
+    ],
+)
+async def test_only_the_canonical_spelling_of_a_path_is_served(studio: Studio, path: str) -> None:
+    answer = await send_raw(studio, raw_request("GET", path, AUTHORIZED))
+    assert (answer.status, answer.code) == (404, "not_found")
+
+
+async def test_an_id_may_be_encoded_where_it_must_be(studio: Studio) -> None:
+    answer = await send_raw(studio, raw_request("GET", "/api/sessions/%C3%A9%20x", AUTHORIZED))
+    assert (answer.status, answer.code) == (404, "session_not_found")
+    session_id = (await studio.session()).replace("s", "%73")
+    assert (
+        await send_raw(studio, raw_request("GET", f"/api/confirms?session_id={session_id}", AUTHORIZED))
+    ).status == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/assets/../api/sessions", "/assets/%2e%2e/api/sessions", "/assets/%2e%2e%2fserver.py"]
+)
+async def test_asset_paths_cannot_leave_the_assets_folder(studio: Studio, path: str) -> None:
+    assert (await send_raw(studio, raw_request("GET", path))).status in (401, 404)
+
+
+@pytest.mark.parametrize("path", ["/assets", "/assets/", "/assets/app.js/", "/assets//app.js", "/assets/./app.js"])
+async def test_an_asset_has_one_path(studio: Studio, path: str) -> None:
+    assert (await send_raw(studio, raw_request("GET", path, AUTHORIZED))).status == 404
+
+
+async def test_a_401_comes_before_the_body_is_read(studio: Studio) -> None:
+    head = raw_request("POST", "/api/sessions", JSON, "Content-Length: 1000000000")
+    assert (await send_raw(studio, head)).status == 401
+
+
+async def test_public_paths_need_no_token(studio: Studio) -> None:
+    for path in ("/", "/api/health", "/assets/app.js"):
+        assert (await send_raw(studio, raw_request("GET", path))).status == 200
+
+
+# --- tickets ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_ticket_gives_the_token_once(studio: Studio) -> None:
+    fresh = await studio.client.post("/api/tickets")
+    assert fresh.status_code == 201
+    body = json.dumps({"ticket": fresh.json()["ticket"]})
+    answers = [await send_raw(studio, raw_request("POST", "/api/ticket", JSON, body=body)) for _ in range(2)]
+    assert [answer.status for answer in answers] == [200, 401]
+    assert json.loads(answers[0].body) == {"token": TOKEN}
+    assert answers[1].code == "bad_ticket"
+
+
+def test_a_ticket_expires_after_ten_minutes() -> None:
+    clock = ManualClock()
+    tickets = Tickets(clock)
+    early, late = tickets.issue(), tickets.issue()
+    clock.seconds = TICKET_SECONDS - 1
+    assert tickets.redeem(early)
+    clock.seconds = TICKET_SECONDS
+    assert not tickets.redeem(late)
+    assert not tickets.redeem("")
+
+
+class ManualClock:
+    """A clock whose time a test sets."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+# --- the token file ---------------------------------------------------------------------------------------------------
+
+
+def test_the_token_is_made_at_first_start_for_its_owner_alone_and_kept(tmp_path: Path) -> None:
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    token = load_token(settings)
+    path = tmp_path / "home" / "token"
+    assert len(token) >= 43
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert load_token(settings) == token
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "complaint"),
+    [
+        ("a" * 31, 0o600, "at least 32"),
+        ("a" * 31 + "+", 0o600, "at least 32"),
+        ("a" * 32 + " " + "a" * 32, 0o600, "at least 32"),
+        ("", 0o600, "at least 32"),
+        ("ä" * 40, 0o600, "cannot be read"),
+        ("a" * 40, 0o640, "0640"),
+        ("a" * 40, 0o604, "0604"),
+    ],
+)
+def test_an_invalid_token_file_is_refused_without_quoting_it(
+    tmp_path: Path, content: str, mode: int, complaint: str
+) -> None:
+    path = tmp_path / "mine"
+    path.write_text(content)
+    path.chmod(mode)
+    settings = load_settings({"home": tmp_path / "home", "token_file": path}, environ={})
+    with pytest.raises(SettingsError, match=complaint) as caught:
+        load_token(settings)
+    assert not content or content not in str(caught.value)
+
+
+def test_a_token_file_is_read_stripped_and_must_exist(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    settings = load_settings({"home": tmp_path / "home", "token_file": path}, environ={})
+    with pytest.raises(SettingsError, match="mine"):
+        load_token(settings)
+    path.write_text(f"\n  {'Ab-_' * 8} \n")
+    path.chmod(0o600)
+    assert load_token(settings) == "Ab-_" * 8

@@ -1,0 +1,124 @@
+"""Tests of event streams: heartbeats, the closing frame, stalled and aborted readers, framing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, hang, say
+from tests.support.lanes import Count
+from tests.support.patience import PATIENCE, PatientClock
+from tests.support.server.heartbeats import SHORT_HEARTBEAT_INTERVAL, STATES, HeartbeatLog, check_heartbeats, wait
+from tests.support.server.running import StudioMaker, note, until
+from tests.support.server.stream_checks import (
+    check_framing,
+    fill,
+    last_types_before_close,
+    leaks_of_aborted_readers,
+    odd_events,
+    stalled_reader,
+    start_running_turn,
+    until_subscribed,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+# --- heartbeats -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("B5")
+@pytest.mark.parametrize("state", STATES)
+async def test_a_heartbeat_comes_every_ten_seconds_in_every_state(make_studio: StudioMaker, state: str) -> None:
+    model = ScriptedModel(STATES[state][0])
+    async with make_studio(model, tools=[note, wait], clock=PatientClock(SHORT_HEARTBEAT_INTERVAL)) as studio:
+        await check_heartbeats(studio, state)
+
+
+@pytest.mark.promise("B5")
+async def test_heartbeats_go_on_after_a_restart_while_a_question_and_a_message_wait(make_studio: StudioMaker) -> None:
+    script, last = STATES["confirm"]
+    async with make_studio(ScriptedModel(script)) as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id)
+        await studio.events_until(session_id, last or "")
+        await studio.turn(session_id, "more", when_busy="queue")
+        queued = (await studio.events_until(session_id, "queued"))[-1]
+    async with make_studio(ScriptedModel(script[1:]), clock=PatientClock(SHORT_HEARTBEAT_INTERVAL)) as studio:
+        assert studio.services.hub.running_turn_id(session_id) is not None
+        async with studio.events(session_id, cursor=queued.id) as frames:
+            (await HeartbeatLog.record(frames)).check()
+
+
+# --- the end of a stream ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("B6")
+async def test_a_closing_server_stops_turns_then_sends_every_reader_a_closing_frame(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([[say("a"), hang()]] * 3)) as studio:
+        assert await last_types_before_close(studio) == [("error", "server_closing")] * 4
+
+
+async def test_a_stream_of_a_session_that_is_deleted_ends(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        async with studio.events(session_id) as frames:
+            await until_subscribed(studio)
+            assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 204
+            assert [frame async for frame in frames] == []
+        assert (await studio.client.get(f"/api/sessions/{session_id}/events")).status_code == 404
+
+
+# --- stalled and aborted readers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("B3")
+async def test_a_stalled_reader_is_dropped_and_the_others_are_not(make_studio: StudioMaker) -> None:
+    async with make_studio(clock=PatientClock({10.0: 5.0})) as studio:
+        session_id = await studio.session()
+        with stalled_reader(studio, session_id) as quiet:
+            await until_subscribed(studio)
+            async with studio.events(session_id) as frames:
+                await until_subscribed(studio, 2)
+                await fill(studio, session_id, 101, "x" * 100_000)
+                while (await until(frames, "token"))[-1].data["seq"] < 101:
+                    pass
+                await until_subscribed(studio, 1)
+                await fill(studio, session_id, 1)
+                assert (await until(frames, "token"))[-1].data["seq"] == 102
+            await asyncio.to_thread(read_to_the_end, quiet)
+
+
+def read_to_the_end(quiet: socket.socket) -> None:
+    """Read until the connection is closed; fail if it stays open."""
+    quiet.settimeout(PATIENCE)
+    with suppress(ConnectionResetError):
+        while quiet.recv(1 << 16):
+            pass
+
+
+@pytest.mark.promise("B4")
+async def test_aborted_readers_leak_nothing(make_studio: StudioMaker, count: Count) -> None:
+    aborts = count(100, 500, 2_000)
+    async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
+        assert await leaks_of_aborted_readers(studio, await start_running_turn(studio), aborts) == {"turns": 1}
+
+
+# --- responses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("B8")
+async def test_no_text_in_any_field_of_any_event_breaks_the_framing(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        await check_framing(studio, odd_events(5_000))
+
+
+async def test_head_opens_no_stream(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        answer = await studio.client.head(f"/api/sessions/{session_id}/events")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert studio.services.relay.readers == 0

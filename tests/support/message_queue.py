@@ -1,0 +1,114 @@
+"""A session of a hub with queued messages, and a store whose writes can be made to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from agenticx.errors import StoreError
+from agenticx.llms.scripted import ScriptedModel
+from agenticx.sessions import (
+    Hub,
+    JournalEntry,
+    MemoryStore,
+    SessionRecord,
+    Store,
+    StoredEvent,
+    Submission,
+    TurnRequest,
+    transcript,
+)
+from agenticx.settings import load_settings
+from agenticx.testing import check_grammar
+from agenticx.tools.registry import tool
+from tests.support.patience import PATIENCE, PatientClock
+
+
+@tool(risk="write")
+def note(text: str) -> str:
+    """Write a note."""
+    return f"noted {text}"
+
+
+class QueueHarness:
+    """One session of a hub, and what is in its log."""
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        self.store = store
+        self.record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
+        self._settings = load_settings({"home": folder / "home"}, environ={})
+        self.models: dict[str | None, ScriptedModel] = {}
+
+    async def open(self, model: ScriptedModel) -> Hub:
+        """Return a hub that runs the session with `model`, as a new process would make it."""
+        self.models = {None: model}
+        self.hub = Hub(
+            self.store,
+            models=lambda name: self.models[name],
+            tools=lambda _record: [note],
+            settings=self._settings,
+            clock=PatientClock(),
+        )
+        if self.record.id not in [record.id for record in await self.store.sessions()]:
+            await self.store.create(self.record)
+        await self.hub.recover()
+        return self.hub
+
+    async def submit(self, text: str, when_busy: Any = "queue", **fields: Any) -> Submission:
+        return await self.hub.submit(self.record.id, TurnRequest(input=text, when_busy=when_busy, **fields))
+
+    async def wait_until(self, done: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        """Return the session's envelopes once they are `done`; they must follow the grammar."""
+        wakeup = asyncio.Event()
+        with self.store.subscribe(self.record.id, wakeup):
+            while True:
+                wakeup.clear()
+                events = [json.loads(event.frame_json) for event in await self.store.read(self.record.id, 0, 10_000)]
+                if done(events):
+                    check_grammar(events, complete=False)
+                    return events
+                await asyncio.wait_for(wakeup.wait(), PATIENCE)
+
+    async def wait_for(self, type_: str, times: int = 1) -> list[dict[str, Any]]:
+        return await self.wait_until(lambda events: sum(event["type"] == type_ for event in events) >= times)
+
+    async def transcript(self) -> list[str]:
+        events = await self.store.read(self.record.id, 0, 10_000)
+        return [f"{message['role']}: {message['content']}" for message in transcript(events)]
+
+
+def outline_of(events: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the events other than those of the model and of state: `turn_started one`, `queued two`, `final`, …"""
+    wanted = {"turn_started": "input", "queued": "input", "handed_back": "input", "steered": "text", "error": "code"}
+    wanted |= {"final": "text", "tool_result": "outcome", "confirm_required": "question"}
+    lines = [f"{event['type']} {event['data'][wanted[event['type']]]}" for event in events if event["type"] in wanted]
+    return ["confirm_required" if line.startswith("confirm") else line for line in lines]
+
+
+class BreakableStore(MemoryStore):
+    """A store that refuses every write while it is `broken`."""
+
+    broken = False
+
+    async def append(
+        self,
+        session_id: str,
+        turn_id: str | None,
+        events: Any,
+        *,
+        expected_seq: int,
+        **beside: Any,
+    ) -> Sequence[StoredEvent]:
+        self._check()
+        return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
+
+    async def add_journal_entry(self, entry: JournalEntry) -> JournalEntry:
+        self._check()
+        return await super().add_journal_entry(entry)
+
+    def _check(self) -> None:
+        if self.broken:
+            raise StoreError("disk full")

@@ -1,0 +1,144 @@
+"""Tests of the events and background tasks that tools add through their context."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from agenticx.testing import call
+from agenticx.tools.base import ToolContext
+from agenticx.tools.registry import tool
+from tests.support.odd_tools import cyclic, one_result
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]
+
+
+# --- background tasks -------------------------------------------------------------------------------------------------
+
+
+async def test_a_plain_function_may_start_background_work(play):
+    done = []
+
+    async def clean_up():
+        done.append(threading.current_thread())
+
+    def odd(context: ToolContext):
+        """Hand over work, from a thread."""
+        context.add_background_task(clean_up())
+
+    data = await one_result(play, odd)
+
+    assert (data["outcome"], done) == ("ok", [threading.current_thread()])
+
+
+async def test_background_work_that_exits_ends_neither_the_turn_nor_the_program(play):
+    done = []
+
+    async def leave():
+        done.append(True)
+        raise SystemExit(3)
+
+    async def odd(context: ToolContext):
+        """Hand over work."""
+        context.add_background_task(leave())
+
+    data = await one_result(play, odd)
+
+    assert (data["outcome"], done) == ("ok", [True])
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload"),
+    [
+        ("final", {"text": "done"}),
+        ("error", {"fatal": True, "code": "stopped", "text": ""}),
+        ("token", {"text": "x"}),
+        ("tool_result", {}),
+        ("subagent_paused", {}),
+        ("no_such_event", {}),
+        ("", {}),
+        (None, {}),
+        (["artifact"], {}),
+        ("artifact", {}),
+        ("artifact", {"path": 7, "final": "yes"}),
+        ("artifact", {"path": "a", "final": True, "extra": 1}),
+        ("artifact", None),
+        ("artifact", 7),
+        ("artifact", cyclic()),
+        ("artifact", {"path": "a", "content": float("nan"), "final": True}),
+        ("artifact", {"path": "a", "content": object(), "final": True}),
+        ("citation", {"quote": "x"}),
+        ("handoff", {"from_agent": "a"}),
+        ("subagent_started", {"task": "x"}),
+        ("tool_progress", [1]),
+    ],
+)
+async def test_emitting_a_forbidden_or_invalid_event_is_an_error_of_the_tool(play, type_, payload):
+    async def odd(context: ToolContext):
+        """Emit."""
+        context.emit(type_, payload)
+
+    data = await one_result(play, odd)
+
+    assert data["outcome"] == "error"
+
+
+async def test_emitted_text_is_cleaned(play):
+    @tool(risk="read", name="odd")
+    async def odd(context: ToolContext):
+        """Emit."""
+        context.emit("tool_progress", {"output": "a\ud800"})
+        context.emit("artifact", {"path": "b\ud800", "content": "c\udfff", "final": True})
+
+    run = await play([call("odd"), "ok"], tools=[odd])
+
+    assert run.events_of("tool_progress")[0].data["output"] == "a\ufffd"
+    assert run.events_of("artifact")[0].data == {"path": "b\ufffd", "content": "c\ufffd", "final": True}
+
+
+async def test_emitting_from_many_threads_keeps_each_threads_order(play):
+    @tool(risk="read")
+    def work(context: ToolContext) -> str:
+        """Emit from threads."""
+
+        def emit(name):
+            for n in range(50):
+                context.emit("tool_progress", {"output": f"{name}{n}"})
+
+        threads = [threading.Thread(target=emit, args=(name,)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return "done"
+
+    run = await play([call("work"), "ok"], tools=[work])
+
+    outputs = [event.data["output"] for event in run.events_of("tool_progress")]
+    assert len(outputs) == 200
+    for name in "abcd":
+        assert [text for text in outputs if text[0] == name] == [f"{name}{n}" for n in range(50)]
+
+
+async def test_emitting_after_the_end_is_dropped(play):
+    kept: list[ToolContext] = []
+
+    @tool(risk="read")
+    async def leave(context: ToolContext) -> str:
+        """Keep the context."""
+        kept.append(context)
+        return "left"
+
+    @tool(risk="read")
+    async def late() -> str:
+        """Emit for a call that is over."""
+        kept[0].emit("tool_progress", {"output": "late"})
+        return "late"
+
+    run = await play([call("leave"), call("late"), "ok"], tools=[leave, late])
+
+    assert run.events_of("tool_progress") == []

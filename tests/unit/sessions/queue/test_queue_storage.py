@@ -1,0 +1,104 @@
+"""Tests of queued messages in a store that refuses writes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import StoreError
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.messages import UserMessage
+from tests.support.message_queue import BreakableStore, QueueHarness, outline_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
+async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(tmp_path: Path, when_busy: str) -> None:
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
+    await harness.open(ScriptedModel([[say("so"), hang()]]))
+    await harness.submit("one")
+    await harness.wait_for("token")
+    store.broken = True
+    with pytest.raises(StoreError, match="disk full"):
+        await harness.submit("two", when_busy, client_turn_id="c2")
+    store.broken = False
+    again = await harness.submit("two", client_turn_id="c2")
+    assert again.state == "queued"
+    await harness.hub.close()
+    assert outline_of(await harness.wait_for("handed_back")) == [
+        "turn_started one",
+        "queued two",
+        "error stopped",
+        "handed_back two",
+    ]
+
+
+async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(tmp_path: Path) -> None:
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
+    await harness.open(ScriptedModel([[say("so"), hang()], "three done"]))
+    await harness.submit("one")
+    await harness.wait_for("token")
+    await harness.submit("two")
+    store.broken = True
+    await harness.hub.stop(harness.record.id)
+    while harness.hub.running_turn_id(harness.record.id):
+        await asyncio.sleep(0.01)
+    store.broken = False
+    posted = await harness.submit("three")
+    assert posted.state == "started"
+    assert outline_of(await harness.wait_for("final"))[-4:] == [
+        "error storage",
+        "handed_back two",
+        "turn_started three",
+        "final three done",
+    ]
+    await harness.hub.close()
+
+
+async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: Path) -> None:
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
+    model = ScriptedModel([call("note", {"text": "x"}), *["yes"] * 3])
+    await harness.open(model)
+    await harness.submit("one")
+    asked = (await harness.wait_for("confirm_required"))[-1]["data"]
+    await harness.submit("two", "steer")
+    store.broken = True
+    harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
+    while harness.hub.running_turn_id(harness.record.id):
+        await asyncio.sleep(0.01)
+    with pytest.raises(StoreError):
+        await harness.submit("lost", "reject")
+    store.broken = False
+    await harness.submit("three")
+    assert outline_of(await harness.wait_for("final"))[-4:] == [
+        "error storage",
+        "handed_back two",
+        "turn_started three",
+        "final yes",
+    ]
+    sent = [message.content for message in model.requests[-1].messages if isinstance(message, UserMessage)]
+    assert sent == ["one", "three"]
+    await harness.hub.close()
+
+
+async def test_the_input_of_a_turn_that_could_not_begin_is_not_sent_with_the_next(tmp_path: Path) -> None:
+    store = BreakableStore()
+    harness = QueueHarness(tmp_path, store)
+    model = ScriptedModel(["yes"] * 4)
+    await harness.open(model)
+    store.broken = True
+    with pytest.raises(StoreError, match="disk full"):
+        await harness.submit("lost")
+    store.broken = False
+    for text in ("one", "three"):
+        await harness.submit(text)
+    assert outline_of(await harness.wait_for("final", 2))[-2:] == ["turn_started three", "final yes"]
+    sent = [message.content for message in model.requests[-1].messages if isinstance(message, UserMessage)]
+    assert sent == ["one", "three"]
+    await harness.hub.close()

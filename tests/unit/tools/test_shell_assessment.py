@@ -1,0 +1,187 @@
+"""Tests of the shell tool's assessment: its question, its binding, protected paths and secrets."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from agenticx.tools import decide
+from agenticx.tools.builtin.shell import bash_exec
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="descendants are followed on Linux only"),
+]
+
+
+def test_the_question_shows_the_command_and_its_possible_effects(runner) -> None:
+    assessment = runner.assess(bash_exec, command="make test")
+    assert (assessment.risk, assessment.question, assessment.command, assessment.protected) == (
+        "execute",
+        "Run this command?",
+        "make test",
+        False,
+    )
+    assert assessment.reasons == (
+        f"It runs in {runner.workspace}.",
+        "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token.",
+    )
+    assert decide("auto", assessment).decision == "allow"
+
+
+@pytest.mark.promise("E6")
+def test_hidden_characters_of_a_command_are_shown_and_its_length_is_stated(runner) -> None:
+    assessment = runner.assess(bash_exec, command="ls\x1b[2K" + " " * 300 + "; rm -rf \u202ex\n\ntrue")
+    assert assessment.command == "ls⟨U+001B⟩[2K⟨300 spaces⟩; rm -rf ⟨U+202E⟩x\n\ntrue"
+    assert assessment.reasons[2:] == (
+        "The command has 323 characters in 3 lines.",
+        "Characters that do not show, or long blanks, stand in ⟨⟩.",
+    )
+
+
+def test_a_command_is_bound_to_the_files_and_programs_it_names(runner, tmp_path, monkeypatch) -> None:
+    (runner.workspace / "script.sh").write_text("echo 1")
+    (runner.workspace / "data").mkdir()
+    (runner.workspace / "other").mkdir()
+    (runner.workspace / "link").symlink_to("data")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    command = "mytool ./script.sh <link/x ; cat 'data'"
+
+    def change_script() -> None:
+        (runner.workspace / "script.sh").write_text("echo 2")
+
+    def change_link() -> None:
+        (runner.workspace / "link").unlink()
+        (runner.workspace / "link").symlink_to("other")
+        (runner.workspace / "other" / "x").touch()
+
+    def change_search_path() -> None:
+        monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    def add_program() -> None:
+        (programs / "mytool").write_text("#!/bin/sh\n")
+        (programs / "mytool").chmod(0o755)
+
+    def swap_program() -> None:
+        (programs / "mytool").write_text("#!/bin/sh\nrm -rf /")
+
+    def swap_workspace() -> None:
+        runner.workspace.rename(tmp_path / "old")
+        runner.workspace.mkdir()
+
+    shown = runner.assess(bash_exec, command=command).binding
+    assert runner.assess(bash_exec, command=command).binding == shown
+    for change in (change_script, change_link, change_search_path, add_program, swap_program, swap_workspace):
+        change()
+        now = runner.assess(bash_exec, command=command).binding
+        assert now != shown, change.__name__
+        shown = now
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat .git/config",
+        "echo x > .git/hooks/pre-commit",
+        "echo x>>.bashrc",
+        "echo x >> ~/.zshrc",
+        'echo x >> "$HOME/.profile"',
+        "cd .git; rm config",
+        'rm ".g""it"/config',
+        "rm .g\\it/config",
+        "rm .gi*/config",
+        "rm .[g]it/config",
+        "rm ./.git*",
+        "cp x .{git,y}/config",
+        "git --git-dir=.git config core.fsmonitor x",
+        "tee .env",
+        "cp a sub/.vscode/tasks.json",
+        "rm .GIT/config",
+        'python -c \'open(".mcp.json","w")\'',
+        "ln -s .git x",
+        "cat {home}/token",
+        "cat ../agx-home/token",
+        "cat $AGX_HOME/token",
+        "true;\\\n rm .gi\\\nt/config",
+        "echo `cat .ssh/id`",
+        "cat .config/fish/config.fish",
+        "cat {parent}/agx-h*me/tok*n",
+        "cat {parent}/[^x]gx-home/token",
+        "cat ../*/token",
+        "cd ..; cat agx-home/token",
+        "cd ..; cat a*/token",
+        "cd {parent}; cd ag?-home && cat token",
+        "cat $PWD/../agx-*/token",
+        "cat ${{PWD}}/../agx-home/token",
+        "grep -r . {parent}/agx-{{x,home}}",
+        "cat way-in/token",
+        "cat *-in/token",
+        "echo x >> ~/.vim*",
+        "echo x > .github/workflows/ci.yml",
+        "cp x ~/.local/bin/ls",
+    ],
+)
+def test_a_command_that_names_a_protected_path_is_asked_about_even_in_auto_mode(
+    workspace, make_runner, command
+) -> None:
+    home = workspace.with_name("agx-home")
+    home.mkdir()
+    (home / "token").touch()
+    (workspace / "way-in").symlink_to(home)
+    runner = make_runner(workspace, protected_roots=(home,))
+    command = command.replace("{home}", str(home)).replace("{parent}", str(home.parent))
+    assessment = runner.assess(bash_exec, command=command.replace("{{", "{").replace("}}", "}"))
+    assert decide("auto", assessment).decision == "ask"
+
+
+@pytest.mark.promise("H3")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "git status",
+        "cat .gitignore",
+        "ls *",
+        "rm *.o",
+        "echo git",
+        "make env",
+        "ls ./*",
+        "echo .",
+        "ls .github",
+        "[ -f x ]",
+        "cd .. && ls",
+        "cd src; ls *",
+        "ls ../*.txt",
+        ". .venv/bin/activate && pytest tests/conftest.py",
+        "git diff HEAD",
+        "kubectl get secrets",
+        "jq .a.key data.json",
+        "cat id_rsa.pub",
+        "ls /tmp/work/src",
+    ],
+)
+def test_an_ordinary_command_names_nothing_protected(workspace, make_runner, command) -> None:
+    (workspace / "src").mkdir()
+    (workspace / "src" / "a.py").touch()
+    (workspace / "id_rsa.pub").touch()
+    runner = make_runner(workspace, protected_roots=(workspace.with_name("agx-home"),))
+    assert not runner.assess(bash_exec, command=command).protected
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize(
+    "command",
+    ["cat id_rsa", "cat *_rsa", "cat conf/*.pem", "cd conf; cat server.pem", "cat conf/innocent", "base64 {x,id_rsa}"],
+)
+def test_a_command_that_names_a_file_with_secrets_is_asked_about_even_in_auto_mode(runner, command) -> None:
+    (runner.workspace / "id_rsa").touch()
+    (runner.workspace / "conf").mkdir()
+    (runner.workspace / "conf" / "server.pem").touch()
+    (runner.workspace / "conf" / "innocent").symlink_to("server.pem")
+    assessment = runner.assess(bash_exec, command=command)
+    assert decide("auto", assessment).decision == "ask"
+    assert assessment.reasons[-1].endswith(", a file that usually holds keys or passwords.")
