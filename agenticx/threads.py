@@ -92,7 +92,7 @@ async def run_sized(function: Callable[..., T], /, *args: Any, size: int, name: 
     """Return `function(*args)`, called in a thread if `size` is at least `LARGE`, else in the caller's thread.
 
     `size` is the length of the input in characters or bytes. For pure functions over text from outside: a thread lets
-    the event loop run as long as no single call into C is long.
+    the event loop run, provided that no single call into C is long.
     """
     return function(*args) if size < LARGE else await run_in_thread(function, *args, name=name)
 

@@ -1,6 +1,6 @@
 """Loop detection: rounds of calls that repeat, alternate, or make no progress.
 
-Differences from seed 002:
+Differences from the originally specified detector:
 
 1. Calls are judged between rounds, not after each call. All calls of a round are recorded, then there is one verdict;
    identical calls within a round count once, and so do calls that fail or repeat in the same round.
@@ -61,12 +61,12 @@ class LoopVerdict:
     @property
     def text(self) -> str:
         """A sentence for both the model and the user."""
-        what = {
+        texts = {
             "generic_repeat": f"the same call gave the same result {self.count} times in a row",
             "ping_pong": f"the last {self.count} rounds alternate between the same two calls with the same results",
             "no_progress": f"the last {self.count} rounds of calls failed or had no new result",
         }
-        return what[self.detector]
+        return texts[self.detector]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,8 +191,8 @@ class LoopDetector:
             known = digest.failed or digest.whole in self._seen or digest.text in self._seen
             return _PENDING if known else _NONE
         if digest.failed:
-            of_its_own = digest.ran and self._stale and digest.text not in self._seen
-            return _HALF if of_its_own else _WHOLE
+            is_new_failure = digest.ran and self._stale and digest.text not in self._seen
+            return _HALF if is_new_failure else _WHOLE
         if digest.whole in self._seen:
             changed = digest.read_only and self._latest.get(digest.call) not in {None, digest.whole}
             return _CHANGED if changed else _WHOLE
@@ -207,7 +207,10 @@ class LoopDetector:
     # --- judging ------------------------------------------------------------------------------------------------------
 
     def check(self) -> LoopVerdict | None:
-        """Return a critical pattern at the tail, or a new warning; a streak causes one warning until it breaks."""
+        """Return a critical pattern at the tail, or a new warning; a streak causes one warning until it breaks.
+
+        A returned warning is recorded: the next call returns None for the same streak.
+        """
         streaks: dict[Detector, tuple[int, int]] = {
             "generic_repeat": self._repetition(period=1),
             "ping_pong": self._repetition(period=2),
@@ -236,7 +239,7 @@ class LoopDetector:
             count += 1
         if count == period:
             return 0, 0
-        pending = any(one.pending for one in rounds[-period:])
+        pending = any(round_.pending for round_ in rounds[-period:])
         return count, count * (_PENDING if pending else _WHOLE)
 
 
@@ -275,14 +278,14 @@ class _CallDigest:
         elif call.read_only:
             text = mask_counts(text)
         found_nothing = not passed and reports_nothing_found(result, echo, read_only=call.read_only)
-        own_words = text if found_nothing else result  # a search for pending things that finds none is no poll
+        own_text = text if found_nothing else result  # a search for pending things that finds none is no poll
         is_new_for_each_subject = passed or reports_verdict(result)
         return cls(
             call=key,
             whole=_digest_of(key, _digest(call.outcome), full),
             text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
             read_only=call.read_only,
-            pending=call.read_only and reports_pending(own_words),
+            pending=call.read_only and reports_pending(own_text),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
             found_nothing=found_nothing,

@@ -31,7 +31,7 @@ def coerce_numbers(schema: _Schema, value: Any) -> tuple[Any, bool]:
     """Return parsed JSON with its numbers converted as `schema` requires, and whether any was converted.
 
     Where several schemas may apply to a value (`anyOf`), a value is converted only if none of them accepts it. Never
-    raises, whatever `value` holds; parts that the schema does not describe, or that do not match it, stay unchanged.
+    raises, for any `value`; parts that the schema does not describe, or that do not match it, stay unchanged.
     """
     coercion = _NumberCoercion(schema)
     return coercion.coerce(value, coercion.alternatives([schema])), coercion.changed

@@ -3,7 +3,7 @@
 1. A path is resolved first, including all links, and must then lie inside the resolved workspace. It is opened
    component by component from the workspace down, each relative to the folder before it and without following links: a
    component that was a folder when it was checked and is a link when it is opened is refused, not followed.
-2. `..` is refused rather than resolved: behind a link, `link/..` is not the folder that holds the link.
+2. `..` is refused rather than resolved: after a link, `..` is not the folder that holds the link.
 3. An absolute path is accepted if it leads into the workspace; models often write absolute paths.
 4. Only regular files are opened, and never by an `open` that could block.
 """

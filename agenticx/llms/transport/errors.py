@@ -63,7 +63,7 @@ _CODE_PATTERNS: dict[ModelErrorCode, re.Pattern[str]] = {
     "provider.bad_request": re.compile(r"invalid|bad_?request|not_?found|unsupported|unprocessable", re.I),
 }
 _TAG = re.compile(r"<(/?[a-z]*)[^<>]*>", re.IGNORECASE)  # linear: none begins inside another
-_INVISIBLE = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # may stand between the letters of a quoted key
+_INVISIBLE = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # may be between the letters of a quoted key
 _BILLING = re.compile(r"insufficient_quota|billing|credit|balance", re.IGNORECASE)
 _BAD_KEY = re.compile(r"api_key_(invalid|expired|not_found)", re.IGNORECASE)
 
@@ -189,7 +189,7 @@ def hide_secrets(error: ModelError, secrets: Iterable[str]) -> ModelError:
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return `text` with each secret in it replaced, also a long one that was cut short.
 
-    A placeholder key such as `ollama` is no secret. A secret is recognised whatever invisible text stands between its
+    A placeholder key such as `ollama` is no secret. A secret is recognised also with invisible text between its
     letters: markup, spaces, characters without width.
     """
     for secret in secrets:
@@ -271,8 +271,8 @@ def _report_from(error: object, *, outer: Mapping[str, Any]) -> ErrorReport:
 def _google_detail(fields: Mapping[str, Any], name: str) -> object:
     """Return the first value of `name` in Google's list of error details, None if there is none."""
     details = fields.get("details")
-    rows = cast("list[object]", details) if isinstance(details, list) else []
-    found = (cast("dict[str, Any]", row).get(name) for row in rows if isinstance(row, dict))
+    entries = cast("list[object]", details) if isinstance(details, list) else []
+    found = (cast("dict[str, Any]", entry).get(name) for entry in entries if isinstance(entry, dict))
     return next((value for value in found if value is not None), None)
 
 

@@ -104,8 +104,8 @@ def _read_tool_code(text: str, at: int) -> _ParsedCalls:
     at = _skip_blanks(text, _skip_tag(text, at, _TOOL_CODE))
     if text.startswith(("{", "["), at):
         value, at = _json_at(text, at)
-        rows = cast("list[Any]", value) if isinstance(value, list) else [value]
-        return _from_json(rows), _skip_tag(text, _skip_blanks(text, at), _TOOL_CODE_END)
+        entries = cast("list[Any]", value) if isinstance(value, list) else [value]
+        return _from_json(entries), _skip_tag(text, _skip_blanks(text, at), _TOOL_CODE_END)
     end = text.index(_TOOL_CODE_END, at)
     if len(text) > _MAX_PYTHON_CHARS:
         raise ValueError("too long to be read as Python")
@@ -176,8 +176,8 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
     raise ValueError("not whole")
 
 
-def _from_json(rows: list[Any]) -> list[ToolCall]:
-    return [_from_row(row) for row in rows]
+def _from_json(entries: list[Any]) -> list[ToolCall]:
+    return [_from_entry(entry) for entry in entries]
 
 
 _ARGUMENT_KEYS = ("arguments", "parameters")
@@ -185,10 +185,10 @@ _CALL_KEYS = frozenset({*_ARGUMENT_KEYS, "name", "id", "type"})
 _OUTER_KEYS = frozenset({"function", "id", "type"})
 
 
-def _from_row(row: Any) -> ToolCall:
-    if not isinstance(row, dict):
+def _from_entry(entry: Any) -> ToolCall:
+    if not isinstance(entry, dict):
         raise ValueError("not a call")
-    fields = cast("dict[str, Any]", row)
+    fields = cast("dict[str, Any]", entry)
     if isinstance(fields.get("function"), dict) and fields.keys() <= _OUTER_KEYS:
         fields = cast("dict[str, Any]", fields["function"])
     name, written = fields.get("name"), [fields[key] for key in _ARGUMENT_KEYS if key in fields]

@@ -1,7 +1,8 @@
-"""A confirmation question as lines for the user: all that will run or be written.
+"""A confirmation question as lines for the user: the call and its effects.
 
-Every field is on one line of its own and every block is indented behind a margin, so no text of a call can imitate a
-line of the question. A text that is too long to be read is cut in the middle; its line gives its true size.
+Every field is on one line of its own and every line of a block begins with an indented margin, so no text of a call can
+imitate a line of the question. Of a text with more than 30,000 characters the middle is left out, of more than 50
+arguments the rest; the question then gives the true number.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class QuestionLine:
 def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[QuestionLine]:
     """Yield the lines for the question and the context of a `confirm_required` or a `ConfirmRequest`.
 
-    The work is bounded except for the counting of characters, whatever the call's arguments are.
+    The work is bounded for any arguments, except for the counting of characters.
     """
     repeated = _repeated_arguments(context)
     yield QuestionLine(f"? {visible_line(question)}", "question")

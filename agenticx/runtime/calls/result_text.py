@@ -2,7 +2,7 @@
 
 Whether nothing was found or a check passed is judged by short results only: at most `SHORT_CHARS` characters of text,
 `JSON_CHARS` of JSON. A pending state is searched for in the first 4,000 characters and the last line. This limits the
-time, whatever the text.
+time for any text.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: boo
 
 
 def _is_empty(value: Any, *, depth: int) -> bool | None:
-    """Return whether a JSON value holds no results; None for an object that does not tell.
+    """Return whether a JSON value holds no results; None for an object that does not show it.
 
     An object holds none if all its fields that are named like results are empty or zero.
     """
@@ -302,7 +302,7 @@ def _states_when_ready(text: str) -> set[str]:
 
 
 def _pending_places(text: str) -> bool:
-    """Return whether a pending state stands in a place of `text` that is usual for one."""
+    """Return whether `text` has a pending state in a place that is usual for one."""
     if _STATE_LINE.search(text) or _STATE_FIELD.search(text):
         return True
     return any(_is_pending_row(line) for line in text.split("\n") if len(line) <= _LINE_CHARS)

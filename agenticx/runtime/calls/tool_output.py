@@ -27,7 +27,7 @@ def render(value: object, limit: int) -> tuple[str, bool]:
     """Return `value` as text of about `limit` characters at most, and whether anything was left out.
 
     Text is returned as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
-    anything else as its `repr`. May raise whatever the value's own code raises: call it as user code.
+    anything else as its `repr`. May raise any exception of the value's own code: call it as user code.
     """
     match value:
         case str():

@@ -48,9 +48,9 @@ class PendingCall:
 
     `parsed_arguments` are its arguments as the model wrote them: the object, or the text if that does not parse.
     `arguments` are those of a call that may run, `problem` is the answer of one that may not; before the call is read
-    both are None. `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody
-    waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the engine
-    in something that the tool asked of it: it ends the turn, whatever the tool makes of it. A `closed` call emits no
+    both are None. `value` is the return value of the tool and `outcome` the result after the hooks, both kept even if
+    nothing waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the
+    engine in a service that the tool called: it ends the turn, even if the tool catches it. A `closed` call emits no
     more events.
     """
 
@@ -100,11 +100,11 @@ def _read(turn: Turn, pending: PendingCall, cut: bool, output_result: OutputCall
     else:
         try:
             sent = pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
-            taken = validate_arguments(pending.tool, sent)
+            validated = validate_arguments(pending.tool, sent)
         except InvalidArguments as exc:
             pending.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
         else:
-            pending.arguments, pending.repaired = taken.arguments, taken.repaired or malformed is not None
+            pending.arguments, pending.repaired = validated.arguments, validated.repaired or malformed is not None
 
 
 def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
 def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:
     """Return the arguments after the tool's own validation, with numbers in another form converted if needed.
 
-    Raises `InvalidArguments`, whatever that validation does.
+    Any error of that validation is raised as `InvalidArguments`.
     """
     check_value_count(arguments)
     try:

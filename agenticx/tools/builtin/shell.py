@@ -89,7 +89,7 @@ def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
     if len(command) > _LONG_COMMAND or lines > 1:
         yield f"The command has {pluralize(len(command), 'character')} in {pluralize(lines, 'line')}."
     if visible(_shortened(command)) != _shortened(command):
-        yield "Characters that do not show, or long blanks, stand in ⟨⟩."
+        yield "Invisible characters and long runs of blanks are shown in ⟨⟩."
     if named.protected is not None:
         shown = visible_line(named.protected, _MAX_WORD_CHARS)
         yield f"It names {shown}, which decides what runs on this machine or which calls need approval."
@@ -171,7 +171,7 @@ async def bash_exec(
     except TimeoutError:
         report = _report(buffer, f"the command was ended after {timeout:g} s, before it was done")
         raise ToolError(report.text) from None
-    except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is returned all the same
+    except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is still returned
         return _report(buffer, "ended before it was done")
     finally:
         progress.stop()

@@ -36,7 +36,7 @@ _TAKES_SCHEMAS = re.compile(r"claude-(opus-4-[1-9]\b|[a-z]+-4-[5-9]\b|[a-z]+-([5
 """Models since Opus 4.1 and the 4.5 ones hold an answer to a schema; those before refuse."""
 
 _REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", re.IGNORECASE | re.DOTALL)
-"""Of thoughts that are not word for word this model's own, or not where it wants them."""
+"""Messages about thoughts that are not exactly this model's own, or not where the API expects them."""
 
 _REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
 _OUTPUT_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
@@ -59,13 +59,13 @@ _DOWNGRADES = (
     Downgrade(
         _REFUSES_SCHEMAS,
         with_dialect(output_schemas=False),
-        "the model cannot be held to a schema; asking without it",
+        "the model does not support output schemas; retrying without one",
     ),
 )
 
 
 class AnthropicModel(ProviderModel[AnthropicDialect]):
-    """A model behind the Messages API.
+    """A model of the Messages API.
 
     `base_url` is the one of the provider's own SDK: `/v1/messages` is appended; a base URL that already ends in `/v1`
     is accepted too. `name` is the user's name for the model (default: `anthropic:MODEL`). `max_output_tokens` applies
@@ -131,7 +131,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         limit = _OUTPUT_LIMIT.search(str(error)) if error.code == "provider.bad_request" else None
         if limit is not None and 0 < int(limit[1]) < (mode.dialect.output_token_limit or sys.maxsize):
             self._mode = with_dialect(output_token_limit=int(limit[1]))(self._mode)
-            log.info("the model's output limit is lower than asked for", model=self._name, limit=limit[1])
+            log.info("the model's output limit is lower than requested", model=self._name, limit=limit[1])
             return True
         return super()._try_downgrade(error, mode)
 
