@@ -266,8 +266,8 @@ def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[I
     named: Callable[[str], ChatModel] | None = getattr(model, "model_named", None)
     if named is not None and answered_by is not None:
         model = named(answered_by)
-    own: object = getattr(model, "inline_calls", ())
-    return tuple(form for form in _INLINE_FORMS if form in own) if isinstance(own, tuple | list) else ()
+    supported: object = getattr(model, "inline_calls", ())
+    return tuple(form for form in _INLINE_FORMS if form in supported) if isinstance(supported, tuple | list) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,8 +224,8 @@ def _fenced_excerpt(content: str) -> str:
 def _shortened_lines(conversation: str) -> str:
     """Return the beginnings of the first and the last lines, in place of a summary."""
     lines = [line.strip()[:_EXTRACTED_CHARS] for line in conversation.splitlines() if line.strip()]
-    kept = lines if len(lines) <= 8 else [*lines[:3], "…", *lines[-5:]]
-    return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *kept])
+    excerpt = lines if len(lines) <= 8 else [*lines[:3], "…", *lines[-5:]]
+    return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *excerpt])
 
 
 def _answer_text(plan: Plan) -> str:

@@ -336,8 +336,8 @@ class AgentRuntime:
             )
         turn.reminded_of_tools = True
         turn.append_reply(reply, message_id)
-        known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none; answer in text"
-        turn.append_reminder(f"Your last call named no tool or could not be read. The tools are: {known}.")
+        tool_names = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none; answer in text"
+        turn.append_reminder(f"Your last call named no tool or could not be read. The tools are: {tool_names}.")
 
     async def _partial_answer(self, turn: Turn) -> None:
         """Make one more model call, without tools, for an answer from the results so far."""

@@ -108,8 +108,8 @@ class CompactionResult(Sequence[Message]):
         """The input and output tokens of the summaries; None if the provider did not count both."""
         if self.usage is None:
             return None
-        read, written = self.usage.total_input_tokens, self.usage.total_output_tokens
-        return None if read is None or written is None else read + written
+        input_tokens, output_tokens = self.usage.total_input_tokens, self.usage.total_output_tokens
+        return None if input_tokens is None or output_tokens is None else input_tokens + output_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,8 +107,8 @@ class ConfirmGate(ABC):
             if isawaitable(approved):
                 approved = await approved
         if not isinstance(approved, bool):
-            given = type(approved).__name__
-            raise AgenticXError(f"the gate {type(self).__name__} returned {given}; it must return True or False")
+            type_name = type(approved).__name__
+            raise AgenticXError(f"the gate {type(self).__name__} returned {type_name}; it must return True or False")
         return ConfirmAnswer(approved=approved)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
@@ -253,9 +253,9 @@ class SyncConfirmGate(ConfirmGate):
         self._reading = False
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        shown = "\n".join(line.text for line in question_lines(question, context))
+        question_text = "\n".join(line.text for line in question_lines(question, context))
         async with self._lock:
-            line = await self._prompt_for_line(f"{shown}\nAllow this? [y/N] ")
+            line = await self._prompt_for_line(f"{question_text}\nAllow this? [y/N] ")
         return line.strip().lower() in {"y", "yes"}
 
     async def _prompt_for_line(self, prompt: str) -> str:

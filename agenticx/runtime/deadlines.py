@@ -94,15 +94,17 @@ class Deadlines:
 
     def next_expiry(self) -> tuple[float, Expiry]:
         """Return the time at which the next limit expires, and its name."""
-        clocks, since = self._clocks, self.last_progress
+        clocks, last_progress = self._clocks, self.last_progress
         expiries: list[tuple[float, Expiry]] = [(self.started + clocks.hard, "hard")]
-        if since is not None:
-            expiries.append((since + clocks.heartbeat, "heartbeat"))
+        if last_progress is not None:
+            expiries.append((last_progress + clocks.heartbeat, "heartbeat"))
         elif not self._is_attempt_bounded:
             expiries.append((self._attempt + clocks.invoke, "first_chunk"))
         if not self._noticed:
-            silent_since = self.started if since is None else since
-            expiries.append((silent_since + clocks.first_feedback, "first_feedback" if since is None else "slow"))
+            silent_since = self.started if last_progress is None else last_progress
+            expiries.append(
+                (silent_since + clocks.first_feedback, "first_feedback" if last_progress is None else "slow")
+            )
         return min(expiries)
 
 

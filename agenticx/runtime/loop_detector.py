@@ -188,8 +188,8 @@ class LoopDetector:
     def _weight(self, digest: _CallDigest) -> int:
         """Return how much a call counts towards a loop, in sixths of a round; `_NONE` is progress."""
         if digest.pending:
-            known = digest.failed or digest.whole in self._seen or digest.text in self._seen
-            return _PENDING if known else _NONE
+            is_repeated = digest.failed or digest.whole in self._seen or digest.text in self._seen
+            return _PENDING if is_repeated else _NONE
         if digest.failed:
             is_new_failure = digest.ran and self._stale and digest.text not in self._seen
             return _HALF if is_new_failure else _WHOLE
@@ -263,14 +263,14 @@ class _CallDigest:
 
     @classmethod
     def from_call(cls, call: RecordedCall) -> _CallDigest:
-        arguments, given = _canonical(call.arguments)
-        echo = _echo(call.tool, given)
+        arguments, argument_strings = _canonical(call.arguments)
+        echo = _echo(call.tool, argument_strings)
         failed = call.outcome != "ok"
         result = mask_times(call.result)
         text = mask_echo(result, echo)
         passed = not failed and reports_success(result)
-        full = _digest(result)
-        key = _digest(call.tool, arguments)
+        result_digest = _digest(result)
+        call_digest = _digest(call.tool, arguments)
         if len(text) > _COMPARED_CHARS:
             text = result
         elif failed:
@@ -281,9 +281,9 @@ class _CallDigest:
         own_text = text if found_nothing else result  # a search for pending things that finds none is no poll
         is_new_for_each_subject = passed or reports_verdict(result)
         return cls(
-            call=key,
-            whole=_digest_of(key, _digest(call.outcome), full),
-            text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
+            call=call_digest,
+            whole=_digest_of(call_digest, _digest(call.outcome), result_digest),
+            text=_digest_of(_digest(call.tool), result_digest if text is result else _digest(text)),
             read_only=call.read_only,
             pending=call.read_only and reports_pending(own_text),
             failed=failed,
@@ -340,13 +340,13 @@ def _canonical(arguments: str) -> tuple[str, list[str]]:
     return text, [field for field in fields if isinstance(field, str) and len(field) <= _ECHO_CHARS]
 
 
-def _echo(tool: str, given: Sequence[str]) -> list[str]:
+def _echo(tool: str, argument_strings: Sequence[str]) -> list[str]:
     """Return the strings that a result may merely repeat, long ones first.
 
     They are the tool's name, the `given` strings and their words.
     """
-    words = (word for text in given for word in text.split() if len(word) >= 4)
-    strings = {text for text in (tool, *given, *islice(words, _ECHOES)) if len(text) >= 3}
+    words = (word for text in argument_strings for word in text.split() if len(word) >= 4)
+    strings = {text for text in (tool, *argument_strings, *islice(words, _ECHOES)) if len(text) >= 3}
     return sorted(strings, key=len, reverse=True)[:_ECHOES]
 
 

@@ -165,15 +165,15 @@ class _Results:
 
 def _unique_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
     """Return the calls with ids that are not empty and differ within the message; valid ids stay as they are."""
-    taken = {call.id for call in calls}
+    used_ids = {call.id for call in calls}
     seen: set[str] = set()
     result: list[ToolCall] = []
     for position, call in enumerate(calls):
         if call.id == "" or call.id in seen:
             new_id = f"{call.id or 'call'}_{position}"
-            while new_id in taken:
+            while new_id in used_ids:
                 new_id += "_"
-            taken.add(new_id)
+            used_ids.add(new_id)
             call = call.model_copy(update={"id": new_id})
         seen.add(call.id)
         result.append(call)

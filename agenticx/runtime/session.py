@@ -120,8 +120,8 @@ class Session:
 
     def _check_mode(self) -> None:
         if self.permission_mode not in get_args(PermissionMode):
-            known = ", ".join(get_args(PermissionMode))
-            raise ValueError(f"unknown permission mode {self.permission_mode!r}; known modes: {known}")
+            modes = ", ".join(get_args(PermissionMode))
+            raise ValueError(f"unknown permission mode {self.permission_mode!r}; known modes: {modes}")
 
     def _replacements_in(self, messages: Sequence[Message]) -> int:
         is_unchanged = len(self._replacements) <= len(messages) and all(map(is_, self._replacements, messages))

@@ -124,10 +124,10 @@ class TurnOutput:
         """
         if self._tool is None:
             return {}
-        own = [call for call in calls if call.name == self._tool.name]
+        output_calls = [call for call in calls if call.name == self._tool.name]
         if len(calls) > 1:
-            return {call.id: OutputCallResult("error", NOT_ALONE) for call in own}
-        return {call.id: self._submit_call(call, cut=cut) for call in own}
+            return {call.id: OutputCallResult("error", NOT_ALONE) for call in output_calls}
+        return {call.id: self._submit_call(call, cut=cut) for call in output_calls}
 
     def submit_text(self, reply: Reply) -> str | None:
         """Submit a reply without calls.

@@ -115,14 +115,14 @@ class FolderEntry:
 def scan_folder(target: WorkspacePath) -> list[FolderEntry]:
     """Return the entries of a folder, sorted by name; links are not followed, special files are included."""
     with _os_errors_as_tool_errors(target), _open_folder(target, target.parts) as folder, os.scandir(folder) as entries:
-        found: list[FolderEntry] = []
+        result: list[FolderEntry] = []
         for entry in entries:
             link_target = None
             if entry.is_symlink():
                 with suppress(OSError):
                     link_target = os.readlink(entry.name, dir_fd=folder)
-            found.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), link_target))
-        return sorted(found, key=lambda entry: entry.name)
+            result.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), link_target))
+        return sorted(result, key=lambda entry: entry.name)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

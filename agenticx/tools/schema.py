@@ -132,11 +132,11 @@ def _closure(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the names and values of the function's closure; a name without a value yet is left out."""
     if not inspect.isfunction(function) or function.__closure__ is None:
         return {}
-    found: dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
         with suppress(ValueError):  # the cell is empty
-            found[name] = cell.cell_contents
-    return found
+            names[name] = cell.cell_contents
+    return names
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:

@@ -60,8 +60,8 @@ class ResponseHead:
 
     def values(self, name: bytes) -> list[bytes]:
         """Return the values of a header, lower case, split at commas."""
-        found = [value for key, value in self.headers if key.lower() == name]
-        return [part.strip().lower() for value in found for part in value.split(b",")]
+        values = [value for key, value in self.headers if key.lower() == name]
+        return [part.strip().lower() for value in values for part in value.split(b",")]
 
 
 class ConnectionPool:

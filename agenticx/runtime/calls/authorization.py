@@ -328,8 +328,8 @@ def _response_data(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, 
 
 def _bind(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _BoundArguments:
     try:
-        written = jsonable(arguments)
-        return _BoundArguments(written, confirm_digest(tool.schema.name, written, assessment.binding))
+        json_arguments = jsonable(arguments)
+        return _BoundArguments(json_arguments, confirm_digest(tool.schema.name, json_arguments, assessment.binding))
     except (TypeError, ValueError, RecursionError) as exc:
         raise CallRefused(
             f"the assessment of tool {tool.schema.name!r} has a binding that is not JSON: {exc}", "error"

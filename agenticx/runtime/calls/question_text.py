@@ -125,14 +125,14 @@ def _as_json(value: Any) -> tuple[str, str]:
 
     Of a value that is too long to be shown only the beginning is written.
     """
-    written: list[str] = []
+    fragments: list[str] = []
     remaining = _BLOCK_CHARS
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
-        written.append(piece)
+        fragments.append(piece)
         remaining -= len(piece)
         if remaining < 0:
-            return "".join(written), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
-    text = "".join(written)
+            return "".join(fragments), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
+    text = "".join(fragments)
     return text, describe_size(text)
 
 

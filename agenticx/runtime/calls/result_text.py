@@ -81,8 +81,8 @@ _NO_OUTPUT = "(no output)"
 
 def exit_code(text: str) -> int | None:
     """Return the exit code at the end of a command's report, or None if there is none."""
-    found = _EXIT.search(text[-_EXIT_CHARS:])
-    return None if found is None else int(found[1])
+    match_ = _EXIT.search(text[-_EXIT_CHARS:])
+    return None if match_ is None else int(match_[1])
 
 
 def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:

@@ -60,15 +60,15 @@ def is_large(value: object) -> bool:
         return False
     remaining, unread = LARGE, [value]
     while unread and remaining > 0:
-        one: Any = unread.pop()
-        kind = cast("type[object]", type(one))
+        item: Any = unread.pop()
+        kind = cast("type[object]", type(item))
         if kind is str:
-            remaining -= len(one)
+            remaining -= len(item)
         elif kind is int:
-            remaining -= one.bit_length() // 3
+            remaining -= item.bit_length() // 3
         elif kind in _CONTAINERS:
-            remaining -= _ENTRY_CHARS * len(one)
-            unread += [*one, *one.values()] if kind is dict else one
+            remaining -= _ENTRY_CHARS * len(item)
+            unread += [*item, *item.values()] if kind is dict else item
         elif kind not in _SCALARS:
             return True
     return remaining <= 0

@@ -99,8 +99,10 @@ def _read(turn: Turn, pending: PendingCall, cut: bool, output_result: OutputCall
         pending.problem = CallOutcome(CUT, "invalid_arguments")
     else:
         try:
-            sent = pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
-            validated = validate_arguments(pending.tool, sent)
+            arguments = (
+                pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
+            )
+            validated = validate_arguments(pending.tool, arguments)
         except InvalidArguments as exc:
             pending.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
         else:
@@ -118,8 +120,8 @@ def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str
 
 
 def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
-    known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none"
-    return CallOutcome(f"unknown tool {call.name!r}; known tools: {known}", "unknown_tool")
+    tool_names = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none"
+    return CallOutcome(f"unknown tool {call.name!r}; known tools: {tool_names}", "unknown_tool")
 
 
 def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:

@@ -227,8 +227,8 @@ def _assessment(
 
 def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: ToolContext, after: str) -> None:
     """Raise `ToolError` if the file changed since a tool last read or wrote it: `after` is based on old content."""
-    known = context.state.files.get(str(target.path))
-    if known is None or before is None or before.version == known:
+    known_version = context.state.files.get(str(target.path))
+    if known_version is None or before is None or before.version == known_version:
         return
     diff = unified_diff(before.text or "", after, target.relative)
     raise ToolError(

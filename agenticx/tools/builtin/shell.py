@@ -105,14 +105,14 @@ def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, l
     Words that are not meant as files are included too, which is harmless. Contents are identified by the file's status:
     any change of a file changes its ctime.
     """
-    found: dict[str, list[object]] = {}
+    identities: dict[str, list[object]] = {}
     words = dict.fromkeys(["bash", *re.findall(r"[^\s;|&<>()\"'`$=]+", command)])
     for word in list(words)[:_MAX_BOUND_WORDS]:
         program = None if "/" in word else shutil.which(word, path=search_path)
         for path in (program, workspace / word):
             if path is not None and (identity := _file_identity(Path(path))):
-                found[f"{word} {path}" if path is program else word] = identity
-    return found
+                identities[f"{word} {path}" if path is program else word] = identity
+    return identities
 
 
 def _file_identity(path: Path) -> list[object]:

@@ -41,14 +41,14 @@ class _BracketCounter:
         """Count the brackets of the next fragment."""
         if self._after_backslash and fragment:
             fragment, self._after_backslash = fragment[1:], False
-        for found in _STRUCTURAL.finditer(fragment):
-            mark = found[0]
-            if mark[0] == "\\":
-                self._after_backslash = len(mark) == 1
-            elif mark == '"':
+        for token_match in _STRUCTURAL.finditer(fragment):
+            token = token_match[0]
+            if token[0] == "\\":
+                self._after_backslash = len(token) == 1
+            elif token == '"':
                 self._in_string = not self._in_string
             elif not self._in_string:
-                self._depth += 1 if mark in "{[" else -1
+                self._depth += 1 if token in "{[" else -1
 
 
 @dataclass(slots=True)

@@ -187,10 +187,10 @@ class ChatReplyParser(JsonReplyParser):
     # --- the end
 
     def _handle_end(self, deltas: list[Delta]) -> None:
-        whole = self._events.is_json_body
-        if whole and not (self._has_content or self.finishing):
+        is_json_body = self._events.is_json_body
+        if is_json_body and not (self._has_content or self.finishing):
             raise malformed_reply("it has no choices", label=self._label)
-        if whole or self.finishing or self._events.closed:
+        if is_json_body or self.finishing or self._events.closed:
             self._finish(deltas)
 
     def _finish(self, deltas: list[Delta]) -> None:

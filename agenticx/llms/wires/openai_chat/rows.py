@@ -148,5 +148,5 @@ def _reasoning(message: AssistantMessage, model: str | None, sent_ids: Mapping[s
 
 
 def _with_sent_id(detail: dict[str, Any], sent_ids: Mapping[str, str]) -> dict[str, Any]:
-    sent = sent_ids.get(text_in(detail, "id"))
-    return detail if sent is None else {**detail, "id": sent}
+    sent_id = sent_ids.get(text_in(detail, "id"))
+    return detail if sent_id is None else {**detail, "id": sent_id}
