@@ -63,10 +63,10 @@ class Settings(BaseModel):
     llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
     llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting token is shown.")
     llm_attempts: Annotated[int, integer(1, 10)] = Field(
-        3, description="How often one model is asked before it is given up; only before its first delta."
+        3, description="Attempts per model; a call is only retried before its first delta."
     )
     llm_retry_after_ceiling_seconds: _Seconds = Field(
-        60, description="Longest wait that a provider may ask for; one that asks for more is not waited for."
+        60, description="Longest wait requested by a provider before a retry; with a longer one there is no retry."
     )
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."

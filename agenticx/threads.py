@@ -24,7 +24,7 @@ _START_SECONDS = 10.0
 def start_thread(work: Callable[[], None], *, name: str) -> None:
     """Run `work` in a daemon thread; raises `ResourcesExhausted` if none can be started.
 
-    Returns before the thread has begun, and it may never begin: a thread that has no memory for its first step dies
+    Returns before the thread has begun, and it may never begin: a thread that has no memory for its first step ends
     silently. A caller that depends on it must have `work` report that it began.
     """
     try:

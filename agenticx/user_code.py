@@ -53,7 +53,7 @@ async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: fl
 
 
 def call_sync(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
-    """Return `function(*args)`, called in the caller's thread: for code that must be quick by its contract."""
+    """Return `function(*args)`, called in the caller's thread: for code that must return quickly."""
     try:
         with translated_errors(what):
             return function(*args)

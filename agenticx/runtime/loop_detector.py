@@ -89,9 +89,9 @@ class LoopDetector:
       artifact, and a change of the scratchpad or the to-do list. Not new are a failure, a repetition, and a result that
       reports that nothing was found.
 
-    For `no_progress` some rounds count in part, because they may be honest work: a half, if a read with other arguments
-    returned a text that is already known (unless that is a verdict: a check that passed, a yes or no, warnings), or if
-    a failure has a text of its own; a third, if the result of a read changed back to a known one.
+    For `no_progress` some rounds count in part, because they may be legitimate work: a half, if a read with other
+    arguments returned a text that is already known (unless that is a verdict: a check that passed, a yes or no,
+    warnings), or if a failure has a text of its own; a third, if the result of a read changed back to a known one.
 
     `warning_threshold` and `critical_threshold` are numbers of rounds. Texts are kept as digests, the last 4,096 of
     each kind. Times of day and durations in a result, and the order of keys in the arguments, make no difference.

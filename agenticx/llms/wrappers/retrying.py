@@ -231,7 +231,7 @@ def _may_fall_back(error: ModelError) -> bool:
 
 
 def _first_chunk_timeout(name: str, seconds: float) -> ClockExpired:
-    """Return the error for a silent model; it is not retryable, so that only a fallback takes over."""
+    """Return the error for a model that sent nothing; it is not retryable, so that only a fallback takes over."""
     error = ClockExpired(
         f"{name} sent nothing within {seconds:g} s",
         code="timeout.first_chunk",

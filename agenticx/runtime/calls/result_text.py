@@ -379,7 +379,7 @@ _NEGATED = re.compile(r"\b(?:no|not|nope|none|nothing|never|neither|nowhere|with
 def mask_counts(text: str) -> str:
     """Return a short negative `text` with the numbers of files, documents or milliseconds replaced by 0.
 
-    Prices, temperatures and other numbers stay as they are: they may be what was asked for.
+    Prices, temperatures and other numbers stay as they are: they may be the requested information.
     """
     if len(text) > SHORT_CHARS or _NEGATED.search(text) is None:
         return text

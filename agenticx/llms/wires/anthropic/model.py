@@ -30,10 +30,10 @@ _OUTPUT_TOKENS_BY_MODEL = (
     (re.compile(r"claude-3-(opus|sonnet|haiku)"), 4096),
     (re.compile(r"claude-(3-7|[a-z]+-([4-9]|[1-9]\d)\b)"), 32_000),
 )
-"""Output limits where none is asked for; the API wants one. Opus 4 takes no more than 32,000, the others do."""
+"""Output limits of requests without one, as the API requires a limit. Only Opus 4 accepts no more than 32,000."""
 
 _TAKES_SCHEMAS = re.compile(r"claude-(opus-4-[1-9]\b|[a-z]+-4-[5-9]\b|[a-z]+-([5-9]|[1-9]\d)\b)")
-"""Models since Opus 4.1 and the 4.5 ones hold an answer to a schema; those before refuse."""
+"""Models that enforce an output schema: since Opus 4.1, and the 4.5 ones; earlier models refuse."""
 
 _REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", re.IGNORECASE | re.DOTALL)
 """Messages about thoughts that are not exactly this model's own, or not where the API expects them."""
