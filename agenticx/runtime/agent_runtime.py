@@ -312,7 +312,7 @@ class AgentRuntime:
             return await self._endings.paused(turn)
         if self._settings.on_exhausted == "partial":
             return await self._partial_answer(turn)
-        raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without coming to an answer.")
+        raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -352,9 +352,9 @@ class AgentRuntime:
 
 def _check_arguments(user_input: object, session: object) -> None:
     if not isinstance(user_input, str | UserMessage | ResumePoint):
-        raise TypeError(f"user_input is a str or a UserMessage, not {type(user_input).__name__}")
+        raise TypeError(f"user_input must be a str or a UserMessage, not {type(user_input).__name__}")
     if not isinstance(session, Session):
-        raise TypeError(f"session is a Session, not {type(session).__name__}")
+        raise TypeError(f"session must be a Session, not {type(session).__name__}")
 
 
 def _max_tool_rounds(settings: Settings) -> int:

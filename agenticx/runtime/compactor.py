@@ -363,7 +363,7 @@ class _Summarizer:
             if error is not None:
                 raise error
             if not (reply.complete and reply.stop == "end" and reply.text.strip()):
-                raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
+                raise ModelError("the summary is empty or incomplete", code="provider.bad_reply")
         return clean_text(reply.text.strip()).replace(_REQUEST_MARK, _REQUEST_MARK.replace("\n\n", "\n"))
 
     def _record_usage(self, usage: Usage, *, failed: bool) -> None:

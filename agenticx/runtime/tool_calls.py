@@ -274,7 +274,7 @@ class ToolCalls:
         outcomes.append(outcome)
 
     def _outcome_at_end(self, pending: PendingCall) -> CallOutcome:
-        """Return the answer of a call without an answer when the turn ended; a call that had finished keeps its result.
+        """Return the result of a call that was unanswered when the turn ended; a finished call keeps its own.
 
         If after_tool_call hooks have not seen the result yet, it is withheld: hooks are guards.
         """

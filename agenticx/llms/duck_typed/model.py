@@ -85,7 +85,7 @@ class DuckTypedModel:
             except ModelError as error:
                 if started or last:
                     raise
-                _log.warning("a model's stream failed; asking invoke instead", model=self._name, reason=str(error))
+                _log.warning("a model's stream failed; calling invoke instead", model=self._name, reason=str(error))
             finally:
                 await reply.aclose()
 

@@ -173,7 +173,7 @@ def _json_at(text: str, at: int) -> tuple[Any, int]:
             depth -= 1
             if depth <= 0:
                 return read_json(text[at : found.end()], max_depth=_MAX_DEPTH), found.end()
-    raise ValueError("not whole")
+    raise ValueError("not complete")
 
 
 def _from_json(entries: list[Any]) -> list[ToolCall]:

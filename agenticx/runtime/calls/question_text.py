@@ -75,28 +75,28 @@ def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
 
     The assessment spells hidden characters out. Where that takes long to compare, both texts are shown.
     """
-    shown = {key: context[key] for key in ("command", "path") if key in context}
-    plain = {visible(text): key for key, text in shown.items() if len(text) <= _COMPARED_CHARS}
-    found: dict[str, str] = {}
+    assessed = {key: context[key] for key in ("command", "path") if key in context}
+    plain = {visible(text): key for key, text in assessed.items() if len(text) <= _COMPARED_CHARS}
+    repeated: dict[str, str] = {}
     remaining = _COMPARED_CHARS
     for name, value in islice(context.get("arguments", {}).items(), _COMPARED_ARGUMENTS):
         if not isinstance(value, str):
             continue
-        same = next((key for key, text in shown.items() if text == value), None)
+        repeated_key = next((key for key, text in assessed.items() if text == value), None)
         # Without trailing blanks: a blank that is cut in two may compare as a different one.
         beginning = visible(value[:_SHORT_VALUE_CHARS].rstrip())
-        if same is None and len(value) <= remaining and any(text.startswith(beginning) for text in plain):
+        if repeated_key is None and len(value) <= remaining and any(text.startswith(beginning) for text in plain):
             remaining -= len(value)
-            same = plain.get(visible(value))
-        if same is not None:
-            found[name] = same
-    return found
+            repeated_key = plain.get(visible(value))
+        if repeated_key is not None:
+            repeated[name] = repeated_key
+    return repeated
 
 
 def _command_as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -> str:
     """Return the command as the call gives it, if that is what the assessment shows."""
-    given = (context["arguments"][name] for name, key in repeated.items() if key == "command")
-    return next(given, context["command"])
+    commands = (context["arguments"][name] for name, key in repeated.items() if key == "command")
+    return next(commands, context["command"])
 
 
 def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) -> Iterator[QuestionLine]:

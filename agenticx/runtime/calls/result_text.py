@@ -315,8 +315,8 @@ def _is_pending_row(line: str) -> bool:
         states = {cell.lower() for cell in cells if _STATE_CELL.fullmatch(cell)}
         return bool(states - _states_when_ready(line))
     line = line.rstrip()
-    found = _LAST_WORD.search(line) if len(line) <= _LAST_WORD_CHARS else None
-    return found is not None and _NONE_OF.search(line[: found.start()]) is None
+    last_word = _LAST_WORD.search(line) if len(line) <= _LAST_WORD_CHARS else None
+    return last_word is not None and _NONE_OF.search(line[: last_word.start()]) is None
 
 
 def _unfinished(value: Any) -> bool:

@@ -114,8 +114,8 @@ class OutputItems:
 
     def find_or_begin(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
         """Return the item of an event; begin it if there is none yet."""
-        found = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[channel])
-        return self._begin_implied(event, channel, deltas) if found is None else found
+        item = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[channel])
+        return self._begin_implied(event, channel, deltas) if item is None else item
 
     def _begin_implied(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
         head = {"type": _ITEM_KINDS[channel], "id": text_in(event, "item_id")}

@@ -251,14 +251,14 @@ def _without_unusable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, 
 
     The server would look up reasoning without content, and nothing is stored there.
     """
-    kept = [
+    usable = [
         item
         for item in output
         if item["type"] != "reasoning" or item.get("encrypted_content") or items_in(item, "content")
     ]
-    while kept and kept[-1]["type"] == "reasoning":
-        kept.pop()
-    return kept
+    while usable and usable[-1]["type"] == "reasoning":
+        usable.pop()
+    return usable
 
 
 # --- calls and their outputs
