@@ -228,7 +228,7 @@ class ChatModel(Protocol):
     """A language model that streams its replies.
 
     `stream` yields *batches*: all deltas that one read of the socket completed, never an empty batch. It raises
-    `ModelError` and nothing else; closing the iterator early closes the provider's socket. A stream that ends
+    no other exception than `ModelError`; closing the iterator early closes the provider's socket. A stream that ends
     without a `Finished` was truncated (the caller decides how to treat it). Pings and comments yield nothing.
 
     A model may also have a method `takes_output_schema` and an attribute `inline_calls`; see the functions

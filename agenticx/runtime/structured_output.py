@@ -30,7 +30,7 @@ MAX_REPAIRS = 2
 
 TOOL_NAME = "submit_output"
 ACCEPTED = "Accepted as the answer."
-NOT_ALONE = "Rejected: other calls were made beside it. When you have their results, call this once, and nothing else."
+NOT_ALONE = "Rejected: other calls were made with it. When you have their results, make this call alone."
 CUT = "Rejected: the output limit cut the answer. Give a shorter one."
 _DESCRIPTION = "Give the answer. Call this once and alone, when the answer is known; it ends the work."
 _MAX_PROBLEMS = 10

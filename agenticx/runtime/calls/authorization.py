@@ -349,6 +349,6 @@ def _denial_text(answer: ConfirmAnswer) -> str:
         "timeout": "Denied: no answer was given in time.",
         "policy": "Denied by policy.",
         "stop": "Denied: the turn was stopped.",
-        "restart": "Denied: the program was restarted before anyone answered.",
+        "restart": "Denied: the program was restarted before an answer was given.",
     }[answer.by]
     return f"{text} Reason: {answer.reason}" if answer.reason else text

@@ -41,7 +41,7 @@ __all__ = ["WIRE", "GeminiReplyParser"]
 
 WIRE = "gemini"
 
-_PART_BYTES = 256  # what the object of a part takes beside its text
+_PART_BYTES = 256  # memory of a part in addition to its text
 
 _STOPS: dict[str, StopKind] = {
     "STOP": "end",

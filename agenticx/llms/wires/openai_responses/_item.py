@@ -16,7 +16,7 @@ __all__ = ["THOUGHT_SEPARATOR", "OutputItem", "State", "is_call"]
 THOUGHT_SEPARATOR = ThinkingDelta("\n\n")
 """Emitted before each thought; `OutputItems` drops it before the first of a reply."""
 
-_PART_BYTES = 512  # what a part takes beside its text
+_PART_BYTES = 512  # memory of a part in addition to its text
 
 State = Literal["open", "arguments_done", "done", "incomplete"]
 """The state of an item. It begins `open`; `arguments_done` is a call whose arguments are whole and whose item has not
