@@ -1,4 +1,4 @@
-"""Clocks: time as an object, so that every time-out can be tested in scaled time."""
+"""Clocks: sources of time, replaceable so that every time-out can be tested in scaled time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Clock", "ScaledClock", "SystemClock", "rfc3339"]
 
 
 class Clock(Protocol):
-    """The source of time for the engine, and of how long it really waits.
+    """The engine's source of time, and its conversion of durations into real seconds.
 
     All durations in the project are *nominal* seconds: the values of settings. `real` converts them into seconds of the
     event loop, the only place where the two may differ.
@@ -53,7 +53,11 @@ class SystemClock:
 
 @dataclass(frozen=True, slots=True)
 class ScaledClock:
-    """A clock that runs `speed` times as fast as real time: a 60 s limit expires after 60 / speed seconds."""
+    """A clock whose durations are scaled for tests: a 60 s limit expires after 60 / speed seconds.
+
+    `monotonic`, `real` and `sleep` are scaled. `now` is not: it returns the real time of day, so a time computed as
+    `now` plus nominal seconds, such as the `expires_at` of a question, is later than the moment when the limit expires.
+    """
 
     speed: float
 

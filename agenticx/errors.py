@@ -1,9 +1,9 @@
-"""The error tree: every exception that AgenticX raises on purpose.
+"""The error tree: the base classes of the errors that AgenticX raises to its callers.
 
     AgenticXError
     ├── SettingsError          a setting is missing or out of range; names it and the accepted values
-    ├── ModelError             the model call failed; carries a wire code (`provider.auth`, …)
-    │   └── ClockExpired       one of the four clocks ran out (`timeout.first_chunk`, …)
+    ├── ModelError             the model call failed; carries an error code (`provider.auth`, …)
+    │   └── ClockExpired       a time limit of the call passed (`timeout.first_chunk`, …)
     ├── ToolError              the tool failed in a way the model should read and react to
     │   └── InvalidArguments   the call's arguments do not parse or do not fit the schema
     ├── UserCodeError          user code (tool, hook, gate, model) raised, hung or returned an invalid value
@@ -15,12 +15,16 @@
         ├── SessionNotFound
         └── SessionBusy
 
+Modules define further subclasses of `AgenticXError` for their own errors, such as `TurnInterrupted`, `LoopStopped` and
+`ConfirmClosed`. Three exceptions are not in the tree, because each is handled within its own layer: `ProtocolError`
+(`llms.transport.http1`), `UncheckableError` (`tools.shell.lookups`) and `Problem`, an error response of the studio.
+
 Every exception of a tool becomes a `tool_result` that the model reads: the message of a `ToolError` as it is, any other
-behind "Error: ". An `AgenticXError` of the engine itself ends the turn with one fatal `error` event, also where it
-was raised inside a tool's call. Code of the application (tools, hooks, gates, duck-typed models) is called through
-`user_code`, which raises whatever it raises as an error of this tree. Any other exception is a bug of ours and
-propagates; of the code that runs turns only the hub, which ends the turn with `error{internal}`, and the command line
-catch it.
+with the prefix "Error: ". An `AgenticXError` of the engine itself ends the turn with one fatal `error` event, also
+where it was raised inside a tool's call. Code of the application (tools, hooks, gates, duck-typed models) is called
+through `user_code`, which raises any exception of such code as an error of this tree. Any other exception is a bug of
+AgenticX and propagates; of the code that runs turns only the hub, which ends the turn with `error{internal}`, and the
+command line catch it.
 """
 
 from __future__ import annotations
@@ -62,7 +66,7 @@ ModelErrorCode = Literal[
 
 
 class AgenticXError(Exception):
-    """The base of all errors raised on purpose; the message is a sentence for the user."""
+    """The base of the error tree; the message is a sentence for the user."""
 
 
 class SettingsError(AgenticXError):
@@ -72,7 +76,7 @@ class SettingsError(AgenticXError):
 class ModelError(AgenticXError):
     """A failed model call.
 
-    `code` is the wire contract's code. `provider_type` is the provider's own type or code as text
+    `code` is the error code of the event. `provider_type` is the provider's own type or code as text
     (`protocol_error` for a malformed stream), `status` the HTTP status where there was one.
     `retry_after` is in seconds, as the provider asked. `retryable` says whether the same request may
     succeed later; nothing retries by itself at this level.
@@ -97,7 +101,7 @@ class ModelError(AgenticXError):
 
 
 class ClockExpired(ModelError):
-    """An expired clock of a model call; `code` names it, `limit_seconds` is its setting."""
+    """An exceeded time limit of a model call; `code` names it, `limit_seconds` is its setting."""
 
     def __init__(self, message: str, *, code: ModelErrorCode, elapsed_seconds: float, limit_seconds: float) -> None:
         super().__init__(message, code=code, retryable=True)
@@ -106,7 +110,7 @@ class ClockExpired(ModelError):
 
 
 class ToolError(AgenticXError):
-    """A tool's failure to do what was asked; the model reads the message, which names what would be right."""
+    """A tool's failure to do what was asked; the model reads the message, which names a valid alternative."""
 
 
 class InvalidArguments(ToolError):
@@ -114,19 +118,19 @@ class InvalidArguments(ToolError):
 
 
 class UserCodeError(AgenticXError):
-    """User code that raised, hung past its limit, or returned what its contract does not allow.
+    """User code that raised, exceeded its time limit, or returned a value of the wrong type.
 
-    `what` names the code (`tool 'x'`, `hook Y.before_model`), `kind` says how it failed.
+    `what` names the code (`tool 'x'`, `hook Y.before_model`), `kind` is the kind of its failure.
     """
 
-    def __init__(self, message: str, *, what: str, kind: Literal["raised", "timed_out", "junk"]) -> None:
+    def __init__(self, message: str, *, what: str, kind: Literal["raised", "timed_out", "invalid_result"]) -> None:
         super().__init__(message)
         self.what = what
-        self.kind: Literal["raised", "timed_out", "junk"] = kind
+        self.kind: Literal["raised", "timed_out", "invalid_result"] = kind
 
 
 class AttachmentRefused(AgenticXError):
-    """An attached file that is not accepted; the message says what would be."""
+    """An attached file that is not accepted; the message names the accepted types or limits."""
 
 
 class AttachmentTooLarge(AttachmentRefused):

@@ -230,7 +230,7 @@ def _redact_value(value: object, secrets: Sequence[str]) -> object:
 
 
 def is_secret_field(name: object) -> bool:
-    """Return whether a field of that name is redacted whatever its value."""
+    """Return whether a field of that name is redacted for any value."""
     return isinstance(name, str) and _SECRET_FIELD.search(name[-_SECRET_FIELD_CHARS:]) is not None
 
 

@@ -63,10 +63,10 @@ class Settings(BaseModel):
     llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
     llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting token is shown.")
     llm_attempts: Annotated[int, integer(1, 10)] = Field(
-        3, description="How often one model is asked before it is given up; only before its first delta."
+        3, description="Attempts per model; a call is only retried before its first delta."
     )
     llm_retry_after_ceiling_seconds: _Seconds = Field(
-        60, description="Longest wait that a provider may ask for; one that asks for more is not waited for."
+        60, description="Longest wait requested by a provider before a retry; with a longer one there is no retry."
     )
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
@@ -82,7 +82,7 @@ class Settings(BaseModel):
     )
     status_query_cooldown_seconds: _Seconds = Field(8, description="Shortest time between two such questions.")
     tool_timeout_seconds: _Seconds = Field(120, description="Longest time for one tool call, unless the tool says.")
-    confirm_timeout_seconds: _Seconds = Field(600, description="How long a question waits for the person; then: no.")
+    confirm_timeout_seconds: _Seconds = Field(600, description="How long a question waits for the user; then: no.")
     question_timeout_seconds: Annotated[float, number(1, 31_536_000)] = Field(
         604_800, description="How long a question that an agent asks waits for its answer; 1 to 31536000."
     )
@@ -138,7 +138,7 @@ class Settings(BaseModel):
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
-        description="After a restart: only turns that wait for a person go on, or none does (confirms, off).",
+        description="After a restart: only turns that wait for the user continue, or none does (confirms, off).",
     )
     token_file: _Folder | None = Field(
         None, description="File with the server's token, mode 0600; unset: made at first start in home."
@@ -196,7 +196,7 @@ PROJECT_SETTINGS = frozenset(
 UNUSED_SETTINGS = frozenset(
     {"question_timeout_seconds", "status_query_budget_per_turn", "status_query_cooldown_seconds", "team_max_turns"}
 )
-"""Settings of the contract that are checked, but have no effect before agents and teams exist."""
+"""Settings that are validated, but have no effect until agents and teams exist."""
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -299,7 +299,10 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
 
 
 def _runtime_table(values: dict[str, Any], path: Path) -> _GivenSettings:
-    """Remove the alias `runtime.max_tool_rounds` (seed 002) from `values` and return it; raises `SettingsError`."""
+    """Remove `runtime.max_tool_rounds`, an alias of `max_tool_rounds`, from `values` and return it.
+
+    Raises `SettingsError`.
+    """
     table, name = values.pop("runtime"), "max_tool_rounds"
     given = cast(dict[str, Any], table) if isinstance(table, dict) else {}
     unknown = [f"runtime.{other}" for other in given if other != name] if isinstance(table, dict) else ["runtime"]

@@ -25,7 +25,7 @@ _START_SECONDS = 10.0
 def start_thread(work: Callable[[], None], *, name: str) -> None:
     """Run `work` in a daemon thread; raises `ResourcesExhausted` if none can be started.
 
-    Returns before the thread has begun, and it may never begin: a thread that has no memory for its first step dies
+    Returns before the thread has begun, and it may never begin: a thread that has no memory for its first step ends
     silently. A caller that depends on it must have `work` report that it began.
     """
     try:
@@ -93,7 +93,7 @@ async def run_sized(function: Callable[..., T], /, *args: Any, size: int, name: 
     """Return `function(*args)`, called in a thread if `size` is at least `LARGE`, else in the caller's thread.
 
     `size` is the length of the input in characters or bytes. For pure functions over text from outside: a thread lets
-    the event loop run as long as no single call into C is long.
+    the event loop run, provided that no single call into C is long.
     """
     return function(*args) if size < LARGE else await run_in_thread(function, *args, name=name)
 

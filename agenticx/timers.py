@@ -13,7 +13,7 @@ class ResettableTimer:
 
     Setting a later time costs nothing, as the handle that is due earlier is kept: it calls `callback` too early, which
     then compares the clock with its own deadline and sets the timer again. The timer belongs to the event loop that
-    runs when it is made.
+    runs when it is created.
     """
 
     def __init__(self, callback: Callable[[], object]) -> None:

@@ -1,9 +1,9 @@
 """Calls of user code: tools, hooks, gates, selectors and duck-typed models.
 
-Whatever user code does, the caller gets a value or one exception of our tree: an `AgenticXError` as it is,
-`UserCodeError` for anything else that is raised, for a time-out, and for a cancellation that nobody requested. Code
-that ignores cancellation is abandoned and logged; it cannot block the turn. This module stands below the runtime,
-because models and tools call user code as well.
+The caller always gets a value or one exception of our tree: an `AgenticXError` as it is, `UserCodeError` for anything
+else that is raised, for a time-out, and for a cancellation that was not requested. Code that ignores cancellation is
+abandoned and logged; it cannot block the turn. This module is below the runtime in the layers, because models and tools
+call user code as well.
 
 1. A `SystemExit` or `KeyboardInterrupt` in a task that user code started itself ends the program: asyncio raises it
    out of the event loop, not in the code that awaits the task.
@@ -53,7 +53,7 @@ async def call(function: Callable[..., Any], /, *args: Any, what: str, limit: fl
 
 
 def call_sync(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
-    """Return `function(*args)`, called in the caller's thread: for code that must be quick by its contract."""
+    """Return `function(*args)`, called in the caller's thread: for code that must return quickly."""
     try:
         with translated_errors(what):
             return function(*args)
@@ -72,10 +72,10 @@ async def call_in_task(function: Callable[..., Any], /, *args: Any, what: str) -
 
 @contextmanager
 def translated_errors(what: str) -> Generator[None]:
-    """Raise whatever the body raises as an error of our tree.
+    """Raise any exception of the body as an error of our tree.
 
     A cancellation that was requested passes, and so does a `KeyboardInterrupt`: on the thread that receives signals it
-    cannot be told from Ctrl-C.
+    cannot be distinguished from Ctrl-C.
     """
     try:
         yield
@@ -98,7 +98,7 @@ def _is_being_cancelled() -> bool:
 
 
 def describe_exception(exc: BaseException) -> str:
-    """Return `TypeError: message`, bounded, whatever the exception's own `__str__` does."""
+    """Return `TypeError: message`, bounded, even if the exception's own `__str__` fails."""
     try:
         text = str(exc)
     except Exception:  # the exception's `__str__` is user code too
@@ -112,7 +112,7 @@ async def abandon(task: asyncio.Future[Any], what: str) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if not task.done():
-        _log.warning("user code ignores cancellation and is left behind", what=what)
+        _log.warning("user code ignores cancellation and was abandoned", what=what)
         task.add_done_callback(_retrieve_exception)
     else:
         _retrieve_exception(task)

@@ -194,7 +194,7 @@ class UsageDelta:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The provider's end marker; a reply without one is truncated, whatever else it contains.
+    """The provider's end marker; a reply without one is truncated, even if it seems whole.
 
     Some providers send the finish reason separately from the end marker. If the marker itself is missing then,
     `complete` is False.
@@ -228,7 +228,7 @@ class ChatModel(Protocol):
     """A language model that streams its replies.
 
     `stream` yields *batches*: all deltas that one read of the socket completed, never an empty batch. It raises
-    `ModelError` and nothing else; closing the iterator early closes the provider's socket. A stream that ends
+    no other exception than `ModelError`; closing the iterator early closes the provider's socket. A stream that ends
     without a `Finished` was truncated (the caller decides how to treat it). Pings and comments yield nothing.
 
     A model may also have a method `takes_output_schema` and an attribute `inline_calls`; see the functions
@@ -266,8 +266,8 @@ def inline_forms(model: ChatModel, answered_by: str | None = None) -> Sequence[I
     named: Callable[[str], ChatModel] | None = getattr(model, "model_named", None)
     if named is not None and answered_by is not None:
         model = named(answered_by)
-    own: object = getattr(model, "inline_calls", ())
-    return tuple(form for form in _INLINE_FORMS if form in own) if isinstance(own, tuple | list) else ()
+    supported: object = getattr(model, "inline_calls", ())
+    return tuple(form for form in _INLINE_FORMS if form in supported) if isinstance(supported, tuple | list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ _TEXT_DELTAS = (TextDelta, ThinkingDelta)
 
 
 class ReplySize:
-    """The running size of a reply: its deltas, and the JSON that a wire keeps of it; the limits are in `limits`.
+    """The running size of a reply: its deltas, and the JSON that a wire keeps of it; the limits are in `reply_limits`.
 
     Exceeding a limit raises `ModelError`; `label` is the subject of its message, such as the model's name.
     """
@@ -332,12 +332,12 @@ class ReplySize:
         self.calls += 1
         return self.calls - 1
 
-    def count_kept_json(self, value: object) -> None:
-        """Add the bytes of a parsed JSON value that is kept."""
-        self.count_kept_bytes(measure_bytes(value))
+    def add_kept_json(self, value: object) -> None:
+        """Add the bytes of a parsed JSON value that is kept; raise `ModelError` over the limit."""
+        self.add_kept_bytes(measure_bytes(value))
 
-    def count_kept_bytes(self, count: int) -> None:
-        """Add `count` bytes that are kept."""
+    def add_kept_bytes(self, count: int) -> None:
+        """Add `count` bytes that are kept; raise `ModelError` over the limit."""
         self._kept += count
         if self._kept > MAX_KEPT_BYTES:
             raise self._too_large("holds more data than the limit")
@@ -454,7 +454,7 @@ class ReplyBuilder:
 def failed_reply_error(model_name: str, finish_reason: str | None) -> ModelError:
     """Return the error for a reply whose `stop` is `failed`; `finish_reason` is the provider's own value."""
     return ModelError(
-        f"{model_name} gave up in the middle of its reply (finish reason {finish_reason!r})",
+        f"{model_name} stopped before the end of its reply (finish reason {finish_reason!r})",
         code="provider.overloaded",
         provider_type=finish_reason,
         retryable=True,
@@ -473,7 +473,7 @@ async def complete(
 ) -> tuple[Reply, ModelError | None]:
     """Make one call and return the reply as far as it was received, and the error that ended it, else None.
 
-    A `builder` that the caller passes holds what was received also if the call is cancelled.
+    A `builder` passed by the caller has all deltas received so far, also if the call is cancelled.
     """
     builder, size = builder or ReplyBuilder(), ReplySize()
     try:

@@ -62,8 +62,8 @@ I can list, read, search, write and edit files, run a command, keep a to-do list
 sentences. For real answers start AgenticX with a real model, for instance with `--model` or the AGX_MODEL variable."""
 
 _NO_OBJECT = """\
-The demo model is a script and cannot answer with an object of a type (output_type), except with one that it is told \
-to say, as in: say {"name": "x"}. Use a real model, or agenticx.testing.ScriptedModel."""
+The demo model is a script and cannot answer with an object of a type (output_type), except with one that the message \
+asks it to say, as in: say {"name": "x"}. Use a real model, or agenticx.testing.ScriptedModel."""
 
 _OUTCOME_TEXTS: dict[ToolOutcome, str] = {
     "denied": "was not allowed, so it did not run",
@@ -224,8 +224,8 @@ def _fenced_excerpt(content: str) -> str:
 def _shortened_lines(conversation: str) -> str:
     """Return the beginnings of the first and the last lines, in place of a summary."""
     lines = [line.strip()[:_EXTRACTED_CHARS] for line in conversation.splitlines() if line.strip()]
-    kept = lines if len(lines) <= 8 else [*lines[:3], "…", *lines[-5:]]
-    return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *kept])
+    excerpt = lines if len(lines) <= 8 else [*lines[:3], "…", *lines[-5:]]
+    return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *excerpt])
 
 
 def _answer_text(plan: Plan) -> str:

@@ -104,8 +104,8 @@ def _remember(found: re.Match[str], tail: str) -> PlannedCall:
 
 def _todo(found: re.Match[str], _tail: str) -> PlannedCall:
     texts = [item.strip(" .") for item in re.split(r",\s*(?:and\s+)?|;\s*|\n+(?:[-*]\s*)?", found["items"])]
-    rows = [{"text": item, "status": "pending"} for item in texts if item]
-    return PlannedCall("todo_write", {"todos": rows}, f"put {len(rows)} items on the to-do list")
+    items = [{"text": item, "status": "pending"} for item in texts if item]
+    return PlannedCall("todo_write", {"todos": items}, f"put {len(items)} items on the to-do list")
 
 
 def _list(found: re.Match[str]) -> PlannedCall:

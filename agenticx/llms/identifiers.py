@@ -127,8 +127,8 @@ class CallIds:
 
     def assign(self, call_id: str) -> str:
         """Return the id to send for the next call, distinct from those of all other calls of the request."""
-        sent = self._unanswered[call_id] = self._allocator.allocate(call_id)
-        return sent
+        sent_id = self._unanswered[call_id] = self._allocator.allocate(call_id)
+        return sent_id
 
     def pop(self, call_id: str) -> str | None:
         """Return the sent id of the latest call `call_id` and mark it as answered, None if none awaits a result."""

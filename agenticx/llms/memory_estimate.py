@@ -54,7 +54,7 @@ def measure_bytes(value: Any) -> int:
 def history_size(messages: Sequence[Message]) -> int:
     """Return the size of a history for `run_sized`: its characters, and more for each message and call.
 
-    Files and provider state count as large, whatever their size.
+    Files and provider state count as large, also if they are small.
     """
     size = _MESSAGE_CHARS * len(messages)
     for message in messages:

@@ -36,5 +36,5 @@ def _content_part(attachment: Attachment, supported: Container[str]) -> str | At
     description = f"{attachment.name} ({attachment.media_type}, {attachment.size} bytes)"
     if attachment.kind == "text":
         return f"[attached file {description}]\n{attachment.text}\n[end of {attachment.name}]"
-    _log.info("the model cannot take an attached file; it is told so", file=description)
+    _log.info("the model does not accept an attached file; a note in the prompt replaces it", file=description)
     return f"[attached file {description}: its content is not here, because you cannot be given files of this type]"

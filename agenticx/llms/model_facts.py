@@ -223,8 +223,8 @@ def _read_model(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) 
     name, _, model = spec.partition(":")
     provider = providers.get(name)
     if provider is None or not model or provider.models_of:
-        own = [name for name, known in providers.items() if not known.models_of]
-        raise SettingsError(f"{location}: the name should be provider:model with one of {', '.join(own)}")
+        provider_names = [name for name, known in providers.items() if not known.models_of]
+        raise SettingsError(f"{location}: the name should be provider:model with one of {', '.join(provider_names)}")
     values, price = row.values, row.values.get("price")
     if isinstance(price, dict):
         values = {**values, "price": {"source": provider.price_source, **cast("dict[str, Any]", price)}}

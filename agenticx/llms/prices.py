@@ -36,12 +36,12 @@ class Rates(BaseModel):
         tokens_in, tokens_out = usage.total_input_tokens, usage.total_output_tokens
         if tokens_in is None or tokens_out is None:
             return None
-        cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
-        plain = max(0, tokens_in - cached - written)
+        cached, cache_written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+        plain = max(0, tokens_in - cached - cache_written)
         dollars = (
             plain * self.input
             + cached * (self.input if self.cached is None else self.cached)
-            + written * (self.input if self.cache_write is None else self.cache_write)
+            + cache_written * (self.input if self.cache_write is None else self.cache_write)
             + tokens_out * self.output
         )
         return dollars / _MILLION

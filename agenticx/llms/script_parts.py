@@ -241,10 +241,10 @@ def _has_call(batch: tuple[Delta, ...]) -> bool:
 
 def _stall_steps(steps: list[Step], batches: int) -> list[Step]:
     """Return the steps up to the first `batches` deltas, followed by silence."""
-    kept: list[Step] = []
+    stalled: list[Step] = []
     for step in steps:
         if isinstance(step, tuple) and batches == 0:
             break
         batches -= isinstance(step, tuple)
-        kept.append(step)
-    return [*kept, Hang()]
+        stalled.append(step)
+    return [*stalled, Hang()]

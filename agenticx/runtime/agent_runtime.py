@@ -1,10 +1,10 @@
 """The think-act loop: one user message becomes a stream of typed events with one terminal event.
 
-    run_turn            the edge: the one async generator; drains a channel and cleans up
+    run_turn            the public method, the only async generator; drains a channel and cleans up
     └── _run            every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
             ├── prepare    sanitise, compact, before_model (request)
-            ├── _think     call the model under its clocks (model_call), after_model
+            ├── _think     call the model within its time limits (model_call), after_model
             ├── _act       run the calls (tool_calls), watch for loops
             ├── _finish    no calls: the answer
             └── _exhausted out of rounds
@@ -128,7 +128,8 @@ class AgentRuntime:
 
         `journal` records each call before it runs, so that after a crash it is known which calls may have taken effect.
         A `ResumePoint` continues a turn that was interrupted at that point and yields the events that follow. Messages
-        put into `steering` while the turn runs are sent to the model with its next call.
+        put into `steering` while the turn runs are sent to the model with its next call. `agent_id` names the agent in
+        the events; `meta` is the main agent, the one that the user talks to.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
@@ -281,7 +282,7 @@ class AgentRuntime:
     async def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
         """Check the finished round for loops: a warning appends a reminder after the results, a loop ends the turn."""
         turn.loops.record_state(*turn.session.state.plan)
-        recorded = [_recorded_call(turn, *one) for one in zip(calls, outcomes, strict=True)]
+        recorded = [_recorded_call(turn, call, outcome) for call, outcome in zip(calls, outcomes, strict=True)]
         turn.read_only_calls.clear()
         size = sum(len(call.arguments) + len(call.result) for call in recorded)
         await run_sized(turn.loops.record_round, recorded, size=size, name="agx loop detector")
@@ -311,18 +312,18 @@ class AgentRuntime:
             return await self._endings.paused(turn)
         if self._settings.on_exhausted == "partial":
             return await self._partial_answer(turn)
-        raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without coming to an answer.")
+        raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _usable_calls(self, turn: Turn, reply: Reply) -> Sequence[ToolCall] | None:
-        """Return the calls that name a tool; empty if the model made none; None if it made some and none can be used.
+        """Return the calls that name a tool; empty if the model made none, None if all that it made are unusable.
 
         A reply that stopped for calls and holds neither calls nor text is one whose call the provider could not read.
         """
         usable = [call for call in reply.tool_calls if call.name.strip().lower() not in {"", "none"}]
-        made_some = reply.tool_calls or (reply.stop == "tool_calls" and not reply.text)
-        return usable if usable or not made_some else None
+        made_calls = reply.tool_calls or (reply.stop == "tool_calls" and not reply.text)
+        return usable if usable or not made_calls else None
 
     def _remind_of_tools(self, turn: Turn, reply: Reply, message_id: str) -> None:
         """Remind the model of its tools after a call that names no tool or cannot be read.
@@ -335,14 +336,11 @@ class AgentRuntime:
             )
         turn.reminded_of_tools = True
         turn.append_reply(reply, message_id)
-        known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none; answer in text"
-        turn.append_reminder(f"Your last call named no tool or could not be read. The tools are: {known}.")
+        tool_names = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none; answer in text"
+        turn.append_reminder(f"Your last call named no tool or could not be read. The tools are: {tool_names}.")
 
     async def _partial_answer(self, turn: Turn) -> None:
-        """Make one more model call, without tools, for an answer with what was found.
-
-        This is the graceful ending of seed 004.
-        """
+        """Make one more model call, without tools, for an answer from the results so far."""
         turn.append_reminder(
             "You are out of rounds or time. Without calling tools, say what you found and what is missing."
         )
@@ -354,9 +352,9 @@ class AgentRuntime:
 
 def _check_arguments(user_input: object, session: object) -> None:
     if not isinstance(user_input, str | UserMessage | ResumePoint):
-        raise TypeError(f"user_input is a str or a UserMessage, not {type(user_input).__name__}")
+        raise TypeError(f"user_input must be a str or a UserMessage, not {type(user_input).__name__}")
     if not isinstance(session, Session):
-        raise TypeError(f"session is a Session, not {type(session).__name__}")
+        raise TypeError(f"session must be a Session, not {type(session).__name__}")
 
 
 def _max_tool_rounds(settings: Settings) -> int:

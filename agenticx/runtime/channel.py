@@ -1,4 +1,4 @@
-"""The queue of events from the turn's coroutine to the generator at the edge."""
+"""The queue of events from the turn's coroutine to the generator that the caller iterates."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Channel:
         return batch
 
     async def wait_for_room(self) -> None:
-        """Wait while the consumer is more than `limit` events behind."""
+        """Wait while the queue holds more than `limit` events."""
         while len(self._queue) > self._limit and not self._closed:
             await self._released.wait()
 

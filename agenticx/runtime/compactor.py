@@ -1,13 +1,13 @@
-"""Compaction: old rows of a history are replaced by summaries, the recent tail stays as it is.
+"""Compaction: old messages of a history are replaced by summaries, the recent tail stays as it is.
 
-Differences to seed 002:
+Differences from the originally specified compactor:
 
-1. A summary is made of the rows since the last one and stays a row of its own. The seed's single system row would have
-   each compaction summarise the summary before it, and lose a part of it each time. The result therefore begins with
-   one system row tagged `[compacted]` for each compaction; once these rows hold more than `SUMMARIES_CHARS` characters
-   together, or half of what may be used of a small window, they are summarised into one. Towards `threshold_messages`
-   they count as one row.
-2. With a known context window the compactor of an `AgentRuntime` goes by tokens alone, unless a threshold is set: 20
+1. A summary covers the messages since the last one and stays a message of its own. The specification has a single
+   system message, so that each compaction would summarise the summary before it, and lose a part of it each time. Here
+   the result begins with one system message tagged `[compacted]` for each compaction. Once these hold more than
+   `SUMMARIES_CHARS` characters together, or half of the usable part of a small window, they are summarised into one.
+   Towards `threshold_messages` they count as one message.
+2. With a known context window the compactor of an `AgentRuntime` counts tokens only, unless a threshold is set: 20
    messages are few in a window of 200,000 tokens.
 3. If shortening old tool results already brings a history well under its limits, nothing is summarised.
 """
@@ -40,8 +40,8 @@ __all__ = [
     "ContextCompactor",
     "UsageCallback",
     "estimate_tokens",
+    "history_size",
     "is_summary",
-    "rows_size",
 ]
 
 UsageCallback = Callable[[Usage], None]
@@ -55,7 +55,7 @@ PRUNED_SHARE = 0.8
 """The part of a limit that a history with shortened tool results must stay under, or the next round shortens again."""
 
 THRESHOLD_MESSAGES, THRESHOLD_CHARS = 20, 48_000
-"""The thresholds of seed 002."""
+"""The default thresholds, as originally specified."""
 
 SUMMARIES_CHARS = 8_000
 """The most characters of all summaries together, the current request not counted; with more they become one."""
@@ -64,10 +64,10 @@ GROWTH = 1.5
 """The factor by which a history must grow before a summary that gained nothing is requested again."""
 
 _SUMMARY_CHARS = 1_000
-"""The usual length of a summary of short rows: the four points that its prompt asks for, in a few sentences each."""
+"""The usual length of a summary of short messages: a few sentences for each of the four points in its prompt."""
 
 _TOKEN_CHARS = 4
-_ROW_CHARS = 32
+_MESSAGE_CHARS = 32
 _THREAD = "agx compaction"
 _MIN_GAIN_CHARS = 2_000
 _REQUEST_CHARS = 4_000
@@ -77,7 +77,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult(Sequence[Message]):
-    """A shorter history, which reads as the list of its messages, as on the AgentRuntime page.
+    """A shorter history, which reads as the list of its messages, as in the published `AgentRuntime`.
 
     Its first `replacement_count` messages replace the first `replaced_count` of the original ones. `summary` is "" if
     shortening old tool results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider
@@ -108,15 +108,15 @@ class CompactionResult(Sequence[Message]):
         """The input and output tokens of the summaries; None if the provider did not count both."""
         if self.usage is None:
             return None
-        read, written = self.usage.total_input_tokens, self.usage.total_output_tokens
-        return None if read is None or written is None else read + written
+        input_tokens, output_tokens = self.usage.total_input_tokens, self.usage.total_output_tokens
+        return None if input_tokens is None or output_tokens is None else input_tokens + output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """A history divided into parts.
 
-    `summaries` and `new` rows come before `cut`; `carried` and `tail` stay as they are.
+    `summaries` and `new` messages come before `cut`; `carried` and `tail` stay as they are.
     """
 
     cut: int
@@ -127,7 +127,7 @@ class _Parts:
 
     @property
     def kept(self) -> list[Message]:
-        """The rows after the summaries."""
+        """The messages after the summaries."""
         return [*self.carried, *self.tail]
 
 
@@ -142,15 +142,15 @@ class _SummaryPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCompactor:
-    """A compactor for histories of more than `threshold_messages` rows or `threshold_chars` characters.
+    """A compactor for histories of more than `threshold_messages` messages or `threshold_chars` characters.
 
     A history that fills more than `WINDOW_SHARE` of a known context window is compacted too. A threshold that is None
-    is the default of the AgentRuntime page if the window is unknown, and no limit if it is known. The compactor that an
-    `AgentRuntime` makes by itself has None for each threshold that no argument, variable or settings file sets: if only
-    one is set, that one counts in every window.
+    is the default of the published `AgentRuntime` if the window is unknown, and no limit if it is known. The compactor
+    that an `AgentRuntime` makes by itself has None for each threshold that no argument, variable or settings file sets:
+    if only one is set, that one counts in every window.
 
-    `timeout` limits each model call, in seconds of `clock`. Thresholds below 8 rows and a tail below 4 are raised to
-    these minimums of the AgentRuntime page.
+    `timeout` limits each model call, in seconds of `clock`. Thresholds below 8 messages and a tail below 4 are raised
+    to these minimums, which are those of the published `AgentRuntime`.
     """
 
     threshold_messages: int | None = THRESHOLD_MESSAGES
@@ -177,9 +177,9 @@ class ContextCompactor:
 
         `input_tokens` is the provider's count for the last call; `on_usage` is also called for a summary that failed,
         took too long or gained nothing. The result begins with the earlier summaries, unchanged, and the new one:
-        system rows tagged `[compacted]`. The retained tail follows; if the current request has attachments, it stands
+        system messages tagged `[compacted]`. The retained tail follows; if the current request has attachments, it is
         at the head of the tail. If shortening old tool results already brings the history under `PRUNED_SHARE` of its
-        limits, the result is the same rows with those results cut to head and tail.
+        limits, the result is the same messages with those results cut to head and tail.
         """
         model = adapt(llm)
         plan = await run_sized(
@@ -187,7 +187,7 @@ class ContextCompactor:
             messages,
             model.context_window,
             input_tokens or 0,
-            size=rows_size(messages),
+            size=history_size(messages),
             name=_THREAD,
         )
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _SummaryPlan) else plan
@@ -195,7 +195,7 @@ class ContextCompactor:
     def _choose_step(
         self, messages: Sequence[Message], window: int | None, input_tokens: int
     ) -> _SummaryPlan | CompactionResult | None:
-        """Return the next step of `maybe_compact`: a plan to summarise, a result with only pruned rows, or None."""
+        """Return the next step of `maybe_compact`: a plan to summarise, a result with only pruned messages, or None."""
         if not self._is_over(messages, window, input_tokens):
             return None
         plan = self._plan(messages, input_tokens)
@@ -222,18 +222,18 @@ class ContextCompactor:
         Returns None if that gains nothing.
         """
         model = adapt(llm)
-        plan = await run_sized(self._plan, messages, input_tokens or 0, size=rows_size(messages), name=_THREAD)
+        plan = await run_sized(self._plan, messages, input_tokens or 0, size=history_size(messages), name=_THREAD)
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
 
     async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult | None:
-        """Return the history with its new rows summarised, None if that makes it no smaller."""
+        """Return the history with its new messages summarised, None if that makes it no smaller."""
         parts = plan.parts
-        rows, summary = await _summarize(parts, summarizer)
-        result = [*rows, *parts.kept]
+        summaries, summary = await _summarize(parts, summarizer)
+        result = [*summaries, *parts.kept]
         if count_characters(result) >= plan.characters:
             _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))
             return None
-        after, replacement_count = estimate_tokens(result), len(rows) + len(parts.carried)
+        after, replacement_count = estimate_tokens(result), len(summaries) + len(parts.carried)
         return CompactionResult(
             result, len(parts.new), summary, plan.tokens, after, summarizer.usage, replacement_count, parts.cut
         )
@@ -246,13 +246,13 @@ class ContextCompactor:
         return self._is_over(messages, adapt(llm).context_window, input_tokens or 0)
 
     def _is_over(self, messages: Sequence[Message], window: int | None, input_tokens: int, share: float = 1.0) -> bool:
-        """Return whether the history has too many rows, or is over that share of the limits of its size."""
-        most_rows, most_chars = self.threshold_messages, self.threshold_chars
+        """Return whether the history has too many messages, or is over that share of the limits of its size."""
+        max_messages, max_chars = self.threshold_messages, self.threshold_chars
         if window is None:
-            most_rows, most_chars = most_rows or THRESHOLD_MESSAGES, most_chars or THRESHOLD_CHARS
-        if most_rows is not None and len(messages) > most_rows and _row_count(messages) > most_rows:
+            max_messages, max_chars = max_messages or THRESHOLD_MESSAGES, max_chars or THRESHOLD_CHARS
+        if max_messages is not None and len(messages) > max_messages and _message_count(messages) > max_messages:
             return True
-        if most_chars is not None and count_characters(messages) > most_chars * share:
+        if max_chars is not None and count_characters(messages) > max_chars * share:
             return True
         if window is None:
             return False
@@ -262,8 +262,8 @@ class ContextCompactor:
     def worth_asking(self, messages: Sequence[Message]) -> bool:
         """Return whether a summary can gain enough to justify its cost; decided before the model is asked.
 
-        The rows that it replaces must be longer than what takes their place, and a large tail must not cause a few
-        small rows to be summarised in every round.
+        The messages that it replaces must be longer than their replacement, and a large tail must not cause a few
+        small messages to be summarised in every round.
         """
         return self._is_worth_asking(self._parts(messages), count_characters(messages))
 
@@ -279,16 +279,16 @@ class ContextCompactor:
         return size * 4 > whole
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
-        """Return the rows and characters of a history, to be passed to `has_changed` later."""
+        """Return the numbers of messages and characters of a history, to be passed to `has_changed` later."""
         return len(messages), count_characters(messages)
 
     def has_changed(self, messages: Sequence[Message], before: tuple[int, int]) -> bool:
         """Return whether a history has changed since it was measured as `before`, when a summary of it gained nothing.
 
-        It has if it has grown by `retain_recent_messages` rows or to `GROWTH` times its characters, or was rewound.
+        It has if it has grown by `retain_recent_messages` messages or to `GROWTH` times its characters, or was rewound.
         """
-        rows, characters = before
-        if not rows <= len(messages) < rows + self.retain_recent_messages:
+        count, characters = before
+        if not count <= len(messages) < count + self.retain_recent_messages:
             return True
         return count_characters(messages) >= characters * GROWTH
 
@@ -302,7 +302,7 @@ class ContextCompactor:
         return _Parts(cut, summaries, new, carried, pruned[cut:])
 
     def _pruned(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the same rows, with the long tool results of those before the tail cut to head and tail."""
+        """Return the same messages, with the long tool results of those before the tail cut to head and tail."""
         cut = self._tail_start(messages)
         return [self._prune(message) for message in messages[:cut]] + list(messages[cut:])
 
@@ -335,9 +335,9 @@ class _Summarizer:
     on_usage: UsageCallback | None
     usage: Usage | None = None
 
-    async def summary(self, rows: Sequence[Message]) -> str | None:
-        """Return the model's summary of `rows`, or None if it fails or takes too long."""
-        text = await run_sized(render, rows, size=rows_size(rows), name=_THREAD)
+    async def summary(self, messages: Sequence[Message]) -> str | None:
+        """Return the model's summary of `messages`, or None if it fails or takes too long."""
+        text = await run_sized(render, messages, size=history_size(messages), name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt_text("compaction")), UserMessage(content=text)],
             tool_choice="none",
@@ -347,7 +347,9 @@ class _Summarizer:
         try:
             summary = await self._text(request, builder)
         except AgenticXError as exc:
-            _log.warning("a compaction summary failed; the beginnings of its rows take its place", reason=str(exc))
+            _log.warning(
+                "a compaction summary failed; it is replaced by the beginnings of its messages", reason=str(exc)
+            )
         finally:
             self._record_usage(builder.reply().usage, failed=summary is None)
         return summary
@@ -361,7 +363,7 @@ class _Summarizer:
             if error is not None:
                 raise error
             if not (reply.complete and reply.stop == "end" and reply.text.strip()):
-                raise ModelError("the summary came back empty or cut short", code="provider.bad_reply")
+                raise ModelError("the summary is empty or incomplete", code="provider.bad_reply")
         return clean_text(reply.text.strip()).replace(_REQUEST_MARK, _REQUEST_MARK.replace("\n\n", "\n"))
 
     def _record_usage(self, usage: Usage, *, failed: bool) -> None:
@@ -373,27 +375,27 @@ class _Summarizer:
 
 
 async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Message], str]:
-    """Return the summary rows that replace `parts.summaries` and `parts.new`, and the text of the newest.
+    """Return the summary messages that replace `parts.summaries` and `parts.new`, and the text of the newest.
 
-    The current request is added to them, word for word, if no other row has it.
+    The current request is added to them, word for word, if no other message has it.
     """
     request = _current_request(parts.new, parts.kept)
     carried = _carried_request(parts.summaries) if not any(map(_is_request, (*parts.new, *parts.kept))) else ""
-    earlier = parts.summaries if carried else [_without_request(row) for row in parts.summaries]
+    earlier = parts.summaries if carried else [_without_request(message) for message in parts.summaries]
     answer = await summarizer.summary(parts.new)
     summary = answer
     if summary is None:
-        summary = await run_sized(snippets, parts.new, size=rows_size(parts.new), name=_THREAD)
+        summary = await run_sized(snippets, parts.new, size=history_size(parts.new), name=_THREAD)
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
-    rows = [*earlier, SystemMessage(content=text + request)]
-    plain, limit = [_without_request(row) for row in rows], _summaries_limit(summarizer.model)
+    summaries = [*earlier, SystemMessage(content=text + request)]
+    plain, limit = [_without_request(message) for message in summaries], _summaries_limit(summarizer.model)
     if not earlier or count_characters(plain) <= limit:
-        return rows, summary
+        return summaries, summary
     merged = None if answer is None else await summarizer.summary(plain)
     if merged is not None and len(merged) < count_characters(plain):
         text = f"{TAG} Summary of {len(plain)} earlier summaries:\n{merged}"
         return [SystemMessage(content=f"{text}{request or carried}")], merged
-    return _truncate_summaries(rows, plain, request or carried, limit), summary
+    return _truncate_summaries(summaries, plain, request or carried, limit), summary
 
 
 def _summaries_limit(model: ChatModel) -> int:
@@ -402,15 +404,15 @@ def _summaries_limit(model: ChatModel) -> int:
     return SUMMARIES_CHARS if window is None else min(SUMMARIES_CHARS, int(window * WINDOW_SHARE / 2) * _TOKEN_CHARS)
 
 
-def _truncate_summaries(rows: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
+def _truncate_summaries(summaries: list[Message], plain: Sequence[Message], request: str, limit: int) -> list[Message]:
     """Return the summaries that could not be merged, truncated only above twice the limit.
 
     Below that they are kept as they are, and the next compaction tries to merge them again.
     """
     if count_characters(plain) <= 2 * limit:
-        return rows
+        return summaries
     share = limit // len(plain)
-    texts = (row.content if len(row.content) <= share else f"{row.content[:share]}…" for row in plain)
+    texts = (message.content if len(message.content) <= share else f"{message.content[:share]}…" for message in plain)
     return [SystemMessage(content="\n".join(texts) + request)]
 
 
@@ -423,19 +425,19 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
     return (texts + count_attachment_characters(messages)) // _TOKEN_CHARS
 
 
-def rows_size(messages: Sequence[Message]) -> int:
-    """Return the size of a history for `run_sized`, for passes that look at each row and not at each character."""
-    return _ROW_CHARS * len(messages)
+def history_size(messages: Sequence[Message]) -> int:
+    """Return the size of a history for `run_sized`, for passes that look at each message and not at each character."""
+    return _MESSAGE_CHARS * len(messages)
 
 
-def _row_count(messages: Sequence[Message]) -> int:
-    """Return the number of rows, all summaries counting as one."""
+def _message_count(messages: Sequence[Message]) -> int:
+    """Return the number of messages, all summaries counting as one."""
     summaries = sum(map(is_summary, messages))
     return len(messages) - max(0, summaries - 1)
 
 
 def is_summary(message: Message) -> bool:
-    """Return whether a row is a summary made by a compaction."""
+    """Return whether a message is a summary made by a compaction."""
     return isinstance(message, SystemMessage) and message.content.startswith(TAG)
 
 
@@ -453,7 +455,7 @@ def _request_with_files(prefix: Sequence[Message], tail: Sequence[Message]) -> l
 
 
 def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
-    """Return the current request, word for word, if it is among the `new` rows and none of the `kept` ones is newer."""
+    """Return the current request, word for word, if it is in `new` and no message of `kept` is a newer one."""
     if any(_is_request(message) for message in kept):
         return ""
     request = next((message for message in reversed(new) if _is_request(message)), None)
@@ -467,13 +469,17 @@ def _current_request(new: Sequence[Message], kept: Sequence[Message]) -> str:
 
 def _carried_request(summaries: Sequence[Message]) -> str:
     """Return the request carried by the last of the summaries that has one."""
-    requests = (row.content.partition(_REQUEST_MARK)[2] for row in reversed(summaries) if _REQUEST_MARK in row.content)
+    requests = (
+        message.content.partition(_REQUEST_MARK)[2]
+        for message in reversed(summaries)
+        if _REQUEST_MARK in message.content
+    )
     request = next(requests, None)
     return "" if request is None else _REQUEST_MARK + request
 
 
 def _without_request(summary: Message) -> Message:
-    """Return the summary without the request that it carries: there is a newer one, or another row carries it."""
+    """Return the summary without the request that it carries: there is a newer one, or another message carries it."""
     text = summary.content.partition(_REQUEST_MARK)[0]
     return summary if text == summary.content else summary.model_copy(update={"content": text})
 

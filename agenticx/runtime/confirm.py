@@ -54,7 +54,8 @@ class ConfirmClosed(AgenticXError):
 class ConfirmRequest:
     """One question to the user.
 
-    `context` is the payload of `confirm_required.context`; `digest` covers all of it.
+    `context` is the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that the
+    tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`.
     """
 
     id: str
@@ -106,14 +107,14 @@ class ConfirmGate(ABC):
             if isawaitable(approved):
                 approved = await approved
         if not isinstance(approved, bool):
-            given = type(approved).__name__
-            raise AgenticXError(f"the gate {type(self).__name__} returned {given}; it must return True or False")
+            type_name = type(approved).__name__
+            raise AgenticXError(f"the gate {type(self).__name__} returned {type_name}; it must return True or False")
         return ConfirmAnswer(approved=approved)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
-        """Return the answer to a question if it was given at the moment its asking was cancelled, else None.
+        """Return the answer to a question if it was given just as the question was cancelled, else None.
 
-        A stop or the time-out cancels the asking.
+        A stop or the time-out cancels a question.
         """
         return None
 
@@ -159,31 +160,31 @@ class AsyncConfirmGate(ConfirmGate):
         raise AgenticXError("AsyncConfirmGate must be called through ask(), which gives the question an id")
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        parked = _PendingConfirm(request, asyncio.get_running_loop().create_future())
-        self._pending[request.id] = parked
+        pending = _PendingConfirm(request, asyncio.get_running_loop().create_future())
+        self._pending[request.id] = pending
         self.last_request = request
         try:
             announce()
-            return await parked.answer
+            return await pending.answer
         finally:
             del self._pending[request.id]
-            self._closed[request.id] = (request, parked.answer.result() if _is_answered(parked.answer) else None)
+            self._closed[request.id] = (request, pending.answer.result() if _is_answered(pending.answer) else None)
             if len(self._closed) > self.remembered:
                 self._closed.popitem(last=False)
 
     def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """Return the pending questions, oldest first; only those of one session if it is named."""
         return [
-            parked.request
-            for parked in self._pending.values()
-            if not parked.answer.done() and (session_id is None or parked.request.session_id == session_id)
+            pending.request
+            for pending in self._pending.values()
+            if not pending.answer.done() and (session_id is None or pending.request.session_id == session_id)
         ]
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
         """Return the answer to a question; None if it is pending, was closed without one, or is unknown."""
-        parked = self._pending.get(request_id)
-        if parked is not None:
-            return parked.answer.result() if _is_answered(parked.answer) else None
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            return pending.answer.result() if _is_answered(pending.answer) else None
         return self._closed[request_id][1] if request_id in self._closed else None
 
     def resolve(
@@ -204,22 +205,22 @@ class AsyncConfirmGate(ConfirmGate):
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
         answer = ConfirmAnswer(approved=approved, remember=remember, arguments=arguments, reason=reason)
-        parked = self._pending.get(request_id)
-        if parked is not None:
-            request = parked.request
-            decided = parked.answer.result() if _is_answered(parked.answer) else None
-            waiting = not parked.answer.done()
+        pending = self._pending.get(request_id)
+        if pending is not None:
+            request = pending.request
+            decided = pending.answer.result() if _is_answered(pending.answer) else None
+            is_pending = not pending.answer.done()
         elif request_id in self._closed:
             request, decided = self._closed[request_id]
-            waiting = False
+            is_pending = False
         else:
             raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
         if session_id is not None and request.session_id != session_id:
             raise UnknownConfirm(f"no confirmation of this session has the id {request_id!r}")
         if digest is not None and digest != request.digest:
             raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-        if waiting and parked is not None:
-            parked.answer.set_result(answer)
+        if is_pending and pending is not None:
+            pending.answer.set_result(answer)
             return answer
         if decided is not None and _is_same_answer(decided, answer):
             return decided
@@ -237,7 +238,7 @@ def _is_answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
 class SyncConfirmGate(ConfirmGate):
     """A gate that asks at the terminal: y or yes approves, anything else (and end of input) denies.
 
-    The question shows all that will run or be written, and none of its text can hide or imitate other lines
+    The question shows the call, with long texts shortened, and none of its text can hide or imitate other lines
     (`question_lines`). One daemon thread does all reading, so neither the event loop nor the end of the process waits
     for Enter. A line typed while no question is open is dropped.
     """
@@ -252,9 +253,9 @@ class SyncConfirmGate(ConfirmGate):
         self._reading = False
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        shown = "\n".join(line.text for line in question_lines(question, context))
+        question_text = "\n".join(line.text for line in question_lines(question, context))
         async with self._lock:
-            line = await self._prompt_for_line(f"{shown}\nAllow this? [y/N] ")
+            line = await self._prompt_for_line(f"{question_text}\nAllow this? [y/N] ")
         return line.strip().lower() in {"y", "yes"}
 
     async def _prompt_for_line(self, prompt: str) -> str:
@@ -308,7 +309,7 @@ def _read_line(prompt: str) -> str:
 
 
 def _discard_typed_ahead() -> None:
-    """Discard what was typed at a terminal before the question was shown; lines from a pipe are all kept."""
+    """Discard input typed at a terminal before the question was shown; lines from a pipe are all kept."""
     if not sys.stdin.isatty():
         return
     try:

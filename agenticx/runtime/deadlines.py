@@ -1,7 +1,7 @@
-"""The four clocks of a model call, and the task that reads the model's stream while they are watched.
+"""The four time limits ("clocks") of a model call, and the task that reads the model's stream.
 
-Deadlines apply to *receiving*: the source is read by a task of its own and is never awaited under a time-out, so an
-expired clock cannot leave a half-read generator behind.
+Deadlines apply to *receiving*: the source is read by a task of its own and is never awaited under a time-out, so no
+generator stays half-read when a limit expires.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelClocks:
-    """The limits of one model call in seconds; names and defaults are those of the AgentRuntime page."""
+    """The time limits of one model call in seconds; names and defaults are those of the published `AgentRuntime`."""
 
     first_feedback: float = 8.0
     invoke: float = 120.0
@@ -48,7 +48,7 @@ class ModelClocks:
 
     @property
     def request_timeout(self) -> float:
-        """The time-out for the provider's client, longer than all clocks, so that one of them expires first."""
+        """The time-out for the provider's client, longer than these limits, so that one of them expires first."""
         return max(self.invoke, self.heartbeat, self.hard) + 15
 
     def limit(self, expiry: Expiry) -> float:
@@ -80,7 +80,7 @@ class Deadlines:
         self._is_attempt_bounded = bounded
 
     def is_hard_limit_reached(self, now: float) -> bool:
-        """Return whether the hard clock expired; it also ends a call that keeps sending deltas."""
+        """Return whether the hard limit was reached; it also ends a call that keeps sending deltas."""
         return now >= self.started + self._clocks.hard
 
     def record_progress(self, now: float) -> None:
@@ -93,16 +93,18 @@ class Deadlines:
         self._noticed = True
 
     def next_expiry(self) -> tuple[float, Expiry]:
-        """Return the time at which the next clock expires, and its name."""
-        clocks, since = self._clocks, self.last_progress
+        """Return the time at which the next limit expires, and its name."""
+        clocks, last_progress = self._clocks, self.last_progress
         expiries: list[tuple[float, Expiry]] = [(self.started + clocks.hard, "hard")]
-        if since is not None:
-            expiries.append((since + clocks.heartbeat, "heartbeat"))
+        if last_progress is not None:
+            expiries.append((last_progress + clocks.heartbeat, "heartbeat"))
         elif not self._is_attempt_bounded:
             expiries.append((self._attempt + clocks.invoke, "first_chunk"))
         if not self._noticed:
-            silent_since = self.started if since is None else since
-            expiries.append((silent_since + clocks.first_feedback, "first_feedback" if since is None else "slow"))
+            silent_since = self.started if last_progress is None else last_progress
+            expiries.append(
+                (silent_since + clocks.first_feedback, "first_feedback" if last_progress is None else "slow")
+            )
         return min(expiries)
 
 
@@ -118,8 +120,8 @@ class ModelStream:
         self._arrived: list[Delta] = []
         self._has_more = False
         self._wake: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
-        self._alarm = ResettableTimer(self._wake_up)
+        self._space_free: asyncio.Future[None] | None = None
+        self._timer = ResettableTimer(self._wake_up)
         self._model_name = model.name
         pumping = user_code.call_in_task(self._pump, model, request, what=f"model {model.name}")
         self._task = asyncio.create_task(pumping, name="agx model stream")
@@ -143,7 +145,7 @@ class ModelStream:
                 return ()
             if self._clock.monotonic() >= until:
                 return None
-            self._alarm.set(self._loop.time() + self._clock.real(until - self._clock.monotonic()))
+            self._timer.set(self._loop.time() + self._clock.real(until - self._clock.monotonic()))
             self._wake = self._loop.create_future()
             try:
                 await self._wake
@@ -151,13 +153,13 @@ class ModelStream:
                 self._wake = None
         deltas, self._arrived = self._arrived[:_BATCH_DELTAS], self._arrived[_BATCH_DELTAS:]
         self._has_more = bool(self._arrived)
-        if not self._has_more and self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        if not self._has_more and self._space_free is not None and not self._space_free.done():
+            self._space_free.set_result(None)
         return deltas
 
     async def close(self) -> None:
         """End the call; return when the model has closed its socket, or shortly after if it does not."""
-        self._alarm.cancel()
+        self._timer.cancel()
         if not self._task.done():
             await user_code.abandon(self._task, f"model {self._model_name}")
         elif not self._task.cancelled():
@@ -175,15 +177,19 @@ class ModelStream:
                 self._arrived.extend(batch)
                 self._wake_up()
                 if len(self._arrived) > _BUFFERED_DELTAS:
-                    self._room = self._loop.create_future()
-                    await self._room
+                    self._space_free = self._loop.create_future()
+                    await self._space_free
 
     def _raise_failure(self) -> None:
         if self._task.cancelled():
             raise ModelError(f"the call of model {self._model_name} was cancelled", code="provider.transport")
         failure = self._task.exception()
         if isinstance(failure, UserCodeError):
-            _log.error("the model broke its contract", model=self._model_name, exc_info=failure)
+            _log.error(
+                "the model raised an unexpected exception or returned an invalid value",
+                model=self._model_name,
+                exc_info=failure,
+            )
             raise ModelError(str(failure), code="provider.bad_reply") from failure
         if isinstance(failure, AgenticXError):
             raise failure
@@ -204,7 +210,7 @@ _ERRORS: Mapping[FatalExpiry, tuple[ModelErrorCode, str, str]] = {
 
 
 def clock_expired(expiry: FatalExpiry, elapsed: float, limit: float) -> ClockExpired:
-    """Return the error for a model that was waited for `elapsed` seconds, of which it may have `limit`."""
+    """Return the error for a model that exceeded `limit` after `elapsed` seconds; both are in seconds."""
     code, what, setting = _ERRORS[expiry]
     text = f"the model {what} {limit:g} s ({setting})"
     return ClockExpired(text, code=code, elapsed_seconds=round(elapsed, 3), limit_seconds=limit)

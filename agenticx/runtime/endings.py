@@ -34,14 +34,15 @@ class LoopStopped(AgenticXError):
 
 
 class RoundsExhausted(AgenticXError):
-    """Raised when a turn used all of its rounds without coming to an answer."""
+    """Raised when a turn used all of its rounds without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endings:
     """The ways in which a turn ends.
 
-    Each of the first three methods emits the terminal event; nothing may follow it.
+    `final`, `failed` and `paused` each emit the terminal event; no event may follow it. `checkpoint` does not end the
+    turn.
     """
 
     hooks: HookRegistry
@@ -62,23 +63,23 @@ class Endings:
         turn.emit(EventType.ERROR, {"text": str(failure), "code": code, "fatal": True, **more})
 
     async def paused(self, turn: Turn) -> None:
-        """Pause a non-meta agent that is out of rounds; it can go on from its checkpoint."""
+        """Pause an agent other than the main one that is out of rounds; it can continue from its checkpoint."""
         await self._run_end_hooks(turn, "paused", turn.last_text)
         turn.enter("done")
         checkpoint = {
             "messages": len(turn.session.messages),
             "last_text": turn.last_text,
-            "todos": [dict(row) for row in turn.session.state.todos],
+            "todos": [dict(todo) for todo in turn.session.state.todos],
         }
         turn.emit(EventType.SUBAGENT_PAUSED, {**_rounds(turn), "checkpoint": checkpoint})
 
     def checkpoint(self, turn: Turn) -> None:
-        """Emit `subagent_checkpoint` in every eighth round of a non-meta agent; called between rounds."""
+        """Emit `subagent_checkpoint` between rounds, in every eighth round of an agent other than the main one."""
         if not turn.is_meta and turn.round % CHECKPOINT_ROUNDS == 0:
             turn.emit(EventType.SUBAGENT_CHECKPOINT, _rounds(turn))
 
     def _error_code(self, failure: AgenticXError) -> tuple[str, dict[str, Any]]:
-        """Return the wire code of a failure and the additional fields of its event."""
+        """Return the error code of a failure and the additional fields of its event."""
         match failure:
             case TurnInterrupted():
                 return failure.reason, {}
@@ -108,7 +109,7 @@ class Endings:
     async def _run_end_hooks(self, turn: Turn, reason: str, text: str) -> None:
         """Run the on_agent_end hooks.
 
-        After a stop they delay the terminal event by at most 100 ms and then go on in the background.
+        After a stop they delay the terminal event by at most 100 ms and then continue in the background.
         """
         work = self.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report_hook_failure)
         task = asyncio.create_task(work, name="agx on_agent_end")

@@ -1,4 +1,4 @@
-"""The event types of the wire contract, their payloads, and their one JSON encoding."""
+"""The event types, their payloads, and their one JSON encoding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TurnState = Literal["idle", "planning", "executing", "observing", "responding", 
 
 
 class EventType(StrEnum):
-    """The event types of the wire contract; the first fifteen names are those of the AgentRuntime page."""
+    """The types of events; the first fifteen names are those of the published `AgentRuntime`."""
 
     ROUND_START = "round_start"
     TOKEN = "token"
@@ -66,7 +66,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeEvent:
-    """One event of a turn. `data` is a plain dict whose keys the wire contract lists by type."""
+    """One event of a turn. `data` is a plain dict whose keys depend on the type (see the payload classes below)."""
 
     type: EventType
     data: dict[str, Any]
@@ -255,7 +255,7 @@ class Queued(TypedDict):
     """The payload of `queued` and `handed_back`.
 
     `turn_id` is the turn that the message will begin, or the running one that is to receive it. If the running turn
-    ends just then, the message is queued again, for a turn of its own.
+    ends first, the message is queued again, for a turn of its own.
     """
 
     turn_id: str

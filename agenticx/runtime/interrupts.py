@@ -22,7 +22,7 @@ InterruptReason = Literal["stopped", "timeout.turn"]
 
 
 class TurnInterrupted(AgenticXError):
-    """Raised when a turn is stopped or times out; `reason` is the wire code of its terminal event."""
+    """Raised when a turn is stopped or times out; `reason` is the error code of its terminal event."""
 
     def __init__(self, reason: InterruptReason) -> None:
         super().__init__("the turn was stopped" if reason == "stopped" else "the turn exceeded its time limit")
@@ -30,7 +30,7 @@ class TurnInterrupted(AgenticXError):
 
 
 class StopSignal:
-    """A stop button. `set` may be called from any thread, once or often; it cannot be undone."""
+    """A stop request. `set` may be called from any thread, once or several times; it cannot be undone."""
 
     def __init__(self) -> None:
         self._is_set = False
@@ -76,8 +76,8 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
 class Interrupts:
     """A scope whose body is cancelled by `fire` and then raises `TurnInterrupted`; other cancellations pass through.
 
-    `limit` is the real seconds after which the body is ended with `timeout.turn`; 0 is off. The construction is that of
-    `asyncio.timeout`: the cancellation that it requested is undone (`Task.uncancel`) at the scope's end.
+    `limit` is the real seconds after which the body is ended with `timeout.turn`; 0 is off. It works as
+    `asyncio.timeout` does: the cancellation that it requested is undone (`Task.uncancel`) at the scope's end.
     """
 
     def __init__(self, limit: float = 0.0) -> None:
@@ -152,7 +152,7 @@ class _StopPoll:
         try:
             return user_code.call_sync(lambda: bool(self._should_stop()), what="should_stop")
         except AgenticXError as exc:
-            _log.error("should_stop failed, which counts as stop", exc_info=exc)
+            _log.error("should_stop failed; the turn is stopped", exc_info=exc)
             return True
 
 

@@ -1,6 +1,6 @@
 """Loop detection: rounds of calls that repeat, alternate, or make no progress.
 
-Differences from seed 002:
+Differences from the originally specified detector:
 
 1. Calls are judged between rounds, not after each call. All calls of a round are recorded, then there is one verdict;
    identical calls within a round count once, and so do calls that fail or repeat in the same round.
@@ -61,12 +61,12 @@ class LoopVerdict:
     @property
     def text(self) -> str:
         """A sentence for both the model and the user."""
-        what = {
+        texts = {
             "generic_repeat": f"the same call gave the same result {self.count} times in a row",
             "ping_pong": f"the last {self.count} rounds alternate between the same two calls with the same results",
             "no_progress": f"the last {self.count} rounds of calls failed or had no new result",
         }
-        return what[self.detector]
+        return texts[self.detector]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +89,9 @@ class LoopDetector:
       artifact, and a change of the scratchpad or the to-do list. Not new are a failure, a repetition, and a result that
       reports that nothing was found.
 
-    For `no_progress` some rounds count in part, because they may be honest work: a half, if a read with other arguments
-    returned a text that is already known (unless that is a verdict: a check that passed, a yes or no, warnings), or if
-    a failure has a text of its own; a third, if the result of a read changed back to a known one.
+    For `no_progress` some rounds count in part, because they may be legitimate work: a half, if a read with other
+    arguments returned a text that is already known (unless that is a verdict: a check that passed, a yes or no,
+    warnings), or if a failure has a text of its own; a third, if the result of a read changed back to a known one.
 
     `warning_threshold` and `critical_threshold` are numbers of rounds. Texts are kept as digests, the last 4,096 of
     each kind. Times of day and durations in a result, and the order of keys in the arguments, make no difference.
@@ -188,11 +188,11 @@ class LoopDetector:
     def _weight(self, digest: _CallDigest) -> int:
         """Return how much a call counts towards a loop, in sixths of a round; `_NONE` is progress."""
         if digest.pending:
-            known = digest.failed or digest.whole in self._seen or digest.text in self._seen
-            return _PENDING if known else _NONE
+            is_repeated = digest.failed or digest.whole in self._seen or digest.text in self._seen
+            return _PENDING if is_repeated else _NONE
         if digest.failed:
-            of_its_own = digest.ran and self._stale and digest.text not in self._seen
-            return _HALF if of_its_own else _WHOLE
+            is_new_failure = digest.ran and self._stale and digest.text not in self._seen
+            return _HALF if is_new_failure else _WHOLE
         if digest.whole in self._seen:
             changed = digest.read_only and self._latest.get(digest.call) not in {None, digest.whole}
             return _CHANGED if changed else _WHOLE
@@ -207,7 +207,10 @@ class LoopDetector:
     # --- judging ------------------------------------------------------------------------------------------------------
 
     def check(self) -> LoopVerdict | None:
-        """Return a critical pattern at the tail, or a new warning; a streak causes one warning until it breaks."""
+        """Return a critical pattern at the tail, or a new warning; a streak causes one warning until it breaks.
+
+        A returned warning is recorded: the next call returns None for the same streak.
+        """
         streaks: dict[Detector, tuple[int, int]] = {
             "generic_repeat": self._repetition(period=1),
             "ping_pong": self._repetition(period=2),
@@ -236,7 +239,7 @@ class LoopDetector:
             count += 1
         if count == period:
             return 0, 0
-        pending = any(one.pending for one in rounds[-period:])
+        pending = any(round_.pending for round_ in rounds[-period:])
         return count, count * (_PENDING if pending else _WHOLE)
 
 
@@ -260,14 +263,14 @@ class _CallDigest:
 
     @classmethod
     def from_call(cls, call: RecordedCall) -> _CallDigest:
-        arguments, given = _canonical(call.arguments)
-        echo = _echo(call.tool, given)
+        arguments, argument_strings = _canonical(call.arguments)
+        echo = _echo(call.tool, argument_strings)
         failed = call.outcome != "ok"
         result = mask_times(call.result)
         text = mask_echo(result, echo)
         passed = not failed and reports_success(result)
-        full = _digest(result)
-        key = _digest(call.tool, arguments)
+        result_digest = _digest(result)
+        call_digest = _digest(call.tool, arguments)
         if len(text) > _COMPARED_CHARS:
             text = result
         elif failed:
@@ -275,14 +278,14 @@ class _CallDigest:
         elif call.read_only:
             text = mask_counts(text)
         found_nothing = not passed and reports_nothing_found(result, echo, read_only=call.read_only)
-        own_words = text if found_nothing else result  # a search for pending things that finds none is no poll
+        own_text = text if found_nothing else result  # a search for pending things that finds none is no poll
         is_new_for_each_subject = passed or reports_verdict(result)
         return cls(
-            call=key,
-            whole=_digest_of(key, _digest(call.outcome), full),
-            text=_digest_of(_digest(call.tool), full if text is result else _digest(text)),
+            call=call_digest,
+            whole=_digest_of(call_digest, _digest(call.outcome), result_digest),
+            text=_digest_of(_digest(call.tool), result_digest if text is result else _digest(text)),
             read_only=call.read_only,
-            pending=call.read_only and reports_pending(own_words),
+            pending=call.read_only and reports_pending(own_text),
             failed=failed,
             ran=call.outcome in {"error", "timed_out"},
             found_nothing=found_nothing,
@@ -337,13 +340,13 @@ def _canonical(arguments: str) -> tuple[str, list[str]]:
     return text, [field for field in fields if isinstance(field, str) and len(field) <= _ECHO_CHARS]
 
 
-def _echo(tool: str, given: Sequence[str]) -> list[str]:
+def _echo(tool: str, argument_strings: Sequence[str]) -> list[str]:
     """Return the strings that a result may merely repeat, long ones first.
 
     They are the tool's name, the `given` strings and their words.
     """
-    words = (word for text in given for word in text.split() if len(word) >= 4)
-    strings = {text for text in (tool, *given, *islice(words, _ECHOES)) if len(text) >= 3}
+    words = (word for text in argument_strings for word in text.split() if len(word) >= 4)
+    strings = {text for text in (tool, *argument_strings, *islice(words, _ECHOES)) if len(text) >= 3}
     return sorted(strings, key=len, reverse=True)[:_ECHOES]
 
 

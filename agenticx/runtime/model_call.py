@@ -1,4 +1,4 @@
-"""One call of the model under its clocks: deltas become events as they arrive, the reply is kept."""
+"""One call of the model within its time limits: deltas become events, the reply is kept."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["call_model"]
 
 
 async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, str]:
-    """Stream one reply under the four clocks and return it with the id of its message.
+    """Stream one reply within the four time limits and return it with the id of its message.
 
-    Raises `ModelError`: `ClockExpired` for a clock, `provider.truncated` for an end without an end marker,
+    Raises `ModelError`: `ClockExpired` for a time limit, `provider.truncated` for an end without an end marker,
     `provider.content_filter`, and the error of `failed_reply_error` for a reply that failed. Text that was shown before
     stays in the history as a partial message.
     """
@@ -74,7 +74,7 @@ class _ModelCall:
         return self.model_name, self.writer.usage
 
     async def stream(self, model: ChatModel, request: ModelRequest) -> None:
-        """Receive until the model ends; raise `ClockExpired` if one of the clocks expires first."""
+        """Receive until the model ends; raise `ClockExpired` if one of the time limits expires first."""
         clock, writer, deadlines = self._turn.clock, self.writer, self._deadlines
         source = ModelStream(model, request, clock)
         try:
@@ -96,7 +96,7 @@ class _ModelCall:
             await source.close()
 
     def _start_attempt(self, attempt: Attempt) -> None:
-        """Restart the clock for the first delta, as with each attempt; the hard clock continues."""
+        """Restart the time limit for the first delta, as each attempt does; the hard limit continues."""
         self.model_name = attempt.model
         now, wait = self._turn.clock.monotonic(), attempt.wait_seconds
         self._deadlines.start_attempt(now + wait, bounded=attempt.bounded)
@@ -110,7 +110,7 @@ class _ModelCall:
             self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", **more)
 
     def _handle_expiry(self, expiry: Expiry) -> None:
-        """Emit the event of an expired clock; raise `ClockExpired`, unless it is one of the two that only inform."""
+        """Emit the event of an expired time limit; raise `ClockExpired` unless the limit only causes a notice."""
         now, deadlines, limit = self._turn.clock.monotonic(), self._deadlines, self._clocks.limit(expiry)
         total = now - deadlines.started
         silent = now - (deadlines.last_progress or deadlines.started)

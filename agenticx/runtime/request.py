@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
-from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, rows_size
+from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, history_size
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
@@ -41,9 +41,9 @@ class RequestBuilder:
 
     async def prepare(self, turn: Turn) -> ModelRequest:
         """Return the next request; raise `HookFailed` when a before_model hook fails."""
-        rows = await self._compact(turn, await _sanitized_history(turn))
+        history = await self._compact(turn, await _sanitized_history(turn))
         request = ModelRequest(
-            messages=await self._messages(turn, rows),
+            messages=await self._messages(turn, history),
             tools=turn.tools.schemas(),
             timeout=self.clocks.request_timeout,
             attempt_seconds=self.clocks.invoke,
@@ -55,54 +55,58 @@ class RequestBuilder:
 
         Works once per turn; returns None if it was done already or does not make the history smaller.
         """
-        rows = await _sanitized_history(turn)
-        if turn.overflowed or not await _run_by_size(self._may_shrink, turn, rows):
+        history = await _sanitized_history(turn)
+        if turn.overflowed or not await _run_by_size(self._may_shrink, turn, history):
             return None
         turn.overflowed = True
         with self._stall_notice(turn):
-            compacted = await self.compactor.compact(rows, self.model, on_usage=_usage_recorder(turn))
+            compacted = await self.compactor.compact(history, self.model, on_usage=_usage_recorder(turn))
         if compacted is None:
-            turn.session.incompressible = await _run_by_size(self.compactor.measure, rows)
+            turn.session.size_at_failed_compaction = await _run_by_size(self.compactor.measure, history)
             return None
-        await self._apply(turn, rows, compacted)
+        await self._apply(turn, history, compacted)
         return replace(request, messages=await self._messages(turn, compacted.messages))
 
-    async def _messages(self, turn: Turn, rows: Sequence[Message]) -> list[Message]:
+    async def _messages(self, turn: Turn, history: Sequence[Message]) -> list[Message]:
         """Return the history as it is sent to the model: the system prompt first, passed through the hooks."""
-        messages = list(rows)
+        messages = list(history)
         if turn.system_prompt:
             messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
         return await self.hooks.run_before_model(messages, turn.hook_context)
 
-    async def _compact(self, turn: Turn, rows: Sequence[Message]) -> Sequence[Message]:
-        """Return the valid history `rows`, compacted if that is due and makes it smaller."""
+    async def _compact(self, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:
+        """Return the valid `history`, compacted if that is due and makes it smaller."""
         counted = turn.last_input_tokens
-        if not await _run_by_size(self._is_due, turn, rows):
-            return rows
+        if not await _run_by_size(self._is_due, turn, history):
+            return history
         with self._stall_notice(turn):
             compacted = await self.compactor.maybe_compact(
-                rows, self.model, input_tokens=counted, on_usage=_usage_recorder(turn)
+                history, self.model, input_tokens=counted, on_usage=_usage_recorder(turn)
             )
         if compacted is not None:
-            await self._apply(turn, rows, compacted)
+            await self._apply(turn, history, compacted)
             return compacted.messages
-        if await _run_by_size(self.compactor.worth_asking, rows):  # the model was asked, but its summary gained nothing
-            turn.session.incompressible = await _run_by_size(self.compactor.measure, rows)
-        return rows
+        if await _run_by_size(
+            self.compactor.worth_asking, history
+        ):  # the model was asked, but its summary gained nothing
+            turn.session.size_at_failed_compaction = await _run_by_size(self.compactor.measure, history)
+        return history
 
-    def _is_due(self, turn: Turn, rows: Sequence[Message]) -> bool:
+    def _is_due(self, turn: Turn, history: Sequence[Message]) -> bool:
         """Return whether a history is over its limits and may be made smaller."""
-        due = self.compactor.is_due(rows, self.model, input_tokens=turn.last_input_tokens)
-        return due and self._may_shrink(turn, rows)
+        due = self.compactor.is_due(history, self.model, input_tokens=turn.last_input_tokens)
+        return due and self._may_shrink(turn, history)
 
-    def _may_shrink(self, turn: Turn, rows: Sequence[Message]) -> bool:
+    def _may_shrink(self, turn: Turn, history: Sequence[Message]) -> bool:
         """Return whether the history has changed since a summary of it gained nothing, in this or an earlier turn."""
-        before = turn.session.incompressible
-        return before is None or self.compactor.has_changed(rows, before)
+        before = turn.session.size_at_failed_compaction
+        return before is None or self.compactor.has_changed(history, before)
 
-    async def _apply(self, turn: Turn, rows: Sequence[Message], compacted: CompactionResult) -> None:
-        turn.session.apply_compaction(rows, compacted.replaced_count, compacted.messages, compacted.replacement_count)
-        turn.session.incompressible = None
+    async def _apply(self, turn: Turn, history: Sequence[Message], compacted: CompactionResult) -> None:
+        turn.session.apply_compaction(
+            history, compacted.replaced_count, compacted.messages, compacted.replacement_count
+        )
+        turn.session.size_at_failed_compaction = None
         turn.last_input_tokens = None
         if compacted.compacted_count == 0:
             _log.info("old tool results were shortened", session=turn.session.id)
@@ -141,8 +145,8 @@ async def _sanitized_history(turn: Turn) -> list[Message]:
 
 
 async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:
-    """Return `function(*args)`, from a thread if the last argument is a history of many rows."""
-    return await run_sized(function, *args, size=rows_size(args[-1]), name="agx history")
+    """Return `function(*args)`, from a thread if the last argument is a history of many messages."""
+    return await run_sized(function, *args, size=history_size(args[-1]), name="agx history")
 
 
 def _usage_recorder(turn: Turn) -> UsageCallback:

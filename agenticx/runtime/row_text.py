@@ -13,26 +13,26 @@ _INPUT_CHARS = 400_000
 
 
 def render(messages: Sequence[Message]) -> str:
-    """Return the rows as a transcript; of a very long one only head and tail are rendered."""
-    text = "\n\n".join(_first_rows(messages, _INPUT_CHARS + 1))
+    """Return the messages as a transcript; of a very long one only head and tail are rendered."""
+    text = "\n\n".join(_first_messages(messages, _INPUT_CHARS + 1))
     if len(text) <= _INPUT_CHARS:
         return text
     half = _INPUT_CHARS // 2
-    end = "\n\n".join(reversed(list(_first_rows(reversed(messages), half))))
+    end = "\n\n".join(reversed(list(_first_messages(reversed(messages), half))))
     return f"{text[:half]}\n[… the middle was left out …]\n{end[-half:]}"
 
 
-def _first_rows(messages: Iterable[Message], characters: int) -> Iterator[str]:
-    """Yield the first rows as text, until they hold that many characters."""
+def _first_messages(messages: Iterable[Message], characters: int) -> Iterator[str]:
+    """Yield the first messages as text, until they hold that many characters."""
     for message in messages:
         if characters <= 0:
             return
-        text = _render_row(message)
+        text = _render_message(message)
         characters -= len(text)
         yield text
 
 
-def _render_row(message: Message) -> str:
+def _render_message(message: Message) -> str:
     match message:
         case AssistantMessage():
             calls = "".join(f"\n[calls {call.name}({call.arguments})]" for call in message.tool_calls)
@@ -46,14 +46,14 @@ def _render_row(message: Message) -> str:
 
 
 def _render_file(attachment: Attachment) -> str:
-    what = f"\n[attached {attachment.name}, {attachment.media_type}]"
-    return f"{what}\n{attachment.text}" if attachment.kind == "text" else what
+    heading = f"\n[attached {attachment.name}, {attachment.media_type}]"
+    return f"{heading}\n{attachment.text}" if attachment.kind == "text" else heading
 
 
 def snippets(messages: Sequence[Message]) -> str:
-    """Return the beginning of each row, the fallback for a summary on the AgentRuntime page."""
-    rows = (_render_row(message) for message in messages)
-    return "\n".join(row if len(row) <= _SNIPPET_CHARS else f"{row[:_SNIPPET_CHARS]}…" for row in rows)
+    """Return the beginning of each message, the fallback for a summary that failed."""
+    texts = (_render_message(message) for message in messages)
+    return "\n".join(text if len(text) <= _SNIPPET_CHARS else f"{text[:_SNIPPET_CHARS]}…" for text in texts)
 
 
 def count_characters(messages: Sequence[Message]) -> int:
@@ -62,7 +62,7 @@ def count_characters(messages: Sequence[Message]) -> int:
 
 
 def count_attachment_characters(messages: Sequence[Message]) -> int:
-    """Return the characters that stand for the attachments of a history."""
+    """Return the estimated number of characters of all attachments of a history."""
     return sum(
         attachment.estimated_chars
         for message in messages
@@ -72,7 +72,7 @@ def count_attachment_characters(messages: Sequence[Message]) -> int:
 
 
 def iter_texts(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield the contents of the rows and the arguments of their calls."""
+    """Yield the contents of the messages and the arguments of their calls."""
     for message in messages:
         yield message.content
         if isinstance(message, AssistantMessage):

@@ -3,14 +3,14 @@
 Apart from compaction a turn only appends to the history, and it may end at any point: by a stop, by an error, with the
 process. No step has to undo what it appended, because each request is made from a repaired copy.
 
-The order matters. Empty rows are dropped first, so that none stands between a call and its result. System rows are
-converted next, for the same reason. Pairing comes last and produces the strict sequence: each assistant row with calls
-is followed at once by exactly one result per call, in call order, and no result stands anywhere else.
+The order matters. Empty messages are dropped first, so that none is between a call and its result. System messages are
+converted next, for the same reason. Pairing comes last and produces the strict sequence: each assistant message with
+calls is followed at once by exactly one result per call, in call order, and there are no other results.
 
-1. Peers drop a call without a result. We answer it: the model must know that the call was made and that its effect is
-   unknown, or it will make it again.
-2. Peers move system rows from the middle to the front, which changes the prefix that prompt caches are keyed on.
-   We leave them in place and send them in the user's role.
+1. Other libraries drop a call without a result. We answer it: the model must know that the call was made and that its
+   effect is unknown, or it will make it again.
+2. Other libraries move system messages from the middle to the front, which changes the prefix that prompt caches are
+   keyed on. We leave them in place and send them in the user's role.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def sanitize(messages: Sequence[Message]) -> list[Message]:
 
 
 def is_valid(messages: Sequence[Message]) -> bool:
-    """Return whether the rows already obey the Chat Completions sequence rules, in one cheap scan."""
+    """Return whether the messages already obey the Chat Completions sequence rules, in one cheap scan."""
     awaited: list[str] = []  # results that must follow, last one first
     leading = True
     for message in messages:
@@ -66,7 +66,7 @@ def is_valid(messages: Sequence[Message]) -> bool:
 
 
 def _is_well_formed(message: AssistantMessage) -> bool:
-    """Return whether the row has content or calls, and its calls have distinct ids."""
+    """Return whether the message has content or calls, and its calls have distinct ids."""
     if not message.tool_calls:
         return bool(message.content)
     ids = {call.id for call in message.tool_calls}
@@ -81,7 +81,7 @@ def _drop_empty(messages: list[Message]) -> list[Message]:
     ]
 
 
-def _convert_system_rows(messages: list[Message]) -> list[Message]:
+def _convert_system_messages(messages: list[Message]) -> list[Message]:
     result: list[Message] = []
     leading = True
     for message in messages:
@@ -95,7 +95,7 @@ def _convert_system_rows(messages: list[Message]) -> list[Message]:
 
 
 def _pair(messages: list[Message]) -> list[Message]:
-    """Move each call's result behind it; answer calls that have none; drop results without a call."""
+    """Move each call's result to its place after the call; answer calls that have none; drop results without a call."""
     results = _Results(messages)
     paired: list[Message] = []
     for index, message in enumerate(messages):
@@ -113,22 +113,22 @@ def _pair(messages: list[Message]) -> list[Message]:
 
 @dataclass(slots=True)
 class _SameId:
-    """The calls and the results of one id, by their row numbers."""
+    """The calls and the results of one id, by their indexes in the history."""
 
-    callers: list[int] = field(default_factory=list[int])
-    places: list[int] = field(default_factory=list[int])
+    call_indexes: list[int] = field(default_factory=list[int])
+    result_indexes: list[int] = field(default_factory=list[int])
     results: list[ToolMessage] = field(default_factory=list[ToolMessage])
     claimed: set[int] = field(default_factory=set[int])
     earliest: int = 0  # index of the first result that may be unclaimed; all before it are claimed
     latest: int = -1  # index of the last result that was claimed by a call before it
 
     def claim(self, caller: int) -> ToolMessage | None:
-        """Return a result between the call in row `caller` and the next one of this id, else the first before it."""
-        first_after = bisect_right(self.places, caller)
-        following = bisect_right(self.callers, caller)
-        next_caller = self.callers[following] if following < len(self.callers) else None
+        """Return a result between the call at index `caller` and the next one of this id, else the first before it."""
+        first_after = bisect_right(self.result_indexes, caller)
+        following = bisect_right(self.call_indexes, caller)
+        next_caller = self.call_indexes[following] if following < len(self.call_indexes) else None
         chosen = max(first_after, self.latest + 1)
-        if chosen < len(self.places) and (next_caller is None or self.places[chosen] < next_caller):
+        if chosen < len(self.result_indexes) and (next_caller is None or self.result_indexes[chosen] < next_caller):
             self.latest = chosen
         else:
             while self.earliest in self.claimed:
@@ -144,7 +144,7 @@ class _Results:
     """The results of a history, each to be claimed by one call.
 
     Ids may repeat in histories from other programs, so a call claims a result between itself and the next call of the
-    same id, and only if there is none an earlier one. Calls claim in the order of their rows.
+    same id, and only if there is none an earlier one. Calls claim in the order of the history.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
@@ -152,28 +152,28 @@ class _Results:
         for index, message in enumerate(messages):
             if isinstance(message, ToolMessage):
                 same = self._by_id[message.tool_call_id]
-                same.places.append(index)
+                same.result_indexes.append(index)
                 same.results.append(message)
             elif isinstance(message, AssistantMessage):
                 for call in message.tool_calls:
-                    self._by_id[call.id].callers.append(index)
+                    self._by_id[call.id].call_indexes.append(index)
 
     def claim(self, call_id: str, caller: int) -> ToolMessage | None:
-        """Return the result of a call in row `caller`, if there is one."""
+        """Return the result of the call at index `caller`, or None."""
         return self._by_id[call_id].claim(caller)
 
 
 def _unique_ids(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
-    """Return the calls with ids that are not empty and differ within the row; valid ids stay as they are."""
-    taken = {call.id for call in calls}
+    """Return the calls with ids that are not empty and differ within the message; valid ids stay as they are."""
+    used_ids = {call.id for call in calls}
     seen: set[str] = set()
     result: list[ToolCall] = []
     for position, call in enumerate(calls):
         if call.id == "" or call.id in seen:
             new_id = f"{call.id or 'call'}_{position}"
-            while new_id in taken:
+            while new_id in used_ids:
                 new_id += "_"
-            taken.add(new_id)
+            used_ids.add(new_id)
             call = call.model_copy(update={"id": new_id})
         seen.add(call.id)
         result.append(call)
@@ -192,4 +192,4 @@ def _answer(call: ToolCall, answer: ToolMessage | None) -> ToolMessage:
     return answer if answer.tool_call_id == call.id else answer.model_copy(update={"tool_call_id": call.id})
 
 
-_PASSES: tuple[Callable[[list[Message]], list[Message]], ...] = (_drop_empty, _convert_system_rows, _pair)
+_PASSES: tuple[Callable[[list[Message]], list[Message]], ...] = (_drop_empty, _convert_system_messages, _pair)

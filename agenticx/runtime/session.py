@@ -32,9 +32,9 @@ class Session:
 
     `allowed` holds the digests of calls that the user allowed for the rest of the session. `resumed` is true if there
     may have been calls that `messages` no longer contains: the history was compacted, and then the program was
-    restarted. `incompressible` is the size, in rows and characters, of a history that a summary did not make smaller:
-    none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots` keeps the earlier content
-    of files that tools changed.
+    restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last
+    failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
+    keeps the earlier content of files that tools changed.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -44,13 +44,13 @@ class Session:
     state: ToolState = field(default_factory=ToolState)
     allowed: set[str] = field(default_factory=set[str])
     resumed: bool = False
-    incompressible: tuple[int, int] | None = None
+    size_at_failed_compaction: tuple[int, int] | None = None
     snapshots: Snapshots | None = None
     compacted: list[Message] = field(default_factory=list[Message])
     stored_compacted: int = 0
     _running: object = field(default=None, init=False, repr=False)
     _replacements: list[Message] = field(default_factory=list[Message], init=False, repr=False)
-    _call_ids: set[str] = field(default_factory=set[str], repr=False)
+    _call_ids: set[str] = field(default_factory=set[str], init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.workspace = Path(self.workspace)
@@ -105,12 +105,14 @@ class Session:
     def restore_compacted(self) -> None:
         """Put `compacted` back in its place, so that `messages` is the whole conversation again, without summaries.
 
-        Raises `SessionBusy` while a turn runs, and `AgenticXError` if a store keeps what was compacted.
+        Raises `SessionBusy` while a turn runs, and `AgenticXError` if a store keeps the compacted messages.
         """
         if self._running is not None:
             raise SessionBusy(f"session {self.id!r} runs a turn; wait for its terminal event")
         if self.stored_compacted:
-            raise AgenticXError(f"the store keeps what was compacted in session {self.id!r}; rewind or fork it there")
+            raise AgenticXError(
+                f"the compacted messages of session {self.id!r} are in its store; rewind or fork the session there"
+            )
         if self.compacted:
             self.messages[:] = [*self.compacted, *self.messages[self.replacement_count :]]
             self.compacted.clear()
@@ -118,8 +120,8 @@ class Session:
 
     def _check_mode(self) -> None:
         if self.permission_mode not in get_args(PermissionMode):
-            known = ", ".join(get_args(PermissionMode))
-            raise ValueError(f"unknown permission mode {self.permission_mode!r}; known modes: {known}")
+            modes = ", ".join(get_args(PermissionMode))
+            raise ValueError(f"unknown permission mode {self.permission_mode!r}; known modes: {modes}")
 
     def _replacements_in(self, messages: Sequence[Message]) -> int:
         is_unchanged = len(self._replacements) <= len(messages) and all(map(is_, self._replacements, messages))

@@ -13,8 +13,8 @@ class Steering:
 
     Before each model call, after the results of the round before, the turn takes the messages in the inbox and emits
     one `steered` event for each. A turn that is about to end with its answer makes one more round for pending messages,
-    if it has a round left. Once the end of the turn is decided, whatever it is, the inbox is closed: `put` returns
-    False, and messages that the turn did not take stay in `left`.
+    if it has a round left. Once the turn is about to end, in any way, the inbox is closed: `put` returns False, and
+    messages that the turn did not take stay in `left`.
     """
 
     def __init__(self) -> None:

@@ -29,9 +29,9 @@ MAX_REPAIRS = 2
 """The number of further attempts after an answer that does not fit."""
 
 TOOL_NAME = "submit_output"
-ACCEPTED = "Taken as the answer."
-NOT_ALONE = "Not taken: other calls were made beside it. When you have their results, call this once, and nothing else."
-CUT = "Not taken: the output limit cut the answer. Give a shorter one."
+ACCEPTED = "Accepted as the answer."
+NOT_ALONE = "Rejected: other calls were made with it. When you have their results, make this call alone."
+CUT = "Rejected: the output limit cut the answer. Give a shorter one."
 _DESCRIPTION = "Give the answer. Call this once and alone, when the answer is known; it ends the work."
 _MAX_PROBLEMS = 10
 
@@ -120,14 +120,14 @@ class TurnOutput:
     def submit_calls(self, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
         """Submit the calls of a reply and return the result of each `submit_output` call by its id.
 
-        Only a call that stands alone is accepted as the object.
+        A call is accepted as the object only if it is the only call of the reply.
         """
         if self._tool is None:
             return {}
-        own = [call for call in calls if call.name == self._tool.name]
+        output_calls = [call for call in calls if call.name == self._tool.name]
         if len(calls) > 1:
-            return {call.id: OutputCallResult("error", NOT_ALONE) for call in own}
-        return {call.id: self._submit_call(call, cut=cut) for call in own}
+            return {call.id: OutputCallResult("error", NOT_ALONE) for call in output_calls}
+        return {call.id: self._submit_call(call, cut=cut) for call in output_calls}
 
     def submit_text(self, reply: Reply) -> str | None:
         """Submit a reply without calls.
@@ -162,7 +162,7 @@ class TurnOutput:
         problem = self._record_problem(CUT) if cut else self._store(call.arguments)
         if problem is None:
             return OutputCallResult("ok", ACCEPTED)
-        return OutputCallResult("invalid_arguments", CUT if cut else f"Not taken: {problem}")
+        return OutputCallResult("invalid_arguments", CUT if cut else f"Rejected: {problem}")
 
     def _store(self, text: str) -> str | None:
         """Store the object in `text` and return None, or record and return its problem."""

@@ -60,7 +60,7 @@ class ToolCalls:
     clock: Clock
 
     async def run(self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool = False) -> list[CallOutcome]:
-        """Answer every call, in call order, whatever happens: on any exit the remaining ones are answered `cancelled`.
+        """Answer every call, in call order; on any exit, also by an error, the remaining ones are answered `cancelled`.
 
         `cut` is true if the output limit ended the reply, so that none of its calls can be trusted.
         """
@@ -274,7 +274,7 @@ class ToolCalls:
         outcomes.append(outcome)
 
     def _outcome_at_end(self, pending: PendingCall) -> CallOutcome:
-        """Return the answer of a call that was open when the turn ended; a call that had finished keeps its result.
+        """Return the result of a call that was unanswered when the turn ended; a finished call keeps its own.
 
         If after_tool_call hooks have not seen the result yet, it is withheld: hooks are guards.
         """
@@ -292,7 +292,7 @@ class ToolCalls:
         cancelled = CallOutcome(CANCELLED, "cancelled")
         return cancelled if self.hooks.has("after_tool_call") else self._with_partial(pending, cancelled)
 
-    # --- what a tool may emit while it runs ---------------------------------------------------------------------------
+    # --- events of a running tool ---------------------------------------------------------------------------------
 
     def _context(self, turn: Turn, pending: PendingCall) -> ToolContext:
         loop, loop_thread = asyncio.get_running_loop(), threading.get_ident()
@@ -354,7 +354,7 @@ class ToolCalls:
         try:
             check_payload(EventType(type_), data)
         except ValueError as exc:
-            raise ToolError(f"the payload of {type_!r} does not fit the contract: {exc}") from exc
+            raise ToolError(f"the payload of {type_!r} is invalid: {exc}") from exc
         return EventType(type_), data
 
     def _progress(self, pending: PendingCall) -> dict[str, Any]:

@@ -36,7 +36,7 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Turn:
-    """One user message and all that follows. Everything that a turn emits goes through `emit`.
+    """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`.
 
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
     `resumed_questions` are the confirmations of an interrupted turn, by call id.
@@ -68,14 +68,17 @@ class Turn:
     stopped: bool = False
     overflowed: bool = False
     log: TurnLog = field(init=False)
-    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
 
     def __post_init__(self) -> None:
         self.log = TurnLog(self.clock)
 
     @property
     def is_meta(self) -> bool:
-        """True if the user talks to this agent directly; other agents pause instead of failing when out of rounds."""
+        """True for the main agent, whose id is `meta`: the one that the user talks to directly.
+
+        Other agents pause instead of failing when they are out of rounds.
+        """
         return self.agent_id == "meta"
 
     @property
@@ -127,7 +130,7 @@ class Turn:
         self.session.messages.append(message)
 
     def append_reply(self, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
-        """Append the model's text and those of its calls that count; a reply with neither leaves no row."""
+        """Append the model's text and those of its calls that count; a reply with neither adds no message."""
         if not (reply.text or calls):
             return
         self.append(
@@ -145,7 +148,7 @@ class Turn:
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
     def append_steering(self) -> None:
-        """Append the messages that the user sent meanwhile, so that the next model call has them."""
+        """Append the messages that the user sent since the last model call, so that the next one has them."""
         for message in self.steering.take():
             self.emit(
                 EventType.STEERED,
@@ -155,7 +158,7 @@ class Turn:
 
     @property
     def has_steering(self) -> bool:
-        """True if steering messages wait and a round is left for them, so that an answer is not the end yet."""
+        """True if steering messages are pending and a round is left for them: an answer does not end the turn then."""
         return bool(self.steering.left) and self.round < self.max_rounds
 
     def record_usage(self, usage: Usage, model_name: str) -> None:
@@ -164,13 +167,13 @@ class Turn:
         self.emit(EventType.USAGE, {**usage_data(usage), "model": model_name})
 
     def report_hook_failure(self, failure: AgenticXError) -> None:
-        """Report a failed observer hook as a non-fatal error; the turn goes on."""
+        """Report a failed observer hook as a non-fatal error; the turn continues."""
         _log.warning("a hook failed", reason=str(failure))
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
 
     def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in a task that may outlast the call or the turn that started it."""
-        task = asyncio.get_running_loop().create_task(_contained(work), name="agx background task")
+        task = asyncio.get_running_loop().create_task(_run_user_code(work), name="agx background task")
         self._background_tasks.add(task)
         task.add_done_callback(self._background_task_done)
 
@@ -182,16 +185,16 @@ class Turn:
         for task in late:
             task.cancel()
         if late:
-            _log.warning("work behind the turn took too long and was cancelled", tasks=len(late))
+            _log.warning("background tasks of a turn took too long and were cancelled", tasks=len(late))
             await asyncio.wait(late, timeout=0.1)
 
     def _background_task_done(self, task: asyncio.Task[None]) -> None:
         self._background_tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error("work behind the turn failed", exc_info=failure)
+            _log.error("a background task of a turn failed", exc_info=failure)
 
 
-async def _contained(work: Coroutine[Any, Any, None]) -> None:
+async def _run_user_code(work: Coroutine[Any, Any, None]) -> None:
     """Await user code so that a `SystemExit` in it does not end the program, as it would in a task."""
     with user_code.translated_errors("a background task of the turn"):
         await work

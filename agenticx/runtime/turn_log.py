@@ -1,7 +1,7 @@
 """The log lines of a turn at level info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
 
-Each is written once. The names are those of the MetaChain page (`LoggerManager`); its `retry` is written where retries
-are made (`llms.wrappers.retrying`). Arguments of calls are part of `tool_call` at debug only. Session, turn and agent
+Each is written once. The names are those of the `LoggerManager` in the published MetaChain interface; its `retry` is
+written by `llms.wrappers.retrying`. Arguments of calls are part of `tool_call` at debug only. Session, turn and agent
 are on every line (`logs.bound_ids`).
 """
 
@@ -189,10 +189,10 @@ def _outcome_fields(exc: BaseException | None) -> dict[str, Any]:
 
 def _usage_fields(usage: Usage) -> dict[str, Any]:
     """Return the fields of a `Usage`: counts that the provider did not report are absent, cost is in US dollars."""
-    counted, written = usage.total_input_tokens, usage.total_output_tokens
-    fields: dict[str, Any] = {"input_tokens": counted, "output_tokens": written}
-    if counted is not None and written is not None:
-        fields = {"tokens": counted + written, **fields}
+    input_tokens, output_tokens = usage.total_input_tokens, usage.total_output_tokens
+    fields: dict[str, Any] = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    if input_tokens is not None and output_tokens is not None:
+        fields = {"tokens": input_tokens + output_tokens, **fields}
     if usage.cost_usd is not None:
         fields["cost"] = float(usage.cost_usd)
     return {name: value for name, value in fields.items() if value is not None}
@@ -272,7 +272,7 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 
 def _quote(text: str, *, hidden: bool = False) -> str:
     """Return a string in quotes; hide all of it if it looks like a secret after known secrets were removed."""
-    shown = excerpt(text, 2 * _ARGUMENTS_CHARS)
-    if hidden or is_secret_value(shown.replace(f"={HIDDEN}", "=hidden").replace(HIDDEN, "")):
+    beginning = excerpt(text, 2 * _ARGUMENTS_CHARS)
+    if hidden or is_secret_value(beginning.replace(f"={HIDDEN}", "=hidden").replace(HIDDEN, "")):
         return f'"{HIDDEN}"'
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(beginning, ensure_ascii=False)

@@ -152,13 +152,13 @@ class ProcessTree:
         for name in os.listdir("/proc"):
             if name.isdigit() and (parent := _parent_of_living(name)):
                 children.setdefault(parent, []).append(int(name))
-        found: list[int] = []
+        pids: list[int] = []
         pending = [os.getpid()]
         while pending:
             below = children.get(pending.pop(), [])
-            found += below
+            pids += below
             pending += below
-        return found
+        return pids
 
     def _signal(self, number: int) -> None:
         if not self.is_subreaper:

@@ -131,7 +131,7 @@ def is_parallel(tool: Tool) -> bool:
 class Tool(Protocol):
     """An action that an agent can call.
 
-    `read_only` means: no side effect whatever the arguments; a malformed call may be repaired. `timeout` in seconds
+    `read_only` means: no side effect with any arguments; a malformed call may be repaired. `timeout` in seconds
     overrides the setting. `run` returns text (anything else is rendered by the engine) or raises `ToolError` with a
     sentence that the model can act on; any other exception is reported to the model too. When `run` is cancelled (stop,
     time-out) it may return a partial result instead of raising `CancelledError`: the engine adds it to the result that

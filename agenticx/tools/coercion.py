@@ -31,7 +31,7 @@ def coerce_numbers(schema: _Schema, value: Any) -> tuple[Any, bool]:
     """Return parsed JSON with its numbers converted as `schema` requires, and whether any was converted.
 
     Where several schemas may apply to a value (`anyOf`), a value is converted only if none of them accepts it. Never
-    raises, whatever `value` holds; parts that the schema does not describe, or that do not match it, stay unchanged.
+    raises, for any `value`; parts that the schema does not describe, or that do not match it, stay unchanged.
     """
     coercion = _NumberCoercion(schema)
     return coercion.coerce(value, coercion.alternatives([schema])), coercion.changed
@@ -46,21 +46,21 @@ class _NumberCoercion:
 
     def alternatives(self, schemas: Iterable[object]) -> list[_Schema]:
         """Return all schemas that may apply where `schemas` do: references and unions resolved, each schema once."""
-        found: list[_Schema] = []
+        resolved: list[_Schema] = []
         seen: set[int] = set()
-        left = list(schemas)
-        while left:
-            schema = left.pop()
+        remaining = list(schemas)
+        while remaining:
+            schema = remaining.pop()
             if not isinstance(schema, Mapping) or id(cast("object", schema)) in seen:
                 continue
             known = cast(_Schema, schema)
             seen.add(id(known))
-            found.append(known)
+            resolved.append(known)
             if "$ref" in known:
-                left.append(self._resolve_reference(known["$ref"]))
+                remaining.append(self._resolve_reference(known["$ref"]))
             for union in ("anyOf", "oneOf", "allOf"):
-                left += _items(known.get(union))
-        return found
+                remaining += _items(known.get(union))
+        return resolved
 
     def coerce(self, value: Any, schemas: Sequence[_Schema]) -> Any:
         """Return the value with its numbers converted; `schemas` are the alternatives for its position."""

@@ -230,11 +230,11 @@ def _format_line(sign: str, line: str) -> str:
 
 def _join_bounded(lines: Iterable[str], total: int) -> str:
     """Join as many of the `total` lines as fit the limit; the others are not taken from the iterable."""
-    shown: list[str] = []
+    shown_lines: list[str] = []
     size = 0
     for line in lines:
         size += len(line) + 1
         if size > _MAX_DIFF_CHARS:
-            return "\n".join(shown) + f"\n⟨{pluralize(total - len(shown), 'more line')} of this diff⟩"
-        shown.append(line)
-    return "\n".join(shown)
+            return "\n".join(shown_lines) + f"\n⟨{pluralize(total - len(shown_lines), 'more line')} of this diff⟩"
+        shown_lines.append(line)
+    return "\n".join(shown_lines)

@@ -22,7 +22,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
-    """The rules in force in one folder: those of its own .gitignore behind those of the folders above it.
+    """The rules in force in one folder: those of the folders above it, then those of its own .gitignore.
 
     Paths are relative to the workspace. As in git, the last rule that matches decides, a rule without a slash
     matches at any depth, and nothing below an ignored folder can be included again.

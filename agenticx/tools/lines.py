@@ -55,7 +55,7 @@ def _chunk_starts(content: bytes) -> range:
 
 
 def _skip_lines(content: bytes, skip: int) -> int:
-    """Return the offset behind the first `skip` lines."""
+    """Return the offset of the end of the first `skip` lines."""
     at, left = 0, skip
     while left and at < len(content):
         breaks = content.count(b"\n", at, at + _CHUNK_BYTES)

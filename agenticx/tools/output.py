@@ -47,9 +47,9 @@ class HeadTailBuffer:
         if left_out <= 0:
             return control_pictures((bytes(self._head) + tail).decode("utf-8", "replace"))
         head = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
-        kept = tail[-self._tail_bytes :].lstrip(_CONTINUATION)
+        clean_tail = tail[-self._tail_bytes :].lstrip(_CONTINUATION)
         note = f"\n[… {left_out:,} of {self.size:,} bytes left out …]\n"
-        return control_pictures(head) + note + control_pictures(kept.decode("utf-8", "replace"))
+        return control_pictures(head) + note + control_pictures(clean_tail.decode("utf-8", "replace"))
 
 
 _CONTINUATION = bytes(range(0x80, 0xC0))

@@ -3,7 +3,7 @@
 1. A path is resolved first, including all links, and must then lie inside the resolved workspace. It is opened
    component by component from the workspace down, each relative to the folder before it and without following links: a
    component that was a folder when it was checked and is a link when it is opened is refused, not followed.
-2. `..` is refused rather than resolved: behind a link, `link/..` is not the folder that holds the link.
+2. `..` is refused rather than resolved: after a link, `..` is not the folder that holds the link.
 3. An absolute path is accepted if it leads into the workspace; models often write absolute paths.
 4. Only regular files are opened, and never by an `open` that could block.
 """
@@ -115,14 +115,14 @@ class FolderEntry:
 def scan_folder(target: WorkspacePath) -> list[FolderEntry]:
     """Return the entries of a folder, sorted by name; links are not followed, special files are included."""
     with _os_errors_as_tool_errors(target), _open_folder(target, target.parts) as folder, os.scandir(folder) as entries:
-        found: list[FolderEntry] = []
+        result: list[FolderEntry] = []
         for entry in entries:
             link_target = None
             if entry.is_symlink():
                 with suppress(OSError):
                     link_target = os.readlink(entry.name, dir_fd=folder)
-            found.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), link_target))
-        return sorted(found, key=lambda entry: entry.name)
+            result.append(FolderEntry(entry.name, entry.is_dir(follow_symlinks=False), link_target))
+        return sorted(result, key=lambda entry: entry.name)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ that common tools run automatically are: those of environment and hook managers,
 
 There are two lists. Settings are protected wherever they are named, also in a shell command. Instruction files of
 agents (`CLAUDE.md`, `.cursorrules`) and files that ordinary commands often name (`conftest.py`) are protected only
-against writing by the file tools; a shell command may name them, even behind `>`.
+against writing by the file tools; a shell command may name them, even after `>`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def protected_settings_part(parts: Iterable[str]) -> str | None:
     """Return the first of a path's parts that is protected wherever it is named, also in a shell command, or None.
 
     Names that are protected against writing only (`conftest.py`, `AGENTS.md`) are not included: a command may name
-    them, even behind `>`.
+    them, even after `>`.
     """
     return _first_match(_normalized(parts), _SETTINGS, PROTECTED_AFFIXES)
 
@@ -149,7 +149,7 @@ def _has_affix(part: str, affix: tuple[str, str]) -> bool:
 def changes_bare_repository(root: Path, parts: tuple[str, ...]) -> bool:
     """Return whether writing the file `parts` below `root` creates or changes a bare git repository.
 
-    The configuration of a repository names programs that git runs. When git runs in a folder, whatever its name, it
+    The configuration of a repository names programs that git runs. When git runs in a folder of any name, it
     recognises a bare repository by HEAD, objects and refs.
     """
     folded = _normalized(parts)

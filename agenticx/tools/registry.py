@@ -248,10 +248,10 @@ class Toolbox:
 
     def get(self, name: str) -> Tool:
         """Return the tool of that name; raise `ToolError` that lists the known tools if there is none."""
-        found = self._tools.get(name)
-        if found is None:
+        tool_ = self._tools.get(name)
+        if tool_ is None:
             raise ToolError(f"unknown tool {name!r}; known tools: {', '.join(self._tools) or 'none'}")
-        return found
+        return tool_
 
     def only(self, names: Iterable[str]) -> Toolbox:
         """Return a toolbox of these tools, in the order of this one; raise `ToolError` for an unknown name."""

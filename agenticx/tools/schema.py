@@ -132,11 +132,11 @@ def _closure(function: Callable[..., Any]) -> Mapping[str, Any]:
     """Return the names and values of the function's closure; a name without a value yet is left out."""
     if not inspect.isfunction(function) or function.__closure__ is None:
         return {}
-    found: dict[str, Any] = {}
+    names: dict[str, Any] = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__, strict=True):
         with suppress(ValueError):  # the cell is empty
-            found[name] = cell.cell_contents
-    return found
+            names[name] = cell.cell_contents
+    return names
 
 
 def _field(parameter: inspect.Parameter, annotation: Any, description: str | None) -> Any:
@@ -251,8 +251,8 @@ def _describe_error(error: Any, parameters: Mapping[str, Any]) -> str:
             hint = wanted.get("description") or wanted.get("type") or "it has no default"
             return f"{where!r} is missing: {hint}"
         case "extra_forbidden":
-            known = "" if "." in where else f"; its arguments are: {', '.join(parameters['properties']) or 'none'}"
-            return f"{where!r} is not an argument of this tool{known}"
+            expected = "" if "." in where else f"; its arguments are: {', '.join(parameters['properties']) or 'none'}"
+            return f"{where!r} is not an argument of this tool{expected}"
         case "json_invalid":
             return f"the arguments are not JSON: {error['msg']}"
         case _:
@@ -260,5 +260,5 @@ def _describe_error(error: Any, parameters: Mapping[str, Any]) -> str:
             sentence = f"{where!r} {wanted[:1].lower()}{wanted[1:]}"
             if "input" not in error:
                 return sentence
-            given = repr(error["input"])
-            return f"{sentence}, not {given if len(given) <= _MAX_VALUE_CHARS else given[:_MAX_VALUE_CHARS] + '…'}"
+            value = repr(error["input"])
+            return f"{sentence}, not {value if len(value) <= _MAX_VALUE_CHARS else value[:_MAX_VALUE_CHARS] + '…'}"

@@ -104,7 +104,7 @@ EXEMPT: dict[str, str] = {
             llms.transport.errors.blocked_prompt_error llms.wires.openai_chat._parts.ReasoningDetails
             llms.wires.openai_chat._parts.parse_usage
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents
-            llms.wires.ollama._request.message_rows
+            llms.wires.ollama._request.encode_messages
             llms.wires.openai_responses._request.sent_tool_names llms.wires.anthropic._request.sent_tool_names
             llms.wires.gemini._request.sent_tool_names llms.wires.ollama._request.sent_tool_names
         """,
@@ -123,9 +123,9 @@ EXEMPT: dict[str, str] = {
         "it reads what the application declares, or names": """
             logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
             llms.transport.errors.status_error llms.wrappers.xml_format.render_tools
-            llms.wires.openai_responses._request.tool_rows llms.wires.anthropic._request.accepted_output_schema
+            llms.wires.openai_responses._request.encode_tools llms.wires.anthropic._request.accepted_output_schema
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
-            llms.wires.gemini._request.tool_names llms.wires.ollama._request.tool_rows tools.protected.is_within
+            llms.wires.gemini._request.tool_names llms.wires.ollama._request.encode_tools tools.protected.is_within
             tools.protected.changes_bare_repository cli.terminal.output.output_for
         """,
         "it carries events and looks at none of their texts": "sessions.hub.batches.EventBatcher",

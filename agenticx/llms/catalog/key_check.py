@@ -75,6 +75,6 @@ def _listed_models(body: bytes) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         return ()
     fields = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
-    rows = items_in(fields, "data") or items_in(fields, "models")
-    names = (text_in(row, "id") or text_in(row, "name").removeprefix("models/") for row in rows)
+    entries = items_in(fields, "data") or items_in(fields, "models")
+    names = (text_in(entry, "id") or text_in(entry, "name").removeprefix("models/") for entry in entries)
     return tuple(name for name in names if name)

@@ -60,7 +60,7 @@ def fetch_model_names(provider: Provider) -> list[str]:
     """Return the chat models that the provider's server lists; none if it does not answer like a model server."""
     base_url = provider.effective_base_url()
     listed = _fetch_json(f"{base_url}/v1" if provider.wire == "ollama" else base_url, "/models")
-    return [name for row in items_in(listed, "data")[:_MAX_MODELS] if _is_for_chat(name := text_in(row, "id"))]
+    return [name for entry in items_in(listed, "data")[:_MAX_MODELS] if _is_for_chat(name := text_in(entry, "id"))]
 
 
 def _is_for_chat(name: str) -> bool:
@@ -100,15 +100,16 @@ def fetch_window(provider: Provider, model: str, base_url: str | None = None) ->
     if provider.wire == "ollama" or provider.models_of == "ollama":
         running = items_in(_fetch_json(root, "/api/ps"), "models")
         return next(
-            (count_in(row, "context_length") for row in running if _is_same_model(text_in(row, "name"), model)), None
+            (count_in(entry, "context_length") for entry in running if _is_same_model(text_in(entry, "name"), model)),
+            None,
         )
-    for row in items_in(_fetch_json(address, "/models"), "data"):  # vLLM
-        if text_in(row, "id") == model and (window := count_in(row, "max_model_len")):
+    for entry in items_in(_fetch_json(address, "/models"), "data"):  # vLLM
+        if text_in(entry, "id") == model and (window := count_in(entry, "max_model_len")):
             return window
     if window := count_in(fields_in(_fetch_json(root, "/props"), "default_generation_settings"), "n_ctx"):  # llama.cpp
         return window
-    rows = items_in(_fetch_json(root, "/api/v0/models"), "data")  # LM Studio
-    return next((count_in(row, "loaded_context_length") for row in rows if text_in(row, "id") == model), None)
+    entries = items_in(_fetch_json(root, "/api/v0/models"), "data")  # LM Studio
+    return next((count_in(entry, "loaded_context_length") for entry in entries if text_in(entry, "id") == model), None)
 
 
 def _is_same_model(running: str, model: str) -> bool:

@@ -22,7 +22,7 @@ from agenticx.llms.json_values import cleaned
 from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from agenticx.llms.wires.openai_chat.rows import message_rows, sent_tool_names, tool_rows
+from agenticx.llms.wires.openai_chat.rows import encode_messages, encode_tools, sent_tool_names
 from agenticx.logs import get_logger
 
 __all__ = ["DuckTypedModel", "adapt"]
@@ -85,7 +85,7 @@ class DuckTypedModel:
             except ModelError as error:
                 if started or last:
                     raise
-                _log.warning("a model's stream failed; asking invoke instead", model=self._name, reason=str(error))
+                _log.warning("a model's stream failed; calling invoke instead", model=self._name, reason=str(error))
             finally:
                 await reply.aclose()
 
@@ -109,7 +109,7 @@ class _DuckTypedReply:
         names = sent_tool_names(request)
         self._parser = ChatReplyParser(label=label, model=label, original_names=names.originals)
         self._method = method
-        self._rows = message_rows(request.messages, model=label, dialect=ChatDialect(), names=names)
+        self._rows = encode_messages(request.messages, model=label, dialect=ChatDialect(), names=names)
         self._options = _accepted_options(method, request, names)
         self._pump: ThreadedIterator | None = None
         self._source: AsyncIterator[object] | None = None
@@ -190,7 +190,7 @@ def _accepted_options(method: Callable[..., Any], request: ModelRequest, names: 
     """Return the options of the request that the signature of `method` accepts."""
     options: dict[str, Any] = {}
     if request.tools:
-        options = {"tools": tool_rows(request.tools, names), "tool_choice": request.tool_choice}
+        options = {"tools": encode_tools(request.tools, names), "tool_choice": request.tool_choice}
     if request.timeout is not None:
         options["timeout"] = request.timeout
     if request.max_output_tokens is not None:

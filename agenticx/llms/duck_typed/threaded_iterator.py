@@ -59,7 +59,7 @@ class ThreadedIterator:
         self._closed = True
         self._free_slots.release()
         if not self._ended and not self._thread_done:
-            _log.warning("a blocking model cannot be interrupted; its thread is left behind", what=self._name)
+            _log.warning("a blocking model cannot be interrupted; its thread is abandoned", what=self._name)
 
     def _run(self) -> None:
         error: BaseException | None = None

@@ -63,7 +63,7 @@ _CODE_PATTERNS: dict[ModelErrorCode, re.Pattern[str]] = {
     "provider.bad_request": re.compile(r"invalid|bad_?request|not_?found|unsupported|unprocessable", re.I),
 }
 _TAG = re.compile(r"<(/?[a-z]*)[^<>]*>", re.IGNORECASE)  # linear: none begins inside another
-_INVISIBLE = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # may stand between the letters of a quoted key
+_INVISIBLE = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # may be between the letters of a quoted key
 _BILLING = re.compile(r"insufficient_quota|billing|credit|balance", re.IGNORECASE)
 _BAD_KEY = re.compile(r"api_key_(invalid|expired|not_found)", re.IGNORECASE)
 
@@ -189,7 +189,7 @@ def hide_secrets(error: ModelError, secrets: Iterable[str]) -> ModelError:
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return `text` with each secret in it replaced, also a long one that was cut short.
 
-    A placeholder key such as `ollama` is no secret. A secret is recognised whatever invisible text stands between its
+    A placeholder key such as `ollama` is no secret. A secret is recognised also with invisible text between its
     letters: markup, spaces, characters without width.
     """
     for secret in secrets:
@@ -202,12 +202,12 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _without_secret(text: str, prefix: re.Pattern[str], rest: str) -> str:
-    kept: list[str] = []
+    fragments: list[str] = []
     position = 0
     while found := prefix.search(text, position):
-        kept.append(text[position : found.start()])
+        fragments.append(text[position : found.start()])
         position = _end_of_secret(text, found.end(), rest)
-    return "[key]".join([*kept, text[position:]])
+    return "[key]".join([*fragments, text[position:]])
 
 
 def _end_of_secret(text: str, end: int, rest: str) -> int:
@@ -271,9 +271,9 @@ def _report_from(error: object, *, outer: Mapping[str, Any]) -> ErrorReport:
 def _google_detail(fields: Mapping[str, Any], name: str) -> object:
     """Return the first value of `name` in Google's list of error details, None if there is none."""
     details = fields.get("details")
-    rows = cast("list[object]", details) if isinstance(details, list) else []
-    found = (cast("dict[str, Any]", row).get(name) for row in rows if isinstance(row, dict))
-    return next((value for value in found if value is not None), None)
+    entries = cast("list[object]", details) if isinstance(details, list) else []
+    values = (cast("dict[str, Any]", entry).get(name) for entry in entries if isinstance(entry, dict))
+    return next((value for value in values if value is not None), None)
 
 
 def _text(value: object) -> str:
@@ -300,15 +300,15 @@ def _single_line(value: object, limit: int = _MAX_MESSAGE_CHARS) -> str:
 
 def _without_markup(text: str) -> str:
     """Return `text` with a space in place of each tag and of each whole script and style; linear."""
-    kept: list[str] = []
+    fragments: list[str] = []
     position, closing = 0, ""
     for tag in _TAG.finditer(text):
         name = tag[1].lower()
         if closing and name != closing:
             continue
-        kept.append("" if closing else text[position : tag.start()])
+        fragments.append("" if closing else text[position : tag.start()])
         position, closing = tag.end(), f"/{name}" if name in ("script", "style") else ""
-    return " ".join([*kept, text[position:]])
+    return " ".join([*fragments, text[position:]])
 
 
 def _shorten(text: str, limit: int, ellipsis: str = "") -> str:

@@ -2,7 +2,7 @@
 
 Providers send a chunk per token, and the usual stack spends 6 µs on each chunk and 0.5 ms on each request.
 
-1. A read returns all bytes that have arrived, whatever the server's chunk boundaries.
+1. A read returns all bytes that have arrived, regardless of the server's chunk boundaries.
 2. Strict where leniency is dangerous (folded headers, signs or blanks in sizes, several lengths), lenient about bare
    line feeds, which small servers do send.
 3. A connection is kept only after a response that ended where its framing says. A kept connection that the server
@@ -60,8 +60,8 @@ class ResponseHead:
 
     def values(self, name: bytes) -> list[bytes]:
         """Return the values of a header, lower case, split at commas."""
-        found = [value for key, value in self.headers if key.lower() == name]
-        return [part.strip().lower() for value in found for part in value.split(b",")]
+        values = [value for key, value in self.headers if key.lower() == name]
+        return [part.strip().lower() for value in values for part in value.split(b",")]
 
 
 class ConnectionPool:
@@ -281,7 +281,7 @@ async def _read_head(connection: _Connection, timeout: float | None) -> tuple[Re
 def _wrong_protocol_message(received: bytes) -> str:
     """Return the error message for a response that does not begin as HTTP/1.1, naming the protocol if it is known."""
     if received[:2] == b"\0\0" and received[3:9] == _HTTP2_SETTINGS:
-        return "the server speaks HTTP/2 only; put it behind something that speaks HTTP/1.1"
+        return "the server speaks HTTP/2 only; put a proxy that speaks HTTP/1.1 in front of it"
     if received[:1] in _TLS_RECORDS and received[1:2] == b"\3":
         return "the server speaks TLS; should the base URL begin with https://?"
     return _no_status_message(received.partition(b"\n")[0])

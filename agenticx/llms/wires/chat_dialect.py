@@ -20,28 +20,28 @@ class ChatDialect:
     """The field for the output limit; OpenAI's reasoning models refuse the older name."""
 
     stream_options: bool = True
-    """Whether usage is asked for with `stream_options`; Mistral refuses the field and sends usage anyway."""
+    """Whether usage is requested with `stream_options`; Mistral refuses the field and sends usage anyway."""
 
     short_call_ids: bool = False
     """Whether call ids must be nine letters or digits (Mistral)."""
 
     dotted_call_ids: bool = False
-    """Whether call ids may have dots and colons, and are wanted back as they were (Moonshot)."""
+    """Whether call ids may have dots and colons, and must be sent back unchanged (Moonshot)."""
 
     returns_reasoning: bool = False
-    """Whether a model's reasoning goes back to it, in the field that it came in; Groq, Cerebras and Mistral refuse."""
+    """Whether a model's reasoning is sent back to it, in the same field; Groq, Cerebras and Mistral refuse."""
 
     needs_reasoning: bool = False
     """Whether every answer must have `reasoning_content`, also one of another model (DeepSeek and Moonshot refuse)."""
 
     one_call: bool = True
-    """Whether `parallel_tool_calls` is taken; OpenAI's models that make one call at a time refuse the field itself."""
+    """Whether `parallel_tool_calls` is accepted; OpenAI's models that make one call at a time refuse the field."""
 
     images: bool = True
-    """Whether images may stand in a message; models that do not see refuse."""
+    """Whether messages may have images; models without vision refuse."""
 
     files: bool = False
-    """Whether PDFs may stand in a message (OpenAI, OpenRouter)."""
+    """Whether messages may have PDFs (OpenAI, OpenRouter)."""
 
     output_schemas: bool | Literal["without_tools"] = False
-    """Whether an answer can be held to a schema; many servers refuse, or take it and do not call tools any more."""
+    """Whether output schemas are supported; many servers refuse one, or accept it and no longer call tools."""

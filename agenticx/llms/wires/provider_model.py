@@ -1,4 +1,4 @@
-"""The base of all models behind a provider's server: sending, downgrading and reading replies."""
+"""The base of all models on a provider's server: sending, downgrading and reading replies."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ class RequestMode(Generic[Dialect]):
 
 def with_dialect(**changes: Any) -> Callable[[RequestMode[Any]], RequestMode[Any]]:
     """Return a change of the request mode that sets these fields of its dialect."""
-    return lambda way: replace(way, dialect=replace(way.dialect, **changes))
+    return lambda mode: replace(mode, dialect=replace(mode.dialect, **changes))
 
 
-def without_streaming(way: RequestMode[Any]) -> RequestMode[Any]:
+def without_streaming(mode: RequestMode[Any]) -> RequestMode[Any]:
     """Return the same request mode without streaming."""
-    return replace(way, streaming=False)
+    return replace(mode, streaming=False)
 
 
-FIELD_REFUSED = "the server refuses a field; asking without it"
-STREAMING_REFUSED = "the server refuses to stream; asking for whole replies"
+FIELD_REFUSED = "the server refuses a field; retrying without it"
+STREAMING_REFUSED = "the server refuses to stream; requesting whole replies"
 
 
 class ProviderModel(ABC, Generic[Dialect]):
@@ -72,7 +72,7 @@ class ProviderModel(ABC, Generic[Dialect]):
     """
 
     _tail_seconds: ClassVar[float | None] = None
-    """Seconds to wait for the end of the body once the reply is complete; None waits as long as for any other read."""
+    """Seconds to wait for the end of the body once the reply is complete; None: as for any other read."""
 
     _downgrade_codes: ClassVar[frozenset[str]] = frozenset({"provider.bad_request"})
     """The codes of errors that may have been caused by the form of the request."""
@@ -139,7 +139,7 @@ class ProviderModel(ABC, Generic[Dialect]):
         if downgrade is None:
             return False
         before, self._mode = self._mode, downgrade.apply(self._mode)
-        if self._mode != before:  # else another call was refused the same just now
+        if self._mode != before:  # else a concurrent call has already made the same downgrade
             write = log.info if self._mode.streaming == before.streaming else log.warning
             write(downgrade.log_message, model=self._name, reason=str(error))
         return True

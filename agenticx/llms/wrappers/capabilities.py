@@ -59,7 +59,11 @@ class CapabilityModel(ModelWrapper):
         names = [file.name for message in users for file in message.attachments if file.kind != "text"]
         if names and not self._has_warned:
             self._has_warned = True
-            _log.warning("the model sees no images and PDFs; it is told so", model=self.name, files=names)
+            _log.warning(
+                "the model does not accept images and PDFs; a note in the prompt replaces them",
+                model=self.name,
+                files=names,
+            )
 
     def _try_downgrade(self, _model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Apply the downgrade that the refusal calls for; return whether there is one."""
@@ -95,7 +99,7 @@ _FILES_AS_TEXT = Downgrade(
         re.IGNORECASE,
     ),
     _request_with_files_as_text,
-    "the model takes no such files; it is told of them in text from now on",
+    "the model refuses such files; from now on a note in the prompt replaces them",
 )
 """Refusals of OpenRouter; Ollama and llama.cpp; OpenAI; Mistral; vLLM; DeepSeek; Groq.
 

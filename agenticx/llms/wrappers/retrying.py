@@ -54,7 +54,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """The attempts per model and the waits between them in seconds; the defaults are those of the MetaChain page.
+    """The attempts per model and the waits between them in seconds; the defaults are those of the published MetaChain.
 
     Waits double from the shortest to the longest, with a random addition of up to a quarter, so that not all clients
     retry at once. A provider's Retry-After replaces the wait, up to `longest_retry_after`; if it is longer, the model
@@ -211,7 +211,7 @@ async def _first_reply_batch(source: AsyncGenerator[Sequence[Delta]], name: str)
 
 
 def _check_not_failed(batch: Sequence[Delta], name: str) -> None:
-    """Raise `ModelError` if the reply ends in this batch, before any part of it, because the provider gave up."""
+    """Raise `ModelError` if the reply ends in this batch, before any part of it, because the provider failed."""
     for delta in batch:
         if isinstance(delta, Finished) and delta.stop == "failed":
             raise failed_reply_error(name, delta.finish_reason)
@@ -231,7 +231,7 @@ def _may_fall_back(error: ModelError) -> bool:
 
 
 def _first_chunk_timeout(name: str, seconds: float) -> ClockExpired:
-    """Return the error for a silent model; it is not retryable, so that only a fallback takes over."""
+    """Return the error for a model that sent nothing; it is not retryable, so that only a fallback takes over."""
     error = ClockExpired(
         f"{name} sent nothing within {seconds:g} s",
         code="timeout.first_chunk",

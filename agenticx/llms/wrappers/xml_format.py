@@ -1,6 +1,7 @@
 """XML-like text form of tool calls, for models without function calling: renderer and parser.
 
-The form is that of the MetaChain page, `<function=name><parameter=x>value</parameter></function>`. Values are raw, so:
+The form is that of the published MetaChain, `<function=name><parameter=x>value</parameter></function>`. Values are raw,
+so:
 
 1. A value that contains a line break is written between a line break after the opening tag and one before the closing
    tag; the parser removes one of each if they are there.
@@ -64,10 +65,10 @@ def render_call(name: str, arguments: Mapping[str, Any], schema: ToolSchema | No
     <parameter=left>1</parameter>
     </function>
     """
-    rows = [f"<function={name}>"]
+    lines = [f"<function={name}>"]
     for key, value in arguments.items():
-        rows.append(f"<parameter={key}>{_render_value(value, _is_text(schema, key))}</parameter>")
-    return "\n".join([*rows, "</function>"])
+        lines.append(f"<parameter={key}>{_render_value(value, _is_text(schema, key))}</parameter>")
+    return "\n".join([*lines, "</function>"])
 
 
 def render_result(name: str, content: str) -> str:

@@ -87,7 +87,9 @@ class XmlToolModel(ModelWrapper):
                 case TextDelta():
                     deltas.extend(parser.feed(delta.text))
                 case ToolCallDelta():
-                    _log.warning("the model made a call of a kind it was not offered; it is left out", model=self.name)
+                    _log.warning(
+                        "the model made a call of a kind that was not offered; the call is ignored", model=self.name
+                    )
                 case Finished():
                     deltas.extend(parser.end())
                     deltas.append(_adjusted_end(parser, delta))
@@ -114,11 +116,11 @@ def with_tools_in_prompt(request: ModelRequest) -> ModelRequest:
     tools = [replace(tool, name=names.sent_name(tool.name)) for tool in request.tools]
     schemas = {tool.name: tool for tool in tools}
     messages: list[Message] = []
-    for is_result, rows in groupby(request.messages, key=lambda row: isinstance(row, ToolMessage)):
+    for is_result, group in groupby(request.messages, key=lambda message: isinstance(message, ToolMessage)):
         if is_result:
-            messages.append(_result_message(cast("list[ToolMessage]", list(rows)), names))
+            messages.append(_result_message(cast("list[ToolMessage]", list(group)), names))
         else:
-            messages.extend(_as_text(row, schemas, names) for row in rows)
+            messages.extend(_as_text(message, schemas, names) for message in group)
     if request.tools and request.tool_choice != "none":
         messages = _with_tools_described(messages, tools)
     return replace(request, messages=messages, tools=(), tool_choice="auto")
@@ -165,6 +167,6 @@ def _render_history_call(call: ToolCall, schema: ToolSchema | None) -> str:
         return f"<function={call.name}>\n{escape_tags(call.arguments)}\n</function>"
 
 
-def _result_message(rows: Sequence[ToolMessage], names: ToolNames) -> UserMessage:
-    texts = [render_result(names.sent_name(row.name), row.content) for row in rows]
-    return UserMessage(content="\n".join(texts), message_id=f"{rows[0].message_id}_xml", injected=True)
+def _result_message(results: Sequence[ToolMessage], names: ToolNames) -> UserMessage:
+    texts = [render_result(names.sent_name(result.name), result.content) for result in results]
+    return UserMessage(content="\n".join(texts), message_id=f"{results[0].message_id}_xml", injected=True)

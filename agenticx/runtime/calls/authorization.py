@@ -54,7 +54,7 @@ class _BoundArguments:
 
 @dataclass(slots=True)
 class _ClosingAnswer:
-    """The answer that closes a question if nobody answers it; afterwards, the answer that did close it."""
+    """The answer that closes a question without another answer; afterwards, the answer that did close it."""
 
     answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
 
@@ -91,7 +91,7 @@ class CallAuthorizer:
         """Return the arguments that may run; raise `CallRefused` if the call may not."""
         resumed = turn.resumed_questions.get(context.call_id)
         if resumed is not None:
-            slot.mark_asked()  # the question was put before the restart
+            slot.mark_asked()  # the question was asked before the restart
         if resumed is None or resumed.answer is not None:
             return await self._authorize(turn, tool, arguments, context, slot, resumed, None)
         # Clients already show this question, so answers are accepted while its call is assessed again.
@@ -149,7 +149,7 @@ class CallAuthorizer:
                 turn.session.allowed.add(digest)
         now = await self._assess(tool, arguments, context)
         if (await self._bind_arguments(tool, arguments, now)).digest != digest:
-            raise CallRefused("Denied: what would run changed after the user was asked; ask again.", "denied")
+            raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
         return ValidatedArguments(arguments, repaired)
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
@@ -221,7 +221,7 @@ class CallAuthorizer:
         """Return the answer to a question from before the interruption; wait for it if it is pending."""
         answer = resumed.answer
         if resumed.request.digest != digest:
-            changed = "what would run changed while the program was down"
+            changed = "the effect of the call changed while the program was down"
             answer = ConfirmAnswer(approved=False, by="restart", reason=changed)
         if open_question is not None:
             if answer is None:
@@ -235,17 +235,17 @@ class CallAuthorizer:
     async def _ask_gate(
         self, turn: Turn, request: ConfirmRequest, announce: _Announcement, closing: _ClosingAnswer
     ) -> ConfirmAnswer:
-        """Ask the gate and emit its events, whatever the gate does; if this is cancelled, `closing` is the answer."""
+        """Ask the gate and emit its events, also if the gate fails; if this is cancelled, `closing` is the answer."""
         limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
         asked_at = self.clock.monotonic()
         answer: ConfirmAnswer | None = None
         try:
             answer = await user_code.call(self.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
             if not _is_answer(answer):
-                raise UserCodeError(f"{_GATE} returned no ConfirmAnswer", what=_GATE, kind="junk")
+                raise UserCodeError(f"{_GATE} returned no ConfirmAnswer", what=_GATE, kind="invalid_result")
         except AgenticXError as exc:
             if not isinstance(exc, UserCodeError) or (exc.kind, exc.what) != ("timed_out", _GATE):
-                _log.error("the confirm gate failed, which counts as no", exc_info=exc)
+                _log.error("the confirm gate failed; the call is denied", exc_info=exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
             elif (answer := self._gate_decision(request)) is None:
                 answer = ConfirmAnswer(approved=False, by="timeout")
@@ -262,7 +262,7 @@ class CallAuthorizer:
         try:
             answer: object = user_code.call_sync(self.gate.decided, request.id, what=_GATE)
         except AgenticXError as exc:
-            _log.error("the confirm gate failed, which counts as no", exc_info=exc)
+            _log.error("the confirm gate failed; the call is denied", exc_info=exc)
             return None
         return answer if _is_answer(answer) else None
 
@@ -328,8 +328,8 @@ def _response_data(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, 
 
 def _bind(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _BoundArguments:
     try:
-        written = jsonable(arguments)
-        return _BoundArguments(written, confirm_digest(tool.schema.name, written, assessment.binding))
+        json_arguments = jsonable(arguments)
+        return _BoundArguments(json_arguments, confirm_digest(tool.schema.name, json_arguments, assessment.binding))
     except (TypeError, ValueError, RecursionError) as exc:
         raise CallRefused(
             f"the assessment of tool {tool.schema.name!r} has a binding that is not JSON: {exc}", "error"
@@ -346,9 +346,9 @@ async def _validate_replacement(tool: Tool, arguments: Mapping[str, Any]) -> Val
 def _denial_text(answer: ConfirmAnswer) -> str:
     text = {
         "user": "Denied by the user.",
-        "timeout": "Denied: nobody answered in time.",
+        "timeout": "Denied: no answer was given in time.",
         "policy": "Denied by policy.",
         "stop": "Denied: the turn was stopped.",
-        "restart": "Denied: the program was restarted before anyone answered.",
+        "restart": "Denied: the program was restarted before an answer was given.",
     }[answer.by]
     return f"{text} Reason: {answer.reason}" if answer.reason else text

@@ -10,14 +10,14 @@ MAX_CONCURRENT_CALLS = 8
 """Calls of one turn that may run at the same time. A call that waits for the user's answer is not counted."""
 
 
-def slots(calls: int) -> list[Slot]:
+def slots(call_count: int) -> list[Slot]:
     """Return a slot for each of a group of neighbouring calls, in call order.
 
     `MAX_CONCURRENT_CALLS` of them can be held at a time.
     """
-    order = _QuestionOrder(calls)
+    order = _QuestionOrder(call_count)
     free = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
-    return [Slot(free, order, place) for place in range(calls)]
+    return [Slot(free, order, place) for place in range(call_count)]
 
 
 class Slot:
@@ -60,8 +60,8 @@ class Slot:
 class _QuestionOrder:
     """The order in which calls ask their questions: call order."""
 
-    def __init__(self, calls: int) -> None:
-        self._asked = [False] * calls
+    def __init__(self, call_count: int) -> None:
+        self._asked = [False] * call_count
         self._next = 0
         self._waiting: dict[int, asyncio.Event] = {}
 

@@ -53,7 +53,7 @@ _ParsedCalls = tuple[list[ToolCall], int]
 """Calls, and the position in the text after them."""
 
 
-def parse_inline_calls(text: str, known: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
+def parse_inline_calls(text: str, known_tools: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
     """Return the calls, without ids, that `text` consists of; none if it is anything but calls of `known` tools.
 
     `forms` are those that its model is known to use besides the two that are parsed for every model.
@@ -68,7 +68,7 @@ def parse_inline_calls(text: str, known: Collection[str], forms: Collection[Inli
         calls = _read_all(stripped, read)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return []
-    return calls if all(call.name in known for call in calls) else []
+    return calls if all(call.name in known_tools for call in calls) else []
 
 
 def _select_reader(text: str, forms: Collection[InlineForm]) -> Callable[[str, int], _ParsedCalls] | None:
@@ -104,8 +104,8 @@ def _read_tool_code(text: str, at: int) -> _ParsedCalls:
     at = _skip_blanks(text, _skip_tag(text, at, _TOOL_CODE))
     if text.startswith(("{", "["), at):
         value, at = _json_at(text, at)
-        rows = cast("list[Any]", value) if isinstance(value, list) else [value]
-        return _from_json(rows), _skip_tag(text, _skip_blanks(text, at), _TOOL_CODE_END)
+        entries = cast("list[Any]", value) if isinstance(value, list) else [value]
+        return _from_json(entries), _skip_tag(text, _skip_blanks(text, at), _TOOL_CODE_END)
     end = text.index(_TOOL_CODE_END, at)
     if len(text) > _MAX_PYTHON_CHARS:
         raise ValueError("too long to be read as Python")
@@ -156,28 +156,28 @@ def _skip_tag(text: str, at: int, tag: str) -> int:
 
 
 def _skip_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return at if found is None else found.end()
+    blanks = _BLANKS.match(text, at)
+    return at if blanks is None else blanks.end()
 
 
 def _json_at(text: str, at: int) -> tuple[Any, int]:
     """Return the object or list that begins at `at`, and its end; raise `ValueError` if it is incomplete."""
     depth = 0
     for found in _BRACKET_OR_STRING.finditer(text, at):
-        mark = found[0]
-        if mark in ("{", "["):
+        token = found[0]
+        if token in ("{", "["):
             depth += 1
             if depth > _MAX_DEPTH:
                 raise ValueError(f"nested deeper than {_MAX_DEPTH} levels")
-        elif mark in ("}", "]"):
+        elif token in ("}", "]"):
             depth -= 1
             if depth <= 0:
                 return read_json(text[at : found.end()], max_depth=_MAX_DEPTH), found.end()
-    raise ValueError("not whole")
+    raise ValueError("not complete")
 
 
-def _from_json(rows: list[Any]) -> list[ToolCall]:
-    return [_from_row(row) for row in rows]
+def _from_json(entries: list[Any]) -> list[ToolCall]:
+    return [_from_entry(entry) for entry in entries]
 
 
 _ARGUMENT_KEYS = ("arguments", "parameters")
@@ -185,16 +185,16 @@ _CALL_KEYS = frozenset({*_ARGUMENT_KEYS, "name", "id", "type"})
 _OUTER_KEYS = frozenset({"function", "id", "type"})
 
 
-def _from_row(row: Any) -> ToolCall:
-    if not isinstance(row, dict):
+def _from_entry(entry: Any) -> ToolCall:
+    if not isinstance(entry, dict):
         raise ValueError("not a call")
-    fields = cast("dict[str, Any]", row)
+    fields = cast("dict[str, Any]", entry)
     if isinstance(fields.get("function"), dict) and fields.keys() <= _OUTER_KEYS:
         fields = cast("dict[str, Any]", fields["function"])
-    name, written = fields.get("name"), [fields[key] for key in _ARGUMENT_KEYS if key in fields]
-    if not isinstance(name, str) or len(written) > 1 or not fields.keys() <= _CALL_KEYS:
+    name, argument_values = fields.get("name"), [fields[key] for key in _ARGUMENT_KEYS if key in fields]
+    if not isinstance(name, str) or len(argument_values) > 1 or not fields.keys() <= _CALL_KEYS:
         raise ValueError("not a name and its arguments, and nothing else")
-    return _call(name, written[0] if written else {})
+    return _call(name, argument_values[0] if argument_values else {})
 
 
 def _call(name: str, arguments: Any) -> ToolCall:

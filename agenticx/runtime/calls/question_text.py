@@ -1,7 +1,8 @@
-"""A confirmation question as lines for the user: all that will run or be written.
+"""A confirmation question as lines for the user: the call and its effects.
 
-Every field is on one line of its own and every block is indented behind a margin, so no text of a call can imitate a
-line of the question. A text that is too long to be read is cut in the middle; its line gives its true size.
+Every field is on one line of its own and every line of a block begins with an indented margin, so no text of a call can
+imitate a line of the question. Of a text with more than 30,000 characters the middle is left out, of more than 50
+arguments the rest; the question then gives the true number.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class QuestionLine:
 def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[QuestionLine]:
     """Yield the lines for the question and the context of a `confirm_required` or a `ConfirmRequest`.
 
-    The work is bounded except for the counting of characters, whatever the call's arguments are.
+    The work is bounded for any arguments, except for the counting of characters.
     """
     repeated = _repeated_arguments(context)
     yield QuestionLine(f"? {visible_line(question)}", "question")
@@ -74,28 +75,28 @@ def _repeated_arguments(context: Mapping[str, Any]) -> dict[str, str]:
 
     The assessment spells hidden characters out. Where that takes long to compare, both texts are shown.
     """
-    shown = {key: context[key] for key in ("command", "path") if key in context}
-    plain = {visible(text): key for key, text in shown.items() if len(text) <= _COMPARED_CHARS}
-    found: dict[str, str] = {}
+    assessed = {key: context[key] for key in ("command", "path") if key in context}
+    plain = {visible(text): key for key, text in assessed.items() if len(text) <= _COMPARED_CHARS}
+    repeated: dict[str, str] = {}
     remaining = _COMPARED_CHARS
     for name, value in islice(context.get("arguments", {}).items(), _COMPARED_ARGUMENTS):
         if not isinstance(value, str):
             continue
-        same = next((key for key, text in shown.items() if text == value), None)
+        repeated_key = next((key for key, text in assessed.items() if text == value), None)
         # Without trailing blanks: a blank that is cut in two may compare as a different one.
         beginning = visible(value[:_SHORT_VALUE_CHARS].rstrip())
-        if same is None and len(value) <= remaining and any(text.startswith(beginning) for text in plain):
+        if repeated_key is None and len(value) <= remaining and any(text.startswith(beginning) for text in plain):
             remaining -= len(value)
-            same = plain.get(visible(value))
-        if same is not None:
-            found[name] = same
-    return found
+            repeated_key = plain.get(visible(value))
+        if repeated_key is not None:
+            repeated[name] = repeated_key
+    return repeated
 
 
 def _command_as_given(context: Mapping[str, Any], repeated: Mapping[str, str]) -> str:
     """Return the command as the call gives it, if that is what the assessment shows."""
-    given = (context["arguments"][name] for name, key in repeated.items() if key == "command")
-    return next(given, context["command"])
+    commands = (context["arguments"][name] for name, key in repeated.items() if key == "command")
+    return next(commands, context["command"])
 
 
 def _other_arguments(context: Mapping[str, Any], repeated: Mapping[str, str]) -> Iterator[QuestionLine]:
@@ -124,14 +125,14 @@ def _as_json(value: Any) -> tuple[str, str]:
 
     Of a value that is too long to be shown only the beginning is written.
     """
-    written: list[str] = []
+    fragments: list[str] = []
     remaining = _BLOCK_CHARS
     for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
-        written.append(piece)
+        fragments.append(piece)
         remaining -= len(piece)
         if remaining < 0:
-            return "".join(written), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
-    text = "".join(written)
+            return "".join(fragments), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
+    text = "".join(fragments)
     return text, describe_size(text)
 
 

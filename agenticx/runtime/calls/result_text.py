@@ -2,7 +2,7 @@
 
 Whether nothing was found or a check passed is judged by short results only: at most `SHORT_CHARS` characters of text,
 `JSON_CHARS` of JSON. A pending state is searched for in the first 4,000 characters and the last line. This limits the
-time, whatever the text.
+time for any text.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ _NO_OUTPUT = "(no output)"
 
 def exit_code(text: str) -> int | None:
     """Return the exit code at the end of a command's report, or None if there is none."""
-    found = _EXIT.search(text[-_EXIT_CHARS:])
-    return None if found is None else int(found[1])
+    match_ = _EXIT.search(text[-_EXIT_CHARS:])
+    return None if match_ is None else int(match_[1])
 
 
 def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: bool) -> bool:
@@ -113,7 +113,7 @@ def reports_nothing_found(text: str, echo: Sequence[str] = (), *, read_only: boo
 
 
 def _is_empty(value: Any, *, depth: int) -> bool | None:
-    """Return whether a JSON value holds no results; None for an object that does not tell.
+    """Return whether a JSON value holds no results; None for an object that does not show it.
 
     An object holds none if all its fields that are named like results are empty or zero.
     """
@@ -302,7 +302,7 @@ def _states_when_ready(text: str) -> set[str]:
 
 
 def _pending_places(text: str) -> bool:
-    """Return whether a pending state stands in a place of `text` that is usual for one."""
+    """Return whether `text` has a pending state in a place that is usual for one."""
     if _STATE_LINE.search(text) or _STATE_FIELD.search(text):
         return True
     return any(_is_pending_row(line) for line in text.split("\n") if len(line) <= _LINE_CHARS)
@@ -315,8 +315,8 @@ def _is_pending_row(line: str) -> bool:
         states = {cell.lower() for cell in cells if _STATE_CELL.fullmatch(cell)}
         return bool(states - _states_when_ready(line))
     line = line.rstrip()
-    found = _LAST_WORD.search(line) if len(line) <= _LAST_WORD_CHARS else None
-    return found is not None and _NONE_OF.search(line[: found.start()]) is None
+    last_word = _LAST_WORD.search(line) if len(line) <= _LAST_WORD_CHARS else None
+    return last_word is not None and _NONE_OF.search(line[: last_word.start()]) is None
 
 
 def _unfinished(value: Any) -> bool:
@@ -379,7 +379,7 @@ _NEGATED = re.compile(r"\b(?:no|not|nope|none|nothing|never|neither|nowhere|with
 def mask_counts(text: str) -> str:
     """Return a short negative `text` with the numbers of files, documents or milliseconds replaced by 0.
 
-    Prices, temperatures and other numbers stay as they are: they may be what was asked for.
+    Prices, temperatures and other numbers stay as they are: they may be the requested information.
     """
     if len(text) > SHORT_CHARS or _NEGATED.search(text) is None:
         return text

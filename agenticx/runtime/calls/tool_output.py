@@ -27,7 +27,7 @@ def render(value: object, limit: int) -> tuple[str, bool]:
     """Return `value` as text of about `limit` characters at most, and whether anything was left out.
 
     Text is returned as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
-    anything else as its `repr`. May raise whatever the value's own code raises: call it as user code.
+    anything else as its `repr`. May raise any exception of the value's own code: call it as user code.
     """
     match value:
         case str():
@@ -60,15 +60,15 @@ def is_large(value: object) -> bool:
         return False
     remaining, unread = LARGE, [value]
     while unread and remaining > 0:
-        one: Any = unread.pop()
-        kind = cast("type[object]", type(one))
+        item: Any = unread.pop()
+        kind = cast("type[object]", type(item))
         if kind is str:
-            remaining -= len(one)
+            remaining -= len(item)
         elif kind is int:
-            remaining -= one.bit_length() // 3
+            remaining -= item.bit_length() // 3
         elif kind in _CONTAINERS:
-            remaining -= _ENTRY_CHARS * len(one)
-            unread += [*one, *one.values()] if kind is dict else one
+            remaining -= _ENTRY_CHARS * len(item)
+            unread += [*item, *item.values()] if kind is dict else item
         elif kind not in _SCALARS:
             return True
     return remaining <= 0

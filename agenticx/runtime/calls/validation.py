@@ -48,9 +48,9 @@ class PendingCall:
 
     `parsed_arguments` are its arguments as the model wrote them: the object, or the text if that does not parse.
     `arguments` are those of a call that may run, `problem` is the answer of one that may not; before the call is read
-    both are None. `value` is what the tool returned and `outcome` what the hooks left of it, both kept even if nobody
-    waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the engine
-    in something that the tool asked of it: it ends the turn, whatever the tool makes of it. A `closed` call emits no
+    both are None. `value` is the return value of the tool and `outcome` the result after the hooks, both kept even if
+    nothing waits for them any more; `partial` is the output of a tool that was cancelled. `failure` is an error of the
+    engine in a service that the tool called: it ends the turn, even if the tool catches it. A `closed` call emits no
     more events.
     """
 
@@ -99,12 +99,14 @@ def _read(turn: Turn, pending: PendingCall, cut: bool, output_result: OutputCall
         pending.problem = CallOutcome(CUT, "invalid_arguments")
     else:
         try:
-            sent = pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
-            taken = validate_arguments(pending.tool, sent)
+            arguments = (
+                pending.parsed_arguments if malformed is None else _repair(pending.tool, pending.call, malformed)
+            )
+            validated = validate_arguments(pending.tool, arguments)
         except InvalidArguments as exc:
             pending.problem = CallOutcome(f"Invalid arguments: {exc}", "invalid_arguments")
         else:
-            pending.arguments, pending.repaired = taken.arguments, taken.repaired or malformed is not None
+            pending.arguments, pending.repaired = validated.arguments, validated.repaired or malformed is not None
 
 
 def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str, Any]:
@@ -118,14 +120,14 @@ def _repair(tool: Tool, call: ToolCall, malformed: InvalidArguments) -> dict[str
 
 
 def _unknown_tool(turn: Turn, call: ToolCall) -> CallOutcome:
-    known = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none"
-    return CallOutcome(f"unknown tool {call.name!r}; known tools: {known}", "unknown_tool")
+    tool_names = ", ".join([*turn.tools.names, *turn.output.tool_names]) or "none"
+    return CallOutcome(f"unknown tool {call.name!r}; known tools: {tool_names}", "unknown_tool")
 
 
 def validate_arguments(tool: Tool, arguments: Mapping[str, Any]) -> ValidatedArguments:
     """Return the arguments after the tool's own validation, with numbers in another form converted if needed.
 
-    Raises `InvalidArguments`, whatever that validation does.
+    Any error of that validation is raised as `InvalidArguments`.
     """
     check_value_count(arguments)
     try:

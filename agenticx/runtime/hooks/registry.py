@@ -132,5 +132,5 @@ def _name_of(value: object) -> str:
 def _is_messages(value: object) -> bool:
     if not isinstance(value, list | tuple):
         return False
-    rows = cast(Sequence[object], value)
-    return all(isinstance(row, SystemMessage | UserMessage | AssistantMessage | ToolMessage) for row in rows)
+    items = cast(Sequence[object], value)
+    return all(isinstance(item, SystemMessage | UserMessage | AssistantMessage | ToolMessage) for item in items)

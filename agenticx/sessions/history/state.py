@@ -41,7 +41,7 @@ def load_session(record: SessionRecord, kept: SessionState) -> Session:
         _mark_front(session, kept.state_json)
         session.allowed.update(state["allowed"])
         if size := state.get("incompressible"):
-            session.incompressible = (size[0], size[1])
+            session.size_at_failed_compaction = (size[0], size[1])
         session.state = ToolState(
             todos=state["todos"],
             scratchpad=state["scratchpad"],
@@ -138,7 +138,7 @@ def _state_text(session: Session) -> str:
             "scratchpad": state.scratchpad,
             "files": state.files,
             "context_variables": _json_only(state.context_variables),
-            "incompressible": session.incompressible,
+            "incompressible": session.size_at_failed_compaction,
             "front": (session.replacement_count, _compacted_keep(session) + len(session.compacted))
             if session.replacement_count
             else (0, 0),

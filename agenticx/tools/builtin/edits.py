@@ -43,7 +43,7 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
 
     Args:
         path: The file, relative to the workspace.
-        content: What the file holds afterwards, to the last character.
+        content: The complete new content of the file, to the last character.
     """
     target = resolve_accessible(path, context)
     before = _read_current(target)
@@ -74,8 +74,8 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
 
     Args:
         path: The file, relative to the workspace.
-        old_text: The text to replace, exactly as it stands in the file, with its spaces and line breaks.
-        new_text: What stands there afterwards.
+        old_text: The text to replace, exactly as in the file, with its spaces and line breaks.
+        new_text: The text to put there.
         replace_all: Replace every occurrence instead of the only one.
     """
     target = resolve_accessible(path, context)
@@ -227,13 +227,13 @@ def _assessment(
 
 def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: ToolContext, after: str) -> None:
     """Raise `ToolError` if the file changed since a tool last read or wrote it: `after` is based on old content."""
-    known = context.state.files.get(str(target.path))
-    if known is None or before is None or before.version == known:
+    known_version = context.state.files.get(str(target.path))
+    if known_version is None or before is None or before.version == known_version:
         return
     diff = unified_diff(before.text or "", after, target.relative)
     raise ToolError(
-        f"{visible(target.relative)!r} was changed by somebody else since you last read or wrote it, so nothing was "
-        f"done. Read it again first. This call would have changed the current file as follows:\n{diff}"
+        f"{visible(target.relative)!r} was changed by the user or another program since you last read or wrote it, "
+        f"so nothing was done. Read it again first. This call would have changed the current file as follows:\n{diff}"
     )
 
 

@@ -138,17 +138,17 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
 
 def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:
     """Return as many of the lines as fit into a result, at least one, and the number of lines that were cut."""
-    shown: list[str] = []
+    texts: list[str] = []
     room, cut = _MAX_READ_CHARS, 0
     for line in lines:
-        whole = line.length == len(line.text)
-        fitted = line.text if whole else f"{line.text}… [{line.length:,} characters]"
+        is_complete = line.length == len(line.text)
+        fitted = line.text if is_complete else f"{line.text}… [{line.length:,} characters]"
         room -= len(fitted) + 1
-        if room < 0 and shown:
+        if room < 0 and texts:
             break
-        shown.append(fitted)
-        cut += not whole
-    return shown, cut
+        texts.append(fitted)
+        cut += not is_complete
+    return texts, cut
 
 
 def is_binary(content: bytes) -> bool:

@@ -61,7 +61,7 @@ async def scratchpad_write(
     """Keep a note for later in this conversation. A note of the same key is replaced; an empty one is removed.
 
     Args:
-        key: What to find the note by.
+        key: The name of the note.
         content: The note.
     """
     notes = context.state.scratchpad

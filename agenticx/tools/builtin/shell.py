@@ -89,7 +89,7 @@ def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
     if len(command) > _LONG_COMMAND or lines > 1:
         yield f"The command has {pluralize(len(command), 'character')} in {pluralize(lines, 'line')}."
     if visible(_shortened(command)) != _shortened(command):
-        yield "Characters that do not show, or long blanks, stand in ⟨⟩."
+        yield "Invisible characters and long runs of blanks are shown in ⟨⟩."
     if named.protected is not None:
         shown = visible_line(named.protected, _MAX_WORD_CHARS)
         yield f"It names {shown}, which decides what runs on this machine or which calls need approval."
@@ -105,14 +105,14 @@ def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, l
     Words that are not meant as files are included too, which is harmless. Contents are identified by the file's status:
     any change of a file changes its ctime.
     """
-    found: dict[str, list[object]] = {}
+    identities: dict[str, list[object]] = {}
     words = dict.fromkeys(["bash", *re.findall(r"[^\s;|&<>()\"'`$=]+", command)])
     for word in list(words)[:_MAX_BOUND_WORDS]:
         program = None if "/" in word else shutil.which(word, path=search_path)
         for path in (program, workspace / word):
             if path is not None and (identity := _file_identity(Path(path))):
-                found[f"{word} {path}" if path is program else word] = identity
-    return found
+                identities[f"{word} {path}" if path is program else word] = identity
+    return identities
 
 
 def _file_identity(path: Path) -> list[object]:
@@ -171,7 +171,7 @@ async def bash_exec(
     except TimeoutError:
         report = _report(buffer, f"the command was ended after {timeout:g} s, before it was done")
         raise ToolError(report.text) from None
-    except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is returned all the same
+    except asyncio.CancelledError:  # a stop, or the engine's own time limit: the output so far is still returned
         return _report(buffer, "ended before it was done")
     finally:
         progress.stop()

@@ -28,21 +28,21 @@ def expand_braces(word: str, spend: Callable[[int], bool]) -> list[str] | None:
     A range of letters becomes `?`; a range of numbers becomes one glob for each possible number of digits. `spend` is
     called with the number of characters to process, and returns False if the expansion must stop.
     """
-    found: dict[str, None] = {}
+    expanded: dict[str, None] = {}
     pending = [word]
     for _ in range(_MAX_STEPS):
         if not pending:
-            return list(found)
+            return list(expanded)
         text = pending.pop()
         if not spend(len(text)):
             return None
         group = _INNERMOST.search(text)
         if group is None:
-            found[text.translate(_UNESCAPE)] = None
+            expanded[text.translate(_UNESCAPE)] = None
         else:
             choices = _choices(group)
             pending += [f"{text[: group.start()]}{choice}{text[group.end() :]}" for choice in choices]
-        if len(found) + len(pending) > MAX_EXPANDED_WORDS:
+        if len(expanded) + len(pending) > MAX_EXPANDED_WORDS:
             return None
     return None
 

@@ -104,7 +104,7 @@ class ShellGlob:
         return _count_fixed(self.tokens)
 
     def fixed_stem_count(self) -> int:
-        """Return `fixed_count()`, or 0 if all fixed characters are in the ending behind the last dot."""
+        """Return `fixed_count()`, or 0 if all fixed characters are in the ending after the last dot."""
         dots = [index for index, token in enumerate(self.tokens) if token == "."]
         stem = self.tokens[: dots[-1]] if dots else self.tokens
         return _count_fixed(self.tokens) if _count_fixed(stem) else 0

@@ -262,11 +262,11 @@ class _Words:
 
 def _expand_folders(text: str, workspace: str) -> str:
     """Return a command with `~`, `$HOME` and `$PWD` replaced by the folders they denote."""
-    known = (
+    replacements = (
         (r"\$\{?HOME\b\}?|(?<![\w/.~])~(?=[/\s;|&<>)]|$)", os.path.expanduser("~")),
         (r"\$\{?PWD\b\}?", workspace),
     )
-    for pattern, folder in known:
+    for pattern, folder in replacements:
         text = re.sub(pattern, lambda _, folder=folder: folder, text)
     return text
 

@@ -97,8 +97,8 @@ def _is_system_program(name: str, search_path: str) -> bool:
     """Return whether bash runs the program of the system's folders, and no other that comes earlier on the PATH."""
     if not all(folder.startswith("/") for folder in search_path.split(os.pathsep)):
         return False
-    found = shutil.which(name, path=search_path)
-    return found is not None and Path(os.path.abspath(found)).parent in _SYSTEM_FOLDERS
+    program_path = shutil.which(name, path=search_path)
+    return program_path is not None and Path(os.path.abspath(program_path)).parent in _SYSTEM_FOLDERS
 
 
 def _is_path(program: str, word: str) -> bool:

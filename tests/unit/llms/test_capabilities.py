@@ -203,7 +203,7 @@ async def test_a_model_without_vision_is_logged_once(caplog: pytest.LogCaptureFi
     for _ in range(2):
         await complete(model, REQUEST_WITH_FILES)
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "the model sees no images and PDFs; it is told so" in record.getMessage()
+    assert "the model does not accept images and PDFs; a note in the prompt replaces them" in record.getMessage()
     assert "a.png" in record.getMessage()
 
 

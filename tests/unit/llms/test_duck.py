@@ -164,7 +164,7 @@ async def test_a_stream_that_fails_before_its_first_delta_falls_back_to_invoke(
             yield from ()
 
     assert [(await reply_of(kind("invoked"))).text for kind in (FailingStream, EmptyStream)] == ["invoked"] * 2
-    assert ["asking invoke instead" in record.getMessage() for record in caplog.records] == [True, True]
+    assert ["calling invoke instead" in record.getMessage() for record in caplog.records] == [True, True]
 
 
 async def test_a_stream_that_fails_after_its_first_delta_fails_the_call() -> None:

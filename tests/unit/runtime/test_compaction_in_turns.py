@@ -120,11 +120,11 @@ async def test_a_summary_that_gained_nothing_is_not_requested_before_the_history
     await play([LONGER, "Hi."], session=session)
     for _ in range(3):
         await play(["Hi."], session=session)
-    assert session.incompressible == (31, sum(len(row.content) for row in session.messages[:31]))
+    assert session.size_at_failed_compaction == (31, sum(len(row.content) for row in session.messages[:31]))
     run = await play(["A summary.", "Hi."], session=session)
 
     assert "compaction" in run.outline
-    assert session.incompressible is None
+    assert session.size_at_failed_compaction is None
 
 
 @pytest.mark.promise("D4")
@@ -385,5 +385,5 @@ async def test_a_conversation_that_was_replaced_has_no_compacted_messages(play):
 
 def test_what_a_store_keeps_is_not_put_back_from_memory(play):
     session = play.session(messages=[SystemMessage(content=f"{TAG} x")], stored_compacted=9)
-    with pytest.raises(AgenticXError, match="the store keeps what was compacted"):
+    with pytest.raises(AgenticXError, match=r"the compacted messages of session .* are in its store"):
         session.restore_compacted()

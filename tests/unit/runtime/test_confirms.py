@@ -121,7 +121,7 @@ async def test_a_question_that_nobody_answers_expires_as_no(play, notes):
     assert run.events_of("stall")[0].data["limit_seconds"] == 5
     assert run.events_of("stall")[0].data["elapsed_seconds"] == pytest.approx(5)
     assert run.events_of("confirm_response")[0].data["by"] == "timeout"
-    assert run.results == [("call_1", "denied", "Denied: nobody answered in time.")]
+    assert run.results == [("call_1", "denied", "Denied: no answer was given in time.")]
     assert notes.kept == []
 
 
@@ -238,7 +238,9 @@ async def test_what_changed_between_question_and_answer_does_not_run(play, notes
     run = await play([note(), "ok"], tools=notes.tools(), gate=gate, on=on)
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:denied", *ANSWERED]
-    assert run.results == [("call_1", "denied", "Denied: what would run changed after the user was asked; ask again.")]
+    assert run.results == [
+        ("call_1", "denied", "Denied: the effect of the call changed after the user was asked; ask again.")
+    ]
     assert notes.kept == []
 
 

@@ -33,7 +33,7 @@ async def test_a_meta_agent_out_of_rounds_fails(play):
     assert run.outline == ["turn_started", *ROUND * 3, "error:max_rounds"]
     assert [event.data for event in run.events_of("round_start")] == [{"round": n, "max_rounds": 3} for n in (1, 2, 3)]
     assert run.terminal == {
-        "text": "The turn used all of its 3 rounds without coming to an answer.",
+        "text": "The turn used all of its 3 rounds without an answer.",
         "code": "max_rounds",
         "fatal": True,
     }

@@ -156,17 +156,17 @@ async def test_an_answer_that_does_not_fit_is_reported_and_the_second_attempt_co
         *["turn_started", "round_start", "tool_call_delta", "tool_call:submit_output", "tool_result:invalid_arguments"],
         *["round_start", "tool_call_delta", "tool_call:submit_output", "tool_result:ok", "final:answer"],
     ]
-    assert run.results[0] == ("call_1", "invalid_arguments", f"Not taken: {FAULT}")
+    assert run.results[0] == ("call_1", "invalid_arguments", f"Rejected: {FAULT}")
     assert run.terminal["output"] == ROME
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ('{"name": "Rome", "people": ', "Not taken: the answer is not valid JSON"),
-        ('{"name": "Rome", "people": 1, "people": 2}', "Not taken: the answer is not valid JSON: the key 'people'"),
-        ('{"name": "Rome", "people": NaN}', "Not taken: the answer is not valid JSON: NaN is not a JSON number"),
-        ("", "Not taken: name: Field required; people: Field required"),
+        ('{"name": "Rome", "people": ', "Rejected: the answer is not valid JSON"),
+        ('{"name": "Rome", "people": 1, "people": 2}', "Rejected: the answer is not valid JSON: the key 'people'"),
+        ('{"name": "Rome", "people": NaN}', "Rejected: the answer is not valid JSON: NaN is not a JSON number"),
+        ("", "Rejected: name: Field required; people: Field required"),
     ],
 )
 async def test_malformed_answers_are_never_repaired(play, arguments, sentence):

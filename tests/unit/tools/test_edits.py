@@ -157,7 +157,7 @@ async def test_a_file_that_changed_since_it_was_read_is_not_overwritten(runner) 
         with pytest.raises(ToolError) as caught:
             await call
         assert str(caught.value).startswith(
-            "'f' was changed by somebody else since you last read or wrote it, so nothing was done. "
+            "'f' was changed by the user or another program since you last read or wrote it, so nothing was done. "
             "Read it again first. This call would have changed the current file as follows:\n--- f\n+++ f\n@@ -1,3 +1,"
         )
         assert "-two" in str(caught.value)

@@ -37,7 +37,7 @@ def test_hidden_characters_of_a_command_are_shown_and_its_length_is_stated(runne
     assert assessment.command == "ls⟨U+001B⟩[2K⟨300 spaces⟩; rm -rf ⟨U+202E⟩x\n\ntrue"
     assert assessment.reasons[2:] == (
         "The command has 323 characters in 3 lines.",
-        "Characters that do not show, or long blanks, stand in ⟨⟩.",
+        "Invisible characters and long runs of blanks are shown in ⟨⟩.",
     )
 
 

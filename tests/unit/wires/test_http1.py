@@ -231,7 +231,7 @@ async def test_an_invalid_or_truncated_response_is_a_protocol_error_and_closes_t
     [
         (
             b"\0\0\x12\4\0\0\0\0\0\0\3\0\0\0\x64",
-            "the server speaks HTTP/2 only; put it behind something that speaks HTTP/1.1",
+            "the server speaks HTTP/2 only; put a proxy that speaks HTTP/1.1 in front of it",
         ),
         (b"\x15\3\1\0\2\2\x46", "the server speaks TLS; should the base URL begin with https://?"),
         (b"SSH-2.0-OpenSSH", "the response begins with b'SSH-2.0-OpenSSH', not with an HTTP/1.1 status"),

@@ -51,11 +51,11 @@ _STOPS: dict[str, StopKind] = {
     "model_context_window_exceeded": "length",
     "refusal": "content_filter",
 }
-"""Any other word may mean that the reply broke off."""
+"""Any other value may mean that the reply is incomplete."""
 
 _IGNORED_DELTA_FIELDS = frozenset(
     {"type", "citation", "id", "name", "input"}
-)  # what a call is comes in no unknown delta
+)  # no unknown delta carries a part of a call
 _IMPLIED_BLOCK_TYPES = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
@@ -189,7 +189,7 @@ class AnthropicReplyParser(JsonReplyParser):
             raise malformed_reply(f"it has more than {MAX_ITEMS} content blocks", label=self._label)
         if (before := self._by_index.get(index)) is not None and not before.closed:
             raise malformed_reply(f"block {index} begins again before its end", label=self._label)
-        self._size.count_kept_json(fields)
+        self._size.add_kept_json(fields)
         block = self._by_index[index] = _Block(fields)
         self._blocks.append(block)
         match fields.get("type"):
@@ -214,7 +214,7 @@ class AnthropicReplyParser(JsonReplyParser):
         block = self._by_index.get(index)
         if block is None:
             if kind not in _IMPLIED_BLOCK_TYPES:
-                raise malformed_reply(f"block {index} goes on and has not begun", label=self._label)
+                raise malformed_reply(f"block {index} continues before its start", label=self._label)
             block = self._open_block(index, {"type": _IMPLIED_BLOCK_TYPES[kind]}, deltas)
         match kind:
             case "text_delta":
@@ -241,17 +241,17 @@ class AnthropicReplyParser(JsonReplyParser):
         if not fragment:
             return
         if block.closed and block.call is not None:
-            raise malformed_reply("the input of a call goes on behind its end", label=self._label)
+            raise malformed_reply("the input of a call continues after its end", label=self._label)
         block.fields.pop("input", None)
         if block.call is None:
-            self._size.count_kept_json(fragment)
+            self._size.add_kept_json(fragment)
             block.fragments.append(fragment)
         else:
             deltas.append(ToolCallDelta(block.call, arguments=fragment))
 
     def _add_extra(self, block: _Block, delta: dict[str, Any]) -> None:
         """Store fields of the block that produce no delta: its signature, a citation, the result of a compaction."""
-        self._size.count_kept_json(delta)
+        self._size.add_kept_json(delta)
         for name, value in delta.items():
             if name == "citation" and isinstance(value, dict):
                 block.citations.append(value)

@@ -2,13 +2,13 @@
 
 The rules of the API that a conversation is adapted to, beyond those of all providers:
 
-1. Leading system rows go to the top level; user and assistant alternate, so neighbours are merged; the first message
-   and the last one are the user's (newer models refuse to continue an assistant's).
+1. Leading system messages go to the top level; user and assistant alternate, so neighbours are merged; the first
+   message and the last one are the user's (newer models refuse to continue an assistant's).
 2. The results of an answer's calls come first in the message after it. Ids of calls are unique in the whole
    conversation and, like the names of tools, made of letters, digits, `_` and `-`.
 3. No text is blank, no error result is empty, no assistant message ends with a thought.
 4. A conversation with calls in it declares tools, even if none may be called any more.
-5. A turn that is thought through begins with a thought: where a turn was begun by another model, it is not.
+5. With thinking, a turn must begin with a thought; thinking is off in a turn that another model began.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def request_body(
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
     system = [block for message in leading for block in _text_blocks(message.content)]
     names = sent_tool_names(request)
-    rows = _message_rows(request.messages[len(leading) :], model if replay_state else None, names)
-    _add_cache_control(system, rows)
-    body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": rows}
+    encoded = _encode_messages(request.messages[len(leading) :], model if replay_state else None, names)
+    _add_cache_control(system, encoded)
+    body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": encoded}
     if system:
         body["system"] = system
-    if tools := [_tool(tool, names) for tool in request.tools] or _declare_used_tools(rows):
+    if tools := [_tool(tool, names) for tool in request.tools] or _declare_used_tools(encoded):
         body["tools"] = tools
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
@@ -92,27 +92,27 @@ def sent_tool_names(request: ModelRequest) -> ToolNames:
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _message_rows(messages: Sequence[Message], model: str | None, names: ToolNames) -> list[dict[str, Any]]:
+def _encode_messages(messages: Sequence[Message], model: str | None, names: ToolNames) -> list[dict[str, Any]]:
     ids = CallIds(_IDS)
-    rows: list[dict[str, Any]] = []
+    encoded: list[dict[str, Any]] = []
 
     def add(role: _Role, blocks: list[_Block]) -> None:
-        if rows and rows[-1]["role"] == role:
-            rows[-1]["content"].extend(blocks)
+        if encoded and encoded[-1]["role"] == role:
+            encoded[-1]["content"].extend(blocks)
         elif blocks:
-            rows.append({"role": role, "content": blocks})
+            encoded.append({"role": role, "content": blocks})
 
     for message in messages:
         if isinstance(message, AssistantMessage):
             blocks = _assistant_blocks(message, model, names, ids)
-            if blocks and not rows:
+            if blocks and not encoded:
                 add("user", _text_blocks(_FIRST_USER_TEXT))
             add("assistant", blocks)
         else:
             add("user", _user_blocks(message, ids))
-    if not rows or rows[-1]["role"] == "assistant":
+    if not encoded or encoded[-1]["role"] == "assistant":
         add("user", _text_blocks(_LAST_USER_TEXT))
-    return rows
+    return encoded
 
 
 def _user_blocks(message: UserMessage | SystemMessage | ToolMessage, ids: CallIds) -> list[_Block]:
@@ -219,9 +219,9 @@ def _references(schema: object) -> frozenset[str]:
     return frozenset()
 
 
-def _declare_used_tools(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _declare_used_tools(encoded: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return declarations of the tools called in a conversation that declares none."""
-    names = {block["name"]: None for row in rows for block in row["content"] if block["type"] == "tool_use"}
+    names = {block["name"]: None for message in encoded for block in message["content"] if block["type"] == "tool_use"}
     return [{"name": name, "input_schema": {"type": "object"}} for name in names]
 
 
@@ -234,20 +234,20 @@ def _tool_choice(request: ModelRequest) -> dict[str, Any] | None:
     return None if choice["type"] == "auto" else choice
 
 
-def _add_cache_control(system: list[_Block], rows: list[dict[str, Any]]) -> None:
+def _add_cache_control(system: list[_Block], encoded: list[dict[str, Any]]) -> None:
     """Mark the common beginning of this and the next request for caching: tools and system, and the conversation."""
     if system:
         system[-1]["cache_control"] = _CACHE_CONTROL
-    rows[-1]["content"][-1]["cache_control"] = _CACHE_CONTROL
+    encoded[-1]["content"][-1]["cache_control"] = _CACHE_CONTROL
 
 
 def _is_thinking_allowed(thinking: Mapping[str, Any], body: dict[str, Any]) -> bool:
     if body.get("tool_choice", {}).get("type") == "any" or thinking.get("budget_tokens", 0) >= body["max_tokens"]:
         return False
     first_blocks: list[_Block] | None = None  # of the turn that is under way
-    for row in reversed(body["messages"]):
-        if row["role"] == "assistant":
-            first_blocks = row["content"]
-        elif not any(block["type"] == "tool_result" for block in row["content"]):
+    for message in reversed(body["messages"]):
+        if message["role"] == "assistant":
+            first_blocks = message["content"]
+        elif not any(block["type"] == "tool_result" for block in message["content"]):
             break
     return first_blocks is None or first_blocks[0]["type"] in _THINKING_TYPES

@@ -30,13 +30,13 @@ _OUTPUT_TOKENS_BY_MODEL = (
     (re.compile(r"claude-3-(opus|sonnet|haiku)"), 4096),
     (re.compile(r"claude-(3-7|[a-z]+-([4-9]|[1-9]\d)\b)"), 32_000),
 )
-"""Output limits where none is asked for; the API wants one. Opus 4 takes no more than 32,000, the others do."""
+"""Output limits of requests without one, as the API requires a limit. Only Opus 4 accepts no more than 32,000."""
 
 _TAKES_SCHEMAS = re.compile(r"claude-(opus-4-[1-9]\b|[a-z]+-4-[5-9]\b|[a-z]+-([5-9]|[1-9]\d)\b)")
-"""Models since Opus 4.1 and the 4.5 ones hold an answer to a schema; those before refuse."""
+"""Models that enforce an output schema: since Opus 4.1, and the 4.5 ones; earlier models refuse."""
 
 _REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", re.IGNORECASE | re.DOTALL)
-"""Of thoughts that are not word for word this model's own, or not where it wants them."""
+"""Messages about thoughts that are not exactly this model's own, or not where the API expects them."""
 
 _REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
 _OUTPUT_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
@@ -59,13 +59,13 @@ _DOWNGRADES = (
     Downgrade(
         _REFUSES_SCHEMAS,
         with_dialect(output_schemas=False),
-        "the model cannot be held to a schema; asking without it",
+        "the model does not support output schemas; retrying without one",
     ),
 )
 
 
 class AnthropicModel(ProviderModel[AnthropicDialect]):
-    """A model behind the Messages API.
+    """A model of the Messages API.
 
     `base_url` is the one of the provider's own SDK: `/v1/messages` is appended; a base URL that already ends in `/v1`
     is accepted too. `name` is the user's name for the model (default: `anthropic:MODEL`). `max_output_tokens` applies
@@ -131,7 +131,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         limit = _OUTPUT_LIMIT.search(str(error)) if error.code == "provider.bad_request" else None
         if limit is not None and 0 < int(limit[1]) < (mode.dialect.output_token_limit or sys.maxsize):
             self._mode = with_dialect(output_token_limit=int(limit[1]))(self._mode)
-            log.info("the model's output limit is lower than asked for", model=self._name, limit=limit[1])
+            log.info("the model's output limit is lower than requested", model=self._name, limit=limit[1])
             return True
         return super()._try_downgrade(error, mode)
 

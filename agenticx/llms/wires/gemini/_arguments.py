@@ -106,12 +106,12 @@ def _parse_path(path: str) -> list[_Step] | None:
     steps: list[_Step] = []
     position = 1
     while position < len(path):
-        found = _STEP.match(path, position)
-        if found is None or len(steps) == _MAX_DEPTH:
+        step_match = _STEP.match(path, position)
+        if step_match is None or len(steps) == _MAX_DEPTH:
             return None
-        name, index, _, quoted = found.groups()
+        name, index, _, quoted = step_match.groups()
         steps.append(int(index) if index is not None else name if name is not None else quoted)
-        position = found.end()
+        position = step_match.end()
     return steps if steps and isinstance(steps[0], str) else None
 
 

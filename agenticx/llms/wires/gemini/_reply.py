@@ -6,9 +6,9 @@ over when the body is. Calls come whole, or value by value (`partialArgs`) until
 Known differences to the official client:
 
 1. A prompt that is blocked (`promptFeedback.blockReason`) is an error of that type: the client returns a reply
-   without candidates, which cannot be told from a truncated one.
-2. Values of arguments in another order than the object is written in, or two strings in turns, give arguments that do
-   not parse: deltas that were sent cannot be revoked.
+   without candidates, which cannot be distinguished from a truncated one.
+2. Values of arguments in another order than the object is written in, or two strings in turns, produce arguments that
+   do not parse: deltas that were sent cannot be revoked.
 
 The provider state is the parts of the content, as received: `ProviderState.payload["parts"]`. Plain text that was
 streamed is joined, and a call is stored there without its arguments, which the message has.
@@ -41,13 +41,13 @@ __all__ = ["WIRE", "GeminiReplyParser"]
 
 WIRE = "gemini"
 
-_PART_BYTES = 256  # what the object of a part takes beside its text
+_PART_BYTES = 256  # memory of a part in addition to its text
 
 _STOPS: dict[str, StopKind] = {
     "STOP": "end",
     "FINISH_REASON_UNSPECIFIED": "end",
     "MAX_TOKENS": "length",
-    # What was said is withheld, or is not to be used:
+    # The text was withheld by the provider or must not be used:
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",
     "LANGUAGE": "content_filter",
@@ -59,7 +59,7 @@ _STOPS: dict[str, StopKind] = {
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
 }
-"""Any other word may mean that the reply broke off."""
+"""Any other value may mean that the reply is incomplete."""
 
 _UNREADABLE_CALL_REASONS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
 _NO_USAGE = Usage(output_excludes_reasoning=True)
@@ -115,7 +115,7 @@ class GeminiReplyParser(JsonReplyParser):
             deltas.append(ThinkingDelta(text) if part.get("thought") else TextDelta(text))
         elif part.keys() <= _PLAIN_TEXT_FIELDS:
             return
-        self._size.count_kept_bytes(_PART_BYTES if part.keys() <= _PLAIN_TEXT_FIELDS else measure_bytes(part))
+        self._size.add_kept_bytes(_PART_BYTES if part.keys() <= _PLAIN_TEXT_FIELDS else measure_bytes(part))
         self._parts.append(part)
 
     def _add_usage(self, fields: dict[str, Any], deltas: list[Delta]) -> None:
@@ -153,7 +153,7 @@ class GeminiReplyParser(JsonReplyParser):
         self._call_after_stop = self.finishing
         identity = {"name": name, "id": id_} if id_ else {"name": name}
         stored = {**part, "functionCall": identity}
-        self._size.count_kept_json(stored)
+        self._size.add_kept_json(stored)
         self._parts.append(stored)
         deltas.append(ToolCallDelta(number, id_, self._original_names.get(name, name)))
 
@@ -178,7 +178,7 @@ class GeminiReplyParser(JsonReplyParser):
 
     def _stop_kind(self, reason: str) -> StopKind:
         if reason in _UNREADABLE_CALL_REASONS and not self._size.calls:
-            return "tool_calls"  # the model asked for a call that nobody could read, so there is none
+            return "tool_calls"  # the model made a call that the provider could not parse, so there is none
         stop = "broken" if self._call_after_stop else _STOPS.get(reason, "broken")
         return "tool_calls" if stop == "end" and self._size.calls else stop
 

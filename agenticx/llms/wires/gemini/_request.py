@@ -24,14 +24,14 @@ from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessa
 __all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sent_tool_names"]
 
 _FIRST_USER_TEXT, _LAST_USER_TEXT = "[The conversation begins here.]", "[Go on.]"
-"""What the user says where a history does not begin or end with them, which the API refuses."""
+"""A user message for a history that does not begin or end with one, which the API refuses."""
 
 _SKIP_SIGNATURE = "skip_thought_signature_validator"
 """Documented for calls without a signature, such as another model's: newer models refuse them as they are."""
 
 _NO_SIGNATURES = re.compile(r"(^|/)(gemini-[12]\b|gemma|learnlm)")
 _FILE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf"})
-"""What the API takes of what can be attached."""
+"""The media types of attachments that the API accepts."""
 
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
@@ -41,7 +41,7 @@ colons (:), or dashes (-), with a maximum length of 64"; https://github.com/kait
 """
 
 _IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64)
-"""No rule is documented for ids, which only stand where the API gave one; its own are of this form."""
+"""No rule is documented for ids, which are only present where the API gave one; its own are of this form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,28 +154,28 @@ def contents(
             case _:
                 assert_never(message)
     builder.close()
-    return builder.rows
+    return builder.contents
 
 
 class _ContentsBuilder:
     """Contents whose roles alternate, the user's first and last."""
 
     def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
+        self.contents: list[dict[str, Any]] = []
 
     def add(self, role: str, parts: Sequence[dict[str, Any]]) -> None:
         """Add `parts` in this role, to the last content if that has the same role."""
         if not parts:
             return
-        if not self.rows and role != "user":
+        if not self.contents and role != "user":
             self.add("user", _text_parts(_FIRST_USER_TEXT))
-        if not self.rows or self.rows[-1]["role"] != role:
-            self.rows.append({"role": role, "parts": []})
-        self.rows[-1]["parts"].extend(parts)
+        if not self.contents or self.contents[-1]["role"] != role:
+            self.contents.append({"role": role, "parts": []})
+        self.contents[-1]["parts"].extend(parts)
 
     def close(self) -> None:
         """Add a user's content if the last one is not the user's."""
-        if not self.rows or self.rows[-1]["role"] != "user":
+        if not self.contents or self.contents[-1]["role"] != "user":
             self.add("user", _text_parts(_LAST_USER_TEXT))
 
 

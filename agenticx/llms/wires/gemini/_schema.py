@@ -1,4 +1,4 @@
-"""A tool's JSON Schema without what Gemini refuses in one."""
+"""A tool's JSON Schema without the keywords that Gemini refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def accepted_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
     Nothing is lost: the schema only guides the model, and its arguments are checked against the whole schema.
     """
-    if isinstance(target := schema.get("$ref"), str):  # only other $-keywords may stand beside it
+    if isinstance(target := schema.get("$ref"), str):  # only other $-keywords are allowed beside it
         return {"$ref": target.replace("#/definitions/", "#/$defs/"), **_schema_maps(schema, ("$defs", "definitions"))}
     accepted = {name: value for name, value in schema.items() if name in _COPIED_KEYWORDS}
     accepted |= _schema_maps(schema, _SCHEMA_MAPS)

@@ -37,7 +37,7 @@ _DOWNGRADES = (
 
 
 class GeminiModel(ProviderModel[GeminiDialect]):
-    """A model behind the Gemini API or a server that speaks it.
+    """A model of the Gemini API or of a compatible server.
 
     `base_url` is the one of the provider's own SDK: `/v1beta/models/…` is appended, or only `/models/…` if it has a
     version already (as Vertex AI's, down to `/publishers/google`). `name` is the user's name for the model (default:

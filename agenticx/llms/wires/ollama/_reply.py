@@ -30,7 +30,7 @@ __all__ = ["WIRE", "OllamaReplyParser"]
 WIRE = "ollama"
 
 _STOPS: dict[str, StopKind] = {"": "end", "stop": "end", "length": "length"}
-"""Any other word (`unload`, `load`) may mean that the reply broke off."""
+"""Any other value (`unload`, `load`) may mean that the reply is incomplete."""
 
 
 class OllamaReplyParser(JsonReplyParser):

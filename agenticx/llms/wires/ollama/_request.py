@@ -14,7 +14,7 @@ from agenticx.llms.wires.ollama._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["message_rows", "request_body", "sent_tool_names", "tool_rows"]
+__all__ = ["encode_messages", "encode_tools", "request_body", "sent_tool_names"]
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 
@@ -38,14 +38,14 @@ def request_body(request: ModelRequest, *, model: str, context_window: int | Non
     names = sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
-        "messages": message_rows(request.messages, model=model, names=names),
+        "messages": encode_messages(request.messages, model=model, names=names),
         "stream": True,
     }
     if request.output_schema is not None:
         body["format"] = _without_formats(request.output_schema.schema)
         body["messages"].append(_schema_row(request.output_schema))
     if request.tools and request.tool_choice != "none":
-        body["tools"] = tool_rows(request.tools, names)
+        body["tools"] = encode_tools(request.tools, names)
     options = {"num_ctx": context_window, "num_predict": request.max_output_tokens}
     if known := {name: value for name, value in options.items() if value is not None}:
         body["options"] = known
@@ -77,13 +77,13 @@ def sent_tool_names(request: ModelRequest) -> ToolNames:
     return ToolNames(_NAMES, request)
 
 
-def message_rows(messages: Sequence[Message], *, model: str, names: ToolNames) -> list[dict[str, Any]]:
+def encode_messages(messages: Sequence[Message], *, model: str, names: ToolNames) -> list[dict[str, Any]]:
     """Return the messages in Ollama's format; `model` gets its own thoughts back."""
     ids = CallIds(_IDS)
-    return [_row(message, model, names, ids) for message in messages]
+    return [_encode_message(message, model, names, ids) for message in messages]
 
 
-def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
     """Return the tools in Ollama's format."""
     return [
         {
@@ -98,12 +98,12 @@ def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, A
     ]
 
 
-def _row(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
+def _encode_message(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
     match message:
         case SystemMessage():
             return {"role": "system", "content": message.content}
         case UserMessage():
-            return _user_row(message)
+            return _encode_user_message(message)
         case ToolMessage():
             return {
                 "role": "tool",
@@ -112,29 +112,29 @@ def _row(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[s
                 "tool_call_id": ids.pop(message.tool_call_id) or ids.assign(message.tool_call_id),
             }
         case AssistantMessage():
-            return _assistant_row(message, model, names, ids)
+            return _encode_reply(message, model, names, ids)
         case _:
             assert_never(message)
 
 
-def _user_row(message: UserMessage) -> dict[str, Any]:
+def _encode_user_message(message: UserMessage) -> dict[str, Any]:
     parts = content_parts(message, _IMAGE_TYPES)
-    row = {"role": "user", "content": "\n\n".join(part for part in parts if isinstance(part, str))}
+    fields = {"role": "user", "content": "\n\n".join(part for part in parts if isinstance(part, str))}
     images = [piece.data for piece in parts if isinstance(piece, Attachment)]
-    return {**row, "images": images} if images else row
+    return {**fields, "images": images} if images else fields
 
 
-def _assistant_row(message: AssistantMessage, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
-    row: dict[str, Any] = {"role": "assistant", "content": message.content}
+def _encode_reply(message: AssistantMessage, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
+    fields: dict[str, Any] = {"role": "assistant", "content": message.content}
     state = message.provider_state
     if state is not None and (state.wire, state.model) == (WIRE, model) and message.reasoning:
-        row["thinking"] = message.reasoning
+        fields["thinking"] = message.reasoning
     if message.tool_calls:
-        row["tool_calls"] = [_call_row(index, call, names, ids) for index, call in enumerate(message.tool_calls)]
-    return row
+        fields["tool_calls"] = [_encode_call(index, call, names, ids) for index, call in enumerate(message.tool_calls)]
+    return fields
 
 
-def _call_row(index: int, call: ToolCall, names: ToolNames, ids: CallIds) -> dict[str, Any]:
+def _encode_call(index: int, call: ToolCall, names: ToolNames, ids: CallIds) -> dict[str, Any]:
     return {
         "id": ids.assign(call.id),
         "function": {"index": index, "name": names.sent_name(call.name), "arguments": arguments_object(call.arguments)},

@@ -15,7 +15,7 @@ __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
 
 
 class OllamaModel(ProviderModel[None]):
-    """A model behind an Ollama server.
+    """A model on an Ollama server.
 
     `base_url` is the server's address in the format of OLLAMA_HOST; a trailing `/api` or `/v1` is removed. `name` is
     the user's name for the model (default: `ollama:MODEL`), `model` its name at the server. A `context_window` is

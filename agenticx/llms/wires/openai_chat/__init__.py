@@ -1,6 +1,7 @@
 """Chat Completions: the wire of OpenAI and of the many servers that are compatible with it.
 
-The model class is imported on first use: other modules use this wire's rows and parser without an HTTP client.
+The model class is imported on first use: other modules use this wire's message encoder and parser without an HTTP
+client.
 """
 
 from __future__ import annotations

@@ -41,14 +41,14 @@ class _BracketCounter:
         """Count the brackets of the next fragment."""
         if self._after_backslash and fragment:
             fragment, self._after_backslash = fragment[1:], False
-        for found in _STRUCTURAL.finditer(fragment):
-            mark = found[0]
-            if mark[0] == "\\":
-                self._after_backslash = len(mark) == 1
-            elif mark == '"':
+        for token_match in _STRUCTURAL.finditer(fragment):
+            token = token_match[0]
+            if token[0] == "\\":
+                self._after_backslash = len(token) == 1
+            elif token == '"':
                 self._in_string = not self._in_string
             elif not self._in_string:
-                self._depth += 1 if mark in "{[" else -1
+                self._depth += 1 if token in "{[" else -1
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class _StreamedCall:
     freeform: bool = False
     fragments: list[str] = field(default_factory=list[str])
     _brackets: _BracketCounter = field(default_factory=_BracketCounter)
-    _scanned: int = 0  # how many of the pieces the brackets were read in
-    _never_complete: bool = False  # no object, whatever follows
+    _scanned: int = 0  # the number of fragments in which brackets were counted
+    _never_complete: bool = False  # more text cannot make it an object
 
     def add(self, arguments: str) -> None:
         self.size += len(arguments)
@@ -71,10 +71,11 @@ class _StreamedCall:
         else:
             self.fragments.append(arguments)
 
-    def check_complete(self) -> bool:
-        """Check whether the arguments so far are one whole JSON object, and store what was read of them.
+    def is_complete_object(self) -> bool:
+        """Return whether the arguments so far are one whole JSON object.
 
-        They are only parsed if all brackets are closed, and never again once they were no object then.
+        The position up to which brackets were counted is kept for the next call. The text is parsed only if all
+        brackets are closed, and never again once it was closed and no object.
         """
         if self._never_complete or not self.fragments or not self.fragments[-1].rstrip().endswith("}"):
             return False
@@ -119,7 +120,7 @@ class ToolCallAssembler:
         if freeform:
             call.freeform = True
             arguments = _json_string_fragment(arguments, first=not call.size)
-        if call.has_arguments(arguments) and name == call.name and id_ == call.id and call.check_complete():
+        if call.has_arguments(arguments) and name == call.name and id_ == call.id and call.is_complete_object():
             return None
         return self._extend(call, id_, name, arguments)
 
@@ -166,7 +167,7 @@ def _starts_new_call(call: _StreamedCall, id_: str, name: str, arguments: str, *
         return not (has_index and call.id and not id_ and is_bare)  # else it is the rest of the name
     if id_ and call.id and (is_bare or call.freeform):
         return True
-    return bool(id_ or arguments) and call.check_complete()
+    return bool(id_ or arguments) and call.is_complete_object()
 
 
 def _updated_name(call: _StreamedCall, name: str) -> str:

@@ -53,7 +53,7 @@ _STOPS: dict[str, StopKind] = {
     "network_error": "failed",
     "insufficient_system_resource": "failed",
 }
-"""Any other word may mean that the reply broke off."""
+"""Any other value may mean that the reply is incomplete."""
 
 
 class ChatReplyParser(JsonReplyParser):
@@ -152,7 +152,7 @@ class ChatReplyParser(JsonReplyParser):
         """Add the reasoning of a delta; servers may send it in several fields, of which the first non-empty counts."""
         details: object = delta.get("reasoning_details")
         if isinstance(details, list):
-            self._size.count_kept_json(cast("list[object]", details))
+            self._size.add_kept_json(cast("list[object]", details))
             self._reasoning_details.add(cast("list[object]", details))
         for name in REASONING_FIELDS:
             if text := plain_text(delta.get(name)):
@@ -187,10 +187,10 @@ class ChatReplyParser(JsonReplyParser):
     # --- the end
 
     def _handle_end(self, deltas: list[Delta]) -> None:
-        whole = self._events.is_json_body
-        if whole and not (self._has_content or self.finishing):
+        is_json_body = self._events.is_json_body
+        if is_json_body and not (self._has_content or self.finishing):
             raise malformed_reply("it has no choices", label=self._label)
-        if whole or self.finishing or self._events.closed:
+        if is_json_body or self.finishing or self._events.closed:
             self._finish(deltas)
 
     def _finish(self, deltas: list[Delta]) -> None:

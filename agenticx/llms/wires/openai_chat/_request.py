@@ -6,7 +6,7 @@ from typing import Any
 
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat.rows import message_rows, sent_tool_names, tool_rows
+from agenticx.llms.wires.openai_chat.rows import encode_messages, encode_tools, sent_tool_names
 from agenticx.llms.wires.request_body import body_bytes
 from agenticx.llms.wires.strict_schema import strict_schema
 
@@ -20,13 +20,15 @@ def request_body(
     names = sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
-        "messages": message_rows(request.messages, model=model if replay_state else None, dialect=dialect, names=names),
+        "messages": encode_messages(
+            request.messages, model=model if replay_state else None, dialect=dialect, names=names
+        ),
         "stream": stream,
     }
     if stream and dialect.stream_options:
         body["stream_options"] = {"include_usage": True}
     if request.tools:
-        body["tools"] = tool_rows(request.tools, names)
+        body["tools"] = encode_tools(request.tools, names)
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
         if dialect.one_call and not request.parallel_calls:

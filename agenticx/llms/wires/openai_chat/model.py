@@ -47,13 +47,13 @@ _DOWNGRADES = (
     Downgrade(
         _NEEDS_REASONING,
         with_dialect(returns_reasoning=True, needs_reasoning=True),
-        "the server wants reasoning back; sending it from now on",
+        "the server requires earlier reasoning in requests; sending it from now on",
     ),
     Downgrade(re.compile("stream_options"), with_dialect(stream_options=False), FIELD_REFUSED),
     Downgrade(
         re.compile("max_completion_tokens"),
         with_dialect(output_limit="max_completion_tokens"),
-        "the server has another name for the output limit; asking by that",
+        "the server has another name for the output limit; using that",
     ),
     Downgrade(_REFUSES_SCHEMAS, with_dialect(output_schemas=False), FIELD_REFUSED),
     Downgrade(re.compile("parallel_tool_calls"), with_dialect(one_call=False), FIELD_REFUSED),
@@ -62,7 +62,7 @@ _DOWNGRADES = (
 
 
 class OpenAIChatModel(ProviderModel[ChatDialect]):
-    """A model behind a Chat Completions server.
+    """A model on a Chat Completions server.
 
     `base_url` is the URL that `/chat/completions` is appended to, usually ending in `/v1`. `name` is the user's name
     for the model (default: `openai-chat:MODEL`), `model` its name at the server. `inline_calls` are the forms in
@@ -72,7 +72,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
 
     _downgrades = _DOWNGRADES
     _downgrade_codes = frozenset({"provider.bad_request", "provider.overloaded"})
-    _tail_seconds = 2.0  # for usage and `[DONE]`, behind the finish reason
+    _tail_seconds = 2.0  # for usage and `[DONE]`, after the finish reason
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS, WIRE
 from agenticx.llms.wires.request_body import arguments_text
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["message_rows", "sent_tool_names", "tool_rows"]
+__all__ = ["encode_messages", "encode_tools", "sent_tool_names"]
 
 _UNKNOWN_REASONING = "(not known)"
 """The reasoning of an answer that has none; Moonshot treats an empty one as missing."""
@@ -43,15 +43,15 @@ def sent_tool_names(request: ModelRequest) -> ToolNames:
     return ToolNames(_NAMES, request)
 
 
-def message_rows(
+def encode_messages(
     messages: Sequence[Message], *, model: str | None, dialect: ChatDialect, names: ToolNames
 ) -> list[dict[str, Any]]:
     """Return the messages in the format of Chat Completions; `model` gets its own reasoning back."""
-    rows = _RowBuilder(model, dialect, names)
-    return [rows.row(message) for message in messages]
+    encoder = _MessageEncoder(model, dialect, names)
+    return [encoder.encode(message) for message in messages]
 
 
-def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
     """Return the tools in the format of Chat Completions."""
     return [
         {
@@ -72,8 +72,8 @@ def _id_rule(dialect: ChatDialect) -> IdentifierRule:
     return _DOTTED_IDS if dialect.dotted_call_ids else _IDS
 
 
-class _RowBuilder:
-    """A builder of one request's rows, with the ids of its calls and its dialect."""
+class _MessageEncoder:
+    """An encoder of one request's messages, with the ids of its calls and its dialect."""
 
     def __init__(self, model: str | None, dialect: ChatDialect, names: ToolNames) -> None:
         self._model = model
@@ -81,7 +81,7 @@ class _RowBuilder:
         self._names = names
         self._ids = CallIds(_id_rule(dialect))
 
-    def row(self, message: Message) -> dict[str, Any]:
+    def encode(self, message: Message) -> dict[str, Any]:
         match message:
             case SystemMessage():
                 return {"role": "system", "content": message.content}
@@ -91,16 +91,18 @@ class _RowBuilder:
                 id_ = self._ids.pop(message.tool_call_id) or self._ids.assign(message.tool_call_id)
                 return {"role": "tool", "tool_call_id": id_, "content": message.content}
             case AssistantMessage():
-                return self._assistant_row(message)
+                return self._encode_reply(message)
             case _:
                 assert_never(message)
 
-    def _assistant_row(self, message: AssistantMessage) -> dict[str, Any]:
-        row: dict[str, Any] = {"role": "assistant", "content": message.content}
+    def _encode_reply(self, message: AssistantMessage) -> dict[str, Any]:
+        fields: dict[str, Any] = {"role": "assistant", "content": message.content}
         ids = [self._ids.assign(call.id) for call in message.tool_calls]
         if ids:
-            row["content"] = message.content or None
-            row["tool_calls"] = [self._call_row(call, id_) for call, id_ in zip(message.tool_calls, ids, strict=True)]
+            fields["content"] = message.content or None
+            fields["tool_calls"] = [
+                self._encode_call(call, id_) for call, id_ in zip(message.tool_calls, ids, strict=True)
+            ]
         reasoning: dict[str, Any] = {}
         if self._dialect.returns_reasoning:
             sent_ids = {call.id: id_ for call, id_ in zip(message.tool_calls, ids, strict=True)}
@@ -109,9 +111,9 @@ class _RowBuilder:
             reasoning["reasoning_content"] = (
                 message.reasoning if reasoning and message.reasoning else _UNKNOWN_REASONING
             )
-        return row | reasoning
+        return fields | reasoning
 
-    def _call_row(self, call: ToolCall, id_: str) -> dict[str, Any]:
+    def _encode_call(self, call: ToolCall, id_: str) -> dict[str, Any]:
         function = {"name": self._names.sent_name(call.name), "arguments": arguments_text(call.arguments)}
         return {"id": id_, "type": "function", "function": function}
 
@@ -146,5 +148,5 @@ def _reasoning(message: AssistantMessage, model: str | None, sent_ids: Mapping[s
 
 
 def _with_sent_id(detail: dict[str, Any], sent_ids: Mapping[str, str]) -> dict[str, Any]:
-    sent = sent_ids.get(text_in(detail, "id"))
-    return detail if sent is None else {**detail, "id": sent}
+    sent_id = sent_ids.get(text_in(detail, "id"))
+    return detail if sent_id is None else {**detail, "id": sent_id}

@@ -16,7 +16,7 @@ __all__ = ["THOUGHT_SEPARATOR", "OutputItem", "State", "is_call"]
 THOUGHT_SEPARATOR = ThinkingDelta("\n\n")
 """Emitted before each thought; `OutputItems` drops it before the first of a reply."""
 
-_PART_BYTES = 512  # what a part takes beside its text
+_PART_BYTES = 512  # memory of a part in addition to its text
 
 State = Literal["open", "arguments_done", "done", "incomplete"]
 """The state of an item. It begins `open`; `arguments_done` is a call whose arguments are whole and whose item has not
@@ -85,7 +85,7 @@ class OutputItem:
     def extend(self, channel: Channel, index: int, text: str) -> list[Delta]:
         """Append the next fragment of a part."""
         if self.call is not None and self.state != "open":
-            raise malformed_reply("a tool call goes on behind its end", label=self._label)
+            raise malformed_reply("a tool call continues after its end", label=self._label)
         part = self._parts.get((channel, index))
         return self._emit(channel, self._begin_part(channel, index) if part is None else part, text)
 
@@ -161,7 +161,9 @@ class OutputItem:
         if self._alternative_arguments is not None or not (
             part.text.startswith(whole) or _equal_json(part.text, whole)
         ):
-            raise malformed_reply("it says twice, and differently, what a tool is called with", label=self._label)
+            raise malformed_reply(
+                "it contains two different versions of the arguments of a tool call", label=self._label
+            )
         self._alternative_arguments = whole
         return []
 
@@ -190,7 +192,7 @@ class OutputItem:
     def _begin_part(self, channel: Channel, index: int) -> TextPart:
         if len(self._parts) >= MAX_ITEMS:
             raise malformed_reply(f"an item of it has more than {MAX_ITEMS} parts", label=self._label)
-        self._size.count_kept_bytes(_PART_BYTES)
+        self._size.add_kept_bytes(_PART_BYTES)
         part = self._parts[channel, index] = TextPart()
         self._latest[channel] = (index, part)
         return part

@@ -61,7 +61,7 @@ class OutputItems:
         """Begin an item and return it."""
         if len(self.ordered) >= MAX_ITEMS:
             raise malformed_reply(f"it has more than {MAX_ITEMS} items", label=self._label)
-        self._size.count_kept_json(head)
+        self._size.add_kept_json(head)
         call = self._size.allocate_call() if is_call(head) else None
         item = OutputItem(head, index=index, call=call, label=self._label, size=self._size)
         self.ordered.append(item)
@@ -114,8 +114,8 @@ class OutputItems:
 
     def find_or_begin(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
         """Return the item of an event; begin it if there is none yet."""
-        found = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[channel])
-        return self._begin_implied(event, channel, deltas) if found is None else found
+        item = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[channel])
+        return self._begin_implied(event, channel, deltas) if item is None else item
 
     def _begin_implied(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
         head = {"type": _ITEM_KINDS[channel], "id": text_in(event, "item_id")}
@@ -136,7 +136,7 @@ class OutputItems:
 
     def _count_size(self, item: OutputItem, final: dict[str, Any]) -> None:
         if final is not item.head:
-            self._size.count_kept_json(final)
+            self._size.add_kept_json(final)
 
     def _emit(self, emitted: Iterable[Delta], deltas: list[Delta]) -> None:
         for delta in emitted:

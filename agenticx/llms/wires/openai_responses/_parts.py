@@ -64,5 +64,5 @@ def iter_texts(item: dict[str, Any]) -> Iterator[tuple[Channel, int, str]]:
 
 def part_text(part: dict[str, Any]) -> tuple[Channel, str] | None:
     """Return the channel and the text of a part of an item, None if it has no text."""
-    found = _PART_TYPES.get(text_in(part, "type"))
-    return None if found is None else (found[0], text_in(part, found[1]))
+    part_type = _PART_TYPES.get(text_in(part, "type"))
+    return None if part_type is None else (part_type[0], text_in(part, part_type[1]))

@@ -3,11 +3,11 @@
 The end marker is `response.completed`, `.incomplete` or `.failed`; the last becomes a `ModelError`. A server that
 answers a streaming request with one JSON object is understood as well. Known differences to the official client:
 
-1. Items are told apart by id, else by call id, else by `output_index`: gateways send another id with each event, and
+1. Items are distinguished by id, else by call id, else by `output_index`: gateways send another id with each event, and
    the end of an item under another index than its beginning.
 2. Texts and arguments are taken from the deltas and, where a `done` event has more, from that: some servers send
    whole items only, or list some only at the end. Arguments that contradict their deltas violate the protocol: neither
-   version may run. A text that contradicts its deltas stays as it was streamed.
+   version is run. A text that contradicts its deltas stays as it was streamed.
 3. `response.done` is an end marker too if its response has a final status: gateways end with it.
 """
 

@@ -21,7 +21,7 @@ from agenticx.llms.wires.request_body import arguments_text, body_bytes
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["ResponsesDialect", "input_items", "request_body", "sent_tool_names", "tool_rows"]
+__all__ = ["ResponsesDialect", "encode_tools", "input_items", "request_body", "sent_tool_names"]
 
 _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """OpenAI: "does not match '^[a-zA-Z0-9_-]{1,64}$'"."""
@@ -35,7 +35,7 @@ https://github.com/AnswerDotAI/fastllm/issues/45, https://github.com/orchidfiles
 _ITEM_ID = re.compile(r"[a-zA-Z0-9_.:|-]{1,64}")
 """Items' own ids have the same limit; gateways give longer ones. Nothing is stored, so calls and texts need none.
 
-Reasoning keeps its id whatever that is: encrypted content is bound to it
+Reasoning always keeps its id: encrypted content is bound to it
 (https://github.com/openclaw/openclaw/pull/71448).
 """
 
@@ -91,7 +91,7 @@ def request_body(
     if dialect.reasoning_summary:
         body["reasoning"] = {"summary": "auto"}
     if request.tools:
-        body["tools"] = tool_rows(request.tools, names)
+        body["tools"] = encode_tools(request.tools, names)
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
     if request.max_output_tokens is not None:
@@ -118,7 +118,7 @@ def input_items(messages: Sequence[Message], *, model: str | None, names: ToolNa
     return [item for message in messages for item in _message_items(message, model, sent)]
 
 
-def tool_rows(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
     """Return the tools in the format of Responses; not strict, which would forbid optional parameters."""
     return [
         {
@@ -251,21 +251,21 @@ def _without_unusable_reasoning(output: list[dict[str, Any]]) -> list[dict[str, 
 
     The server would look up reasoning without content, and nothing is stored there.
     """
-    kept = [
+    usable = [
         item
         for item in output
         if item["type"] != "reasoning" or item.get("encrypted_content") or items_in(item, "content")
     ]
-    while kept and kept[-1]["type"] == "reasoning":
-        kept.pop()
-    return kept
+    while usable and usable[-1]["type"] == "reasoning":
+        usable.pop()
+    return usable
 
 
 # --- calls and their outputs
 
 
 class _SentIdentifiers:
-    """The names and ids sent in a request; ids are distinct within it, whatever ids the history has."""
+    """The names and ids sent in a request; ids are distinct within it, also if those of the history are not."""
 
     def __init__(self, names: ToolNames) -> None:
         self.names = names

@@ -51,7 +51,7 @@ _DOWNGRADES = (
 
 
 class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
-    """A model behind a Responses server.
+    """A model on a Responses server.
 
     `base_url` is the URL that `/responses` is appended to, usually ending in `/v1`. `name` is the user's name for the
     model (default: `openai:MODEL`), `model` its name at the server. `reasons` is true if it reasons (default: by its
