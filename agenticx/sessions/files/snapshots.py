@@ -346,8 +346,8 @@ def _parse_rewind_edit(row: Any) -> RewindEdit | None:
             return None
 
 
-def _strings(found: list[Any]) -> frozenset[str]:
-    return frozenset(name for name in found if isinstance(name, str))
+def _strings(items: list[Any]) -> frozenset[str]:
+    return frozenset(name for name in items if isinstance(name, str))
 
 
 def _decode_line(line: bytes) -> Any:

@@ -19,26 +19,26 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import RuntimeEvent, Session
-from agenticx.sessions.store.base import DURABLE_EVENTS, SessionRecord, SessionState
+from agenticx.sessions.store.base import SYNCED_EVENTS, SessionRecord, SessionState
 from agenticx.tools.base import ToolState
 
-__all__ = ["StateTracker", "load_session", "read_front"]
+__all__ = ["StateTracker", "load_session", "read_replacement_counts"]
 
 _log = get_logger(__name__)
 
 
-def load_session(record: SessionRecord, kept: SessionState) -> Session:
+def load_session(record: SessionRecord, stored: SessionState) -> Session:
     """Return the session as its last turn left it."""
     session = Session(
         id=record.id,
         workspace=Path(record.workspace),
         permission_mode=record.permission_mode,
-        messages=list(kept.messages),
-        resumed=bool(kept.messages),
+        messages=list(stored.messages),
+        resumed=bool(stored.messages),
     )
-    if kept.state_json is not None:
-        state: dict[str, Any] = json.loads(kept.state_json)
-        _mark_front(session, kept.state_json)
+    if stored.state_json is not None:
+        state: dict[str, Any] = json.loads(stored.state_json)
+        _mark_replacements(session, stored.state_json)
         session.allowed.update(state["allowed"])
         if size := state.get("incompressible"):
             session.incompressible = (size[0], size[1])
@@ -51,7 +51,7 @@ def load_session(record: SessionRecord, kept: SessionState) -> Session:
     return session
 
 
-def read_front(state: str | None) -> tuple[int, int]:
+def read_replacement_counts(state: str | None) -> tuple[int, int]:
     """Return from a stored state how many of the first messages replace how many compacted messages."""
     if state is None:
         return 0, 0
@@ -59,8 +59,8 @@ def read_front(state: str | None) -> tuple[int, int]:
     return messages, compacted
 
 
-def _mark_front(session: Session, state: str | None) -> None:
-    messages, session.stored_compacted = read_front(state)
+def _mark_replacements(session: Session, state: str | None) -> None:
+    messages, session.stored_compacted = read_replacement_counts(state)
     session.mark_replacements(messages)
 
 
@@ -77,7 +77,7 @@ class StateTracker:
 
         Messages are added and removed only beside durable events.
         """
-        if not any(event.type in DURABLE_EVENTS for event in events):
+        if not any(event.type in SYNCED_EVENTS for event in events):
             return None
         common = _common_prefix(self._messages, self._session.messages)
         state = _state_text(self._session)
@@ -103,7 +103,7 @@ class StateTracker:
         self._session.messages, self._messages = list(stored.messages), list(stored.messages)
         self._state = stored.state_json or ""
         self._session.compacted.clear()
-        _mark_front(self._session, stored.state_json)
+        _mark_replacements(self._session, stored.state_json)
 
 
 def _compacted_keep(session: Session) -> int:

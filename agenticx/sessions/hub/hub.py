@@ -84,8 +84,8 @@ class Hub:
             hooks=HookRegistry.from_hooks(hooks),
             clock=self._clock,
             append_first_events=self._record_updater.append_first_events,
-            on_finished=self._announce_name,
-            on_ended=lambda live, running: self._dispatcher.on_turn_ended(live, running),
+            on_terminal_event_stored=self._announce_name,
+            on_turn_closed=lambda live, running: self._dispatcher.on_turn_closed(live, running),
             on_end_failed=lambda session_id: self._dispatcher.dispatch_soon(session_id, failed=True),
         )
         self._dispatcher = QueueDispatcher(
@@ -141,9 +141,9 @@ class Hub:
             while True:
                 self._check_open()
                 await self._dispatcher.dispatch(live)
-                if (earlier := await self._dispatcher.find_submission(live, request)) is not None:
+                if (earlier := await self._dispatcher.reconcile_submission(live, request)) is not None:
                     return earlier
-                previous = live.current
+                previous = live.running_turn
                 try:
                     turn = await self._claim(message)
                 except SessionBusy:
@@ -156,7 +156,7 @@ class Hub:
                     return self._begin(live, turn, message, setup)
                 # The previous turn ended between the check and the claim: its queued messages come first.
                 await self._turns.release(turn)
-                await previous.finished.wait()
+                await previous.done_event.wait()
 
     async def _claim(self, message: QueuedMessage) -> TurnRecord:
         """Claim the session for the turn of `message`, as `Store.claim` does; raises `HubClosed` too."""
@@ -211,7 +211,7 @@ class Hub:
         if live is None:
             return None
         live.queue.cancel()
-        running = live.current
+        running = live.running_turn
         if running is not None:
             running.stop.set()
             return running.turn
@@ -221,7 +221,7 @@ class Hub:
     def running_turn_id(self, session_id: str) -> str | None:
         """Return the id of the turn that the session runs, None when none runs."""
         live = self._session_cache.get(session_id)
-        return live.current.turn.id if live and live.current else None
+        return live.running_turn.turn.id if live and live.running_turn else None
 
     async def close(self) -> None:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
@@ -230,7 +230,7 @@ class Hub:
         queued behind them: they continue after a restart.
         """
         self._closing = self._dispatcher.closing = True
-        self._turns.park()
+        self._turns.suspend_waiting_turns()
         await self._turns.stop_all(list(self._turns.running))
         await self._dispatcher.close()
 

@@ -31,9 +31,9 @@ class RunningTurn:
     stop: StopSignal = field(default_factory=StopSignal)
     steering: Steering = field(default_factory=Steering)
     started: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    ended: bool = False
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
-    parked: bool = False
+    closed: bool = False
+    done_event: asyncio.Event = field(default_factory=asyncio.Event)
+    suspended: bool = False
     task: asyncio.Task[None] | None = None
 
     async def wait_begun(self) -> TurnRecord:
@@ -51,7 +51,7 @@ class LiveSession:
 
     def __init__(self, session: Session, store: Store, seq: int) -> None:
         self.session = session
-        self.running: RunningTurn | None = None
+        self.latest_turn: RunningTurn | None = None
         self.queue = MessageQueue()
         self.lock = asyncio.Lock()
         self.append_lock = asyncio.Lock()
@@ -61,9 +61,9 @@ class LiveSession:
         self._state_tracker = StateTracker(session)
 
     @property
-    def current(self) -> RunningTurn | None:
+    def running_turn(self) -> RunningTurn | None:
         """The turn that runs, None if there is none."""
-        return None if self.running is None or self.running.ended else self.running
+        return None if self.latest_turn is None or self.latest_turn.closed else self.latest_turn
 
     @property
     def seq(self) -> int:
@@ -76,7 +76,7 @@ class LiveSession:
         events: Sequence[RuntimeEvent],
         *,
         journal: Sequence[JournalEntry] = (),
-        findable: frozenset[str] | None = None,
+        searchable_ids: frozenset[str] | None = None,
         record: SessionRecord | None = None,
     ) -> Sequence[StoredEvent]:
         """Store `events` and the change of the session's state; do not cancel it midway: see `run_to_completion`.
@@ -87,10 +87,10 @@ class LiveSession:
         async with self.append_lock:
             if self._seq_unknown:  # the previous append failed and may or may not have committed
                 self._seq = await self._store.last_seq(self.session.id)
-            parked = self.running is not None and self.running.parked  # none of its further events is stored
-            kept = None if parked else self._state_tracker.pending_change(events)
-            if findable is not None:
-                kept = replace(kept or SessionState(keep_messages=len(self.session.messages)), searchable_ids=findable)
+            suspended = self.latest_turn is not None and self.latest_turn.suspended  # none of its further events is stored
+            state_change = None if suspended else self._state_tracker.pending_change(events)
+            if searchable_ids is not None:
+                state_change = replace(state_change or SessionState(keep_messages=len(self.session.messages)), searchable_ids=searchable_ids)
             taken = self.queue.taken_entries(turn_id, events, self._seq)
             self._seq_unknown = True
             self.queue.mark_unconfirmed(events)
@@ -99,12 +99,12 @@ class LiveSession:
                 turn_id,
                 events,
                 expected_seq=self._seq,
-                state=kept,
+                state=state_change,
                 journal=[*journal, *self._confirm_entries(turn_id, events), *taken],
                 record=record,
             )
             self._seq_unknown = False
-            self._state_tracker.mark_stored(kept)
+            self._state_tracker.mark_stored(state_change)
             self.queue.mark_stored(events)
             self._seq = stored[-1].seq
             return stored

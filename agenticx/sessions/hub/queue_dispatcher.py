@@ -79,7 +79,7 @@ class QueueDispatcher:
     async def enqueue(self, live: LiveSession, message: QueuedMessage, request: TurnRequest) -> None:
         """Queue `message` durably behind the running turn. The caller holds the session's lock."""
         live.queue.check_capacity(message.message)
-        running = live.current
+        running = live.running_turn
         self._with_messages[live.session.id] = live
         live.queue.add(message)
         try:
@@ -92,7 +92,7 @@ class QueueDispatcher:
             raise
         if running is not None and message.interrupts:
             running.stop.set()
-        if live.current is None:
+        if live.running_turn is None:
             self.dispatch_soon(live.session.id)
 
     async def _steer(self, live: LiveSession, running: RunningTurn, message: QueuedMessage) -> bool:
@@ -108,7 +108,7 @@ class QueueDispatcher:
             message.turn_id, message.steers = own_turn_id, False
         return message.steers
 
-    async def find_submission(self, live: LiveSession, request: TurnRequest) -> Submission | None:
+    async def reconcile_submission(self, live: LiveSession, request: TurnRequest) -> Submission | None:
         """Return the state of a queued message with the same `client_turn_id`, None if none; raises `TurnConflict`.
 
         A message whose write was reported as failed but had committed is queued again.
@@ -145,7 +145,7 @@ class QueueDispatcher:
         if message.resolved.is_set():
             return
         message.cancelled = False
-        running = live.current
+        running = live.running_turn
         if message.steers and not (running is not None and running.steering.put(message.message)):
             message.turn_id, message.steers = new_id("turn"), False
             await live.append(None, [message.to_event(EventType.QUEUED)])
@@ -173,20 +173,20 @@ class QueueDispatcher:
         Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once `closing` is
         set. The caller holds the session's lock.
         """
-        if live.running is not None:
-            if not live.running.ended or live.running.parked:
+        if live.latest_turn is not None:
+            if not live.latest_turn.closed or live.latest_turn.suspended:
                 return
-            await live.running.finished.wait()
+            await live.latest_turn.done_event.wait()
         await self._end_pending(live)
         await self._reconcile(live)
-        while live.queue and live.current is None:
+        while live.queue and live.running_turn is None:
             returned = [message for message in live.queue if message.cancelled or message.steers or self.closing]
             if returned:
                 await live.append(None, [message.to_event(EventType.HANDED_BACK) for message in returned])
             elif not await self._begin_turn(live, first := live.queue.first):
                 return
-            elif live.current is not None and live.queue.has_interrupt(first.turn_id):
-                live.current.stop.set()
+            elif live.running_turn is not None and live.queue.has_interrupt(first.turn_id):
+                live.running_turn.stop.set()
         if not live.queue:
             self._with_messages.pop(live.session.id, None)
 
@@ -199,7 +199,7 @@ class QueueDispatcher:
                     live.queue.remove(message)
                 message.unconfirmed = False
 
-    def on_turn_ended(self, live: LiveSession, running: RunningTurn) -> None:
+    def on_turn_closed(self, live: LiveSession, running: RunningTurn) -> None:
         """Dispatch the queue of a turn that ended; cancel the message whose turn could not begin."""
         if running.started.done() and running.started.exception() is not None:
             live.queue.cancel(running.turn.id)
@@ -288,12 +288,12 @@ class QueueDispatcher:
         """Queue restored messages behind the turn that resumes; hand them back where none does."""
         for live in list(self._with_messages.values()):
             async with live.lock:
-                if live.current is None:
+                if live.running_turn is None:
                     live.queue.cancel()
                 elif live.queue.has_interrupt():
-                    live.current.stop.set()
+                    live.running_turn.stop.set()
                 else:
-                    self._steer_again(live, live.current)
+                    self._steer_again(live, live.running_turn)
                 await self.dispatch(live)
 
     def _steer_again(self, live: LiveSession, running: RunningTurn) -> None:

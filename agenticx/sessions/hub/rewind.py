@@ -64,7 +64,7 @@ async def rewind(
     previous, live.session.messages = live.session.messages, messages
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
-        await live.append(None, [event], findable=frozenset(entry.id for entry in target_path))
+        await live.append(None, [event], searchable_ids=frozenset(entry.id for entry in target_path))
     except BaseException:
         live.session.messages = previous
         raise

@@ -38,9 +38,9 @@ class SessionCache:
         """Return the session, read from the store if it is not in memory; raises `DamagedData` if it is unreadable."""
         live = self._live.get(record.id)
         if live is None:
-            kept = await self._store.session_state(record.id)
+            state = await self._store.session_state(record.id)
             with map_decode_errors(f"what session {record.id!r} keeps"):
-                session = load_session(record, kept)
+                session = load_session(record, state)
             session.snapshots = None if self._snapshots is None else self._snapshots.for_session(record.id)
             seq = await self._store.last_seq(record.id)
             live = self._live.setdefault(record.id, LiveSession(session, self._store, seq))

@@ -58,8 +58,8 @@ class TurnRunner:
     hooks: HookRegistry
     clock: Clock
     append_first_events: Callable[[LiveSession, RunningTurn, Sequence[RuntimeEvent]], Awaitable[Sequence[StoredEvent]]]
-    on_finished: Callable[[LiveSession, RunningTurn], Awaitable[None]]
-    on_ended: Callable[[LiveSession, RunningTurn], None]
+    on_terminal_event_stored: Callable[[LiveSession, RunningTurn], Awaitable[None]]
+    on_turn_closed: Callable[[LiveSession, RunningTurn], None]
     on_end_failed: Callable[[str], None]
     running: set[RunningTurn] = field(default_factory=set[RunningTurn])
     _pending_ends: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
@@ -90,7 +90,7 @@ class TurnRunner:
                 running.task.cancel()
             self.end_later(running.turn)
             raise
-        live.running = running
+        live.latest_turn = running
 
     async def read_settings(self, workspace: Path) -> Settings:
         """Return the settings of a turn that begins now; raises `SettingsError` for an unusable workspace file."""
@@ -191,12 +191,12 @@ class TurnRunner:
             steering=running.steering,
         )
         await batcher.drain(events)
-        if not running.ended:
+        if not running.closed:
             await self._abort(live, running, "internal", "The turn ended without a terminal event.")
 
     async def _write(self, live: LiveSession, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        if running.ended:
-            if not running.parked:
+        if running.closed:
+            if not running.suspended:
                 _log.error("events after the terminal one were dropped", count=len(batch))
             return
         last = next((index for index, event in enumerate(batch) if event.terminal), len(batch) - 1)
@@ -206,8 +206,8 @@ class TurnRunner:
             stored = await self.append_first_events(live, running, batch[: last + 1])
             running.started.set_result(stored[0].seq - 1)
         if stored[-1].terminal:
-            self._mark_ended(live, running)
-            await self.on_finished(live, running)
+            self._mark_closed(live, running)
+            await self.on_terminal_event_stored(live, running)
 
     async def _abort(
         self, live: LiveSession, running: RunningTurn, code: str, text: str, why: AgenticXError | None = None
@@ -217,9 +217,9 @@ class TurnRunner:
         If that fails, it is repeated before the session's next turn. Callers that wait for the turn to begin get `why`,
         an error that the user can fix, if there is one.
         """
-        if running.ended:
+        if running.closed:
             return
-        running.ended = True
+        running.closed = True
         try:
             if not running.started.done():
                 running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
@@ -234,12 +234,12 @@ class TurnRunner:
                 _log.error("a turn broke off", why=text)
             elif why is not None:
                 _log.warning("a turn could not begin", error=str(why))
-        self._mark_ended(live, running)
+        self._mark_closed(live, running)
 
-    def _mark_ended(self, live: LiveSession, running: RunningTurn) -> None:
-        running.ended = True
-        running.finished.set()
-        self.on_ended(live, running)
+    def _mark_closed(self, live: LiveSession, running: RunningTurn) -> None:
+        running.closed = True
+        running.done_event.set()
+        self.on_turn_closed(live, running)
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
@@ -248,15 +248,15 @@ class TurnRunner:
         """True if a turn that waits for a confirmation continues after a restart."""
         return self.store.is_persistent and self.settings.resume_interrupted == "confirms"
 
-    def park(self) -> None:
+    def suspend_waiting_turns(self) -> None:
         """Leave turns that wait for a confirmation, and their questions, open if they continue after a restart."""
         pending = self.gate.pending()
         asked = {request.session_id for request in pending}
         for running in self.running:
-            if self.can_resume and not running.ended and running.turn.session_id in asked:
-                running.parked = running.ended = True
-        parked = {running.turn.session_id for running in self.running if running.parked}
-        self.confirms.leave_open(request for request in pending if request.session_id in parked)
+            if self.can_resume and not running.closed and running.turn.session_id in asked:
+                running.suspended = running.closed = True
+        suspended = {running.turn.session_id for running in self.running if running.suspended}
+        self.confirms.leave_open(request for request in pending if request.session_id in suspended)
 
     async def stop_all(self, turns: Collection[RunningTurn]) -> None:
         """Stop `turns` and wait for them, bounded."""
@@ -314,9 +314,9 @@ class TurnRunner:
 
     async def end_leftover_processes(self, turn: TurnRecord) -> None:
         """Terminate the processes that are left of a turn of an earlier process."""
-        for fact in await self.store.turn_journal(turn.session_id, turn.id):
-            if fact.kind == "process":
-                process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
+        for entry in await self.store.turn_journal(turn.session_id, turn.id):
+            if entry.kind == "process":
+                process = StartedProcess(entry.data["pid"], entry.data["started"], entry.data["mark"])
                 await run_in_thread(kill_leftovers, process, name="agx ending processes")
 
     async def read_interrupted(self, turn: TurnRecord) -> InterruptedTurn:
@@ -331,8 +331,8 @@ class TurnRunner:
     async def _read_interrupted(self, turn: TurnRecord) -> InterruptedTurn:
         known = await self.store.turn(turn.session_id, turn.id) or turn
         events: list[StoredEvent] = []
-        async for piece in read_log_pages(self.store, turn.session_id, known.after_seq or 0):
-            events += (event for event in piece if event.turn_id == turn.id)
+        async for page in read_log_pages(self.store, turn.session_id, known.after_seq or 0):
+            events += (event for event in page if event.turn_id == turn.id)
         return InterruptedTurn.from_log(events, await self.store.turn_journal(turn.session_id, turn.id))
 
 

@@ -17,7 +17,7 @@ from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "CLOSED_KINDS",
-    "DURABLE_EVENTS",
+    "SYNCED_EVENTS",
     "ArchivedFilter",
     "JournalEntry",
     "JournalKind",
@@ -32,7 +32,7 @@ __all__ = [
     "read_log_pages",
 ]
 
-DURABLE_EVENTS = frozenset(EventType) - {
+SYNCED_EVENTS = frozenset(EventType) - {
     EventType.ROUND_START,
     EventType.STATE,
     EventType.TOKEN,

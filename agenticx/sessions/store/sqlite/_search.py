@@ -164,11 +164,11 @@ def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[Sear
                 )
 
 
-def retain_messages(connection: sqlite3.Connection, session: int, findable: frozenset[str]) -> None:
+def retain_messages(connection: sqlite3.Connection, session: int, searchable_ids: frozenset[str]) -> None:
     """Remove all texts of the session but its name and these messages."""
     query = "SELECT number, CAST(text AS TEXT), message_id FROM said WHERE session = ?"
     texts = connection.execute(query, (session,)).fetchall()
-    _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in findable])
+    _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in searchable_ids])
 
 
 def remove_session(connection: sqlite3.Connection, session: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 from agenticx.errors import StoreError
 from agenticx.sessions.store.sqlite._file import FileIdentity
 
-__all__ = ["OwnedElsewhere", "OwnerLock", "owner_pid"]
+__all__ = ["OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
 
 _ATTEMPTS = 250
 _PAUSE_SECONDS = 0.02
@@ -63,7 +63,7 @@ class OwnerLock:
             self._file = -1
 
 
-def owner_pid(database: Path) -> int | None:
+def probe_owner_pid(database: Path) -> int | None:
     """Return the id of the process that owns the database, None if none does; 0 if it has not written its id yet."""
     try:
         file = os.open(_lock_file(database), os.O_RDWR)

@@ -23,7 +23,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.sessions.store.base import (
-    DURABLE_EVENTS,
+    SYNCED_EVENTS,
     ArchivedFilter,
     JournalEntry,
     JournalKind,
@@ -123,7 +123,7 @@ class SqliteStore:
             if state is not None:
                 _apply_state(connection, number, state)
 
-        await self._writer.submit(work, durable=True, on_commit=lambda: self._publish(record.id, events))
+        await self._writer.submit(work, synced=True, on_commit=lambda: self._publish(record.id, events))
 
     async def get(self, session_id: str) -> SessionRecord:
         def work(connection: sqlite3.Connection) -> SessionRecord:
@@ -163,7 +163,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> None:
             index.set_name(connection, rows.update_record(connection, record), record.name)
 
-        await self._writer.submit(work, durable=True)
+        await self._writer.submit(work, synced=True)
 
     async def delete(self, session_id: str) -> None:
         position = str(self._position)
@@ -176,7 +176,7 @@ class SqliteStore:
             self._cursors.remove(session_id)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'position'", (position,))
 
-        await self._writer.submit(work, durable=True, on_commit=lambda: self._publish_deletion(session_id))
+        await self._writer.submit(work, synced=True, on_commit=lambda: self._publish_deletion(session_id))
         await self._replayer.submit(lambda _: self._log_reader.clear_cache())
         await self._purge()
 
@@ -202,7 +202,7 @@ class SqliteStore:
         return await self._writer.submit(lambda connection: rows.claim_turn(connection, turn))
 
     async def release(self, turn: TurnRecord) -> None:
-        await self._writer.submit(lambda connection: rows.release_turn(connection, turn), durable=True)
+        await self._writer.submit(lambda connection: rows.release_turn(connection, turn), synced=True)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
         return await self._reader.submit(lambda connection: rows.find_turn(connection, session_id, turn_id))
@@ -241,9 +241,9 @@ class SqliteStore:
                 rows.pack_fresh_rows(connection, cursor)
             return stored
 
-        durable = bool(journal) or record is not None or any(event.type in DURABLE_EVENTS for event in events)
+        synced = bool(journal) or record is not None or any(event.type in SYNCED_EVENTS for event in events)
         try:
-            return await self._writer.submit(work, durable=durable, on_commit=lambda: self._publish(session_id, stored))
+            return await self._writer.submit(work, synced=synced, on_commit=lambda: self._publish(session_id, stored))
         except SequenceConflict:  # another process wrote: memory is behind the file, so read its end again
             _, position, _ = await self._reader.submit(_read_log_position)
             self._position = max(self._position, position)
@@ -305,7 +305,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> JournalEntry:
             return rows.add_journal_entry(connection, session_number(connection, entry.session_id), entry)
 
-        return await self._writer.submit(work, durable=True)
+        return await self._writer.submit(work, synced=True)
 
     async def journal_entry(self, kind: JournalKind, key: str) -> JournalEntry | None:
         return await self._reader.submit(lambda connection: rows.find_journal_entry(connection, kind, key))
