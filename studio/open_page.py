@@ -115,7 +115,7 @@ def _start_hint(settings: Settings) -> str:
     if pid == 0:
         return "another process has the sessions; once it has ended, `agx serve` starts one"
     return (
-        f"process {pid} has the sessions: if it was stopped, `kill -CONT {pid}` lets it go on; once it has ended,"
+        f"process {pid} has the sessions: if it was stopped, `kill -CONT {pid}` resumes it; once it has ended,"
         " `agx serve` starts one"
     )
 

@@ -5,9 +5,9 @@ Differences from what one may expect:
 1. There is no queue per reader. A reader has a position in the log and reads on when the store's notifier sets its
    event, so a slow one costs only the chunk that is being written and what its socket buffers, 64 kB each
    (`http.write_timeout`, `server`).
-2. So a slow reader is not dropped at a byte limit, as the contract has it: nothing exists that could grow to one. The
+2. So a slow reader is not dropped at a byte limit, as the specified contract has it: nothing exists that could grow to one. The
    limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and resumes by
-   cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, however far behind.
+   cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, no matter how many events it still has to read.
 3. All pending events are sent in one write, and readers at the same position share the same bytes object.
 4. The Last-Event-ID header takes precedence over `?cursor=`: a reconnecting EventSource repeats the URL with the cursor
    that it had at first, while the header has its latest one.
@@ -82,7 +82,7 @@ class Relay:
         """Return a stream of the events after `cursor` of a session, or of all sessions for None.
 
         With `turn_id` it ends after that turn's terminal event and has no events of other turns. Raises `StoreError` if
-        the first events cannot be read: a client whose stream fails only reconnects, over and over.
+        the first events cannot be read: a client whose stream fails would only reconnect again and again.
         """
         feed, wakeup = self._feed(session_id), asyncio.Event()
         position, reset = await feed.start(cursor)

@@ -7,7 +7,7 @@ up to a limit for each session and for all; beyond it an edit is recorded all th
 recently written sessions are deleted first.
 
 A line ends in a checksum of the rest of it. A line that a crash left unfinished is no edit: its file was not touched,
-and the next line begins where it broke off. Any other line that is not as it was written is damage, and then both lists
+and the next line begins after it. Any other line that is not as it was written is damage, and then both lists
 are refused as a whole (`DamagedData`): without the list of changes it is unknown which files are unchanged. So a rewind
 that would concern files then changes neither files nor the conversation, and raises.
 """
@@ -85,7 +85,7 @@ class RewindEdit:
 
 
 TOO_LARGE = "too large"
-"""The digest of any content that is too large to be stored; it says nothing about equality, so never compare it."""
+"""The digest of any content that is too large to be stored; two such contents may differ, so never compare it."""
 
 
 def content_digest(content: bytes) -> str:
@@ -115,7 +115,7 @@ class SnapshotFolder:
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
             self._total_bytes = None
-        else:  # a link or file that somebody put in its place
+        else:  # a link or file that was put in its place from outside
             folder.unlink(missing_ok=True)
 
     def copy(self, session_id: str, new_id: str, calls: Collection[str]) -> None:
@@ -127,7 +127,7 @@ class SnapshotFolder:
         try:
             edits = [edit for edit in old.edits() if edit.call_id in calls]
         except DamagedData as exc:
-            _log.error("what a conversation changed cannot be taken over into a new one", error=str(exc))
+            _log.error("file edits not copied to the fork", error=str(exc))
             return new.write_damaged_list()
         if edits:
             new.copy_from(old, edits)
@@ -236,7 +236,7 @@ class SessionSnapshots:
         body = zlib.compress(content, 1)
         self._used_bytes = _folder_bytes(self.folder) if self._used_bytes is None else self._used_bytes
         if self._used_bytes + len(body) > self._max_bytes:
-            return _log.warning("a file is changed without a snapshot: its session has no room", size=len(content))
+            return _log.warning("no snapshot of a changed file: the session's limit is reached", size=len(content))
         self._root_folder.make_room(len(body), self.folder)
         folder.create(name, body, synced=synced)
         self._used_bytes += len(body)
@@ -303,7 +303,7 @@ def _edit_row(edit: FileEdit) -> list[Any]:
 
 
 def _encode_line(row: list[Any]) -> bytes:
-    """Return the row as a line behind an empty one, so that a line that a crash left unfinished damages only itself."""
+    """Return the row as a line after an empty one, so that a line that a crash left unfinished damages only itself."""
     return f"\n{json.dumps([*row, _checksum(row)])}\n".encode()
 
 
@@ -370,7 +370,7 @@ def _decode_line(line: bytes) -> Any:
 
 def _damaged_list_error(name: str, why: str) -> DamagedData:
     what = "file edits" if name == _EDITS else "rewound files"
-    _log.error("a session's list of changed files is damaged", list=name, why=why)
+    _log.error("list of changed files of a session is damaged", list=name, why=why)
     return DamagedData(
         f"the session's list of {what} is damaged ({name}: {why}), so neither files nor the conversation were"
         " rewound; a fork of the session leaves the files as they are"

@@ -4,8 +4,8 @@ It is stored beside the log, which does not hold all of it (not the state that p
 nor the state of tools), and in one transaction with the events that changed it.
 
 Compacted messages are stored once, when their summary is, and are not held in memory afterwards; opening a session does
-not read them. The state says how many of the first messages (summaries) replace how many stored compacted messages
-(`front`).
+not read them. The state (key `front`) has the number of summaries at the start of the messages and the number of stored compacted
+messages that they replace.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class StateTracker:
     def pending_change(self, events: Sequence[RuntimeEvent]) -> SessionState | None:
         """Return the change to store together with `events`, None if there is none.
 
-        Messages are added and removed only beside durable events.
+        Messages are added and removed only beside events of `SYNCED_EVENTS`.
         """
         if not any(event.type in SYNCED_EVENTS for event in events):
             return None
@@ -114,7 +114,7 @@ def _compacted_keep(session: Session) -> int:
 def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
-        return  # compacted again meanwhile: `_compacted_keep` of the next change says which stored messages stay
+        return  # compacted again meanwhile: `_compacted_keep` of the next change gives the number of stored messages that stay
     if session.replacement_count == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
@@ -122,7 +122,7 @@ def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
 
 
 def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """Return how many messages at the front are the same objects in both."""
+    """Return how many messages at the start are the same objects in both."""
     for index, (one, other) in enumerate(zip(before, now, strict=False)):
         if one is not other:
             return index
@@ -154,5 +154,5 @@ def _json_only(variables: dict[str, Any]) -> dict[str, Any]:
         try:
             kept[name] = json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError):
-            _log.debug("a context variable is not JSON and ends with the process", name=name)
+            _log.debug("context variable is not JSON; it is lost when the process ends", name=name)
     return kept

@@ -16,7 +16,7 @@ __all__ = ["DurableConfirmations"]
 class DurableConfirmations:
     """The questions of one gate, with their answers kept in one store.
 
-    The gate decides at once which answer counts, and the answer is returned to nobody before the store has it. The
+    The gate decides at once which answer counts, and the answer is returned only once the store has it. The
     turn's reaction to the answer is passed to the store later, and a store keeps the order of its writes.
     """
 

@@ -181,7 +181,7 @@ class Hub:
         try:
             model, tools = self._models(message.model or record.model), self._tools(record)
         except AgenticXError as exc:
-            _log.warning("a message that waited cannot begin its turn", error=str(exc))
+            _log.warning("queued message cannot begin its turn; handing it back", error=str(exc))
             message.cancelled = True
             return True
         try:
@@ -227,7 +227,7 @@ class Hub:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
 
         If the store outlives the process, turns that wait for a confirmation stay as they are, and so do the messages
-        queued behind them: they continue after a restart.
+        queued after them: they continue after a restart.
         """
         self._closing = self._dispatcher.closing = True
         self._turns.suspend_waiting_turns()
@@ -242,9 +242,9 @@ class Hub:
     async def recover(self, *, resume_only: Collection[str] | None = None) -> None:
         """Resume or end the turns of the previous process; call it before any other method.
 
-        Messages queued behind a turn that resumes stay queued. All other queued messages are handed back: nothing
+        Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing
         begins by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable
-        turn of any other session is left unchanged, with the messages queued behind it, for a later call or process.
+        turn of any other session is left unchanged, with the messages queued after it, for a later call or process.
         """
         await self._restore_queued(lambda session_id: resume_only is None or session_id in resume_only)
         for turn in await self._store.unfinished_turns():
@@ -270,7 +270,7 @@ class Hub:
             try:
                 yield
             except StoreError as exc:
-                _log.error("a session could not be taken up", error=str(exc))
+                _log.error("session recovery failed", error=str(exc))
                 if turn is not None:
                     self._turns.end_later(turn)
 
@@ -301,7 +301,7 @@ class Hub:
                 model, tools = self._models(record.model), self._tools(record)
                 settings = await self._turns.read_settings(live.session.workspace)
             except AgenticXError as exc:
-                _log.warning("a turn that waited for a person cannot go on", error=str(exc))
+                _log.warning("turn cannot be resumed", error=str(exc))
             else:
                 running = RunningTurn(turn, title=title_of(turn.input))
                 running.started.set_result(turn.after_seq)
@@ -345,7 +345,7 @@ class Hub:
             self._session_cache.discard(session_id)
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
-        """Truncate the session's conversation behind that message (None: to nothing) and restore files to that point.
+        """Truncate the session's conversation after that message (None: to nothing) and restore files to that point.
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """

@@ -21,9 +21,10 @@ T = TypeVar("T")
 class RunningTurn:
     """A turn from its claim until its generator is exhausted.
 
-    `ended` and `finished` are set once its terminal event is stored. `parked`, with `ended`, is set when the turn waits
-    for a confirmation while the program ends: nothing more of it may be stored, and it continues after the next start.
-    `title` becomes the name of a session without one once the turn has begun.
+    `closed`: no further event of its generator is stored, because the terminal event is stored, the turn is being
+    aborted, or it is `suspended`. `suspended` is set when the turn waits for a confirmation while the program ends: it
+    continues after the next start. `done_event` is set once the terminal event is stored, or could not be stored and is
+    pending (`TurnRunner.end_later`); never for a suspended turn. `title` becomes the name of a session without one once the turn has begun.
     """
 
     turn: TurnRecord
@@ -46,7 +47,7 @@ class LiveSession:
 
     The holder of `lock` alone decides what the session does next: which messages are queued, begin a turn or are handed
     back, and whether it is rewound or deleted. `append_lock` is held during each append: until the append is done, the
-    state of the messages in its events is uncertain, and nobody else may resolve it.
+    state of the messages in its events is uncertain, and no other task may resolve it.
     """
 
     def __init__(self, session: Session, store: Store, seq: int) -> None:
@@ -81,7 +82,7 @@ class LiveSession:
     ) -> Sequence[StoredEvent]:
         """Store `events` and the change of the session's state; do not cancel it midway: see `run_to_completion`.
 
-        `findable` holds the ids of all messages that a search finds from now on, where some are removed from the
+        `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
         conversation.
         """
         async with self.append_lock:
@@ -91,7 +92,7 @@ class LiveSession:
             state_change = None if suspended else self._state_tracker.pending_change(events)
             if searchable_ids is not None:
                 state_change = replace(state_change or SessionState(keep_messages=len(self.session.messages)), searchable_ids=searchable_ids)
-            taken = self.queue.taken_entries(turn_id, events, self._seq)
+            outcome_entries = self.queue.taken_entries(turn_id, events, self._seq)
             self._seq_unknown = True
             self.queue.mark_unconfirmed(events)
             stored = await self._store.append(
@@ -100,7 +101,7 @@ class LiveSession:
                 events,
                 expected_seq=self._seq,
                 state=state_change,
-                journal=[*journal, *self._confirm_entries(turn_id, events), *taken],
+                journal=[*journal, *self._confirm_entries(turn_id, events), *outcome_entries],
                 record=record,
             )
             self._seq_unknown = False
@@ -110,7 +111,7 @@ class LiveSession:
             return stored
 
     async def reload(self) -> None:
-        """Reset the conversation to what is stored, after a failed write: nothing newer was reported to anybody."""
+        """Reset the conversation to what is stored, after a failed write: nothing newer was reported to any client."""
         async with self.append_lock:
             self._state_tracker.reset_to(await self._store.session_state(self.session.id))
 

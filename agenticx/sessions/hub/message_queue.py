@@ -75,7 +75,7 @@ class QueuedMessage:
     @classmethod
     def from_journal(cls, entry: JournalEntry) -> QueuedMessage:
         """Return the message of a `posted` journal entry; raises `DamagedData`."""
-        with map_decode_errors(f"a message that waits in session {entry.session_id!r}"):
+        with map_decode_errors(f"a queued message of session {entry.session_id!r}"):
             message = UserMessage.model_validate(entry.data["message"])
             fields = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
             fields["interrupts"] = entry.data.get("interrupts", False)

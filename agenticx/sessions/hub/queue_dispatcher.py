@@ -77,7 +77,7 @@ class QueueDispatcher:
     # --- queueing -----------------------------------------------------------------------------------------------------
 
     async def enqueue(self, live: LiveSession, message: QueuedMessage, request: TurnRequest) -> None:
-        """Queue `message` durably behind the running turn. The caller holds the session's lock."""
+        """Queue `message` durably, to run after the running turn. The caller holds the session's lock."""
         live.queue.check_capacity(message.message)
         running = live.running_turn
         self._with_messages[live.session.id] = live
@@ -109,9 +109,11 @@ class QueueDispatcher:
         return message.steers
 
     async def reconcile_submission(self, live: LiveSession, request: TurnRequest) -> Submission | None:
-        """Return the state of a queued message with the same `client_turn_id`, None if none; raises `TurnConflict`.
+        """Resolve an earlier message with the same `client_turn_id` and return its state, None if there is none.
 
-        A message whose write was reported as failed but had committed is queued again.
+        Raises `TurnConflict` if its input was another one. Where a write about the message was reported as failed, the
+        journal decides: the message is removed from the queue if its outcome had committed or it had never been stored,
+        and queued again, which may append an event, if it had been stored.
         """
         if request.client_turn_id is None:
             return None
@@ -126,7 +128,7 @@ class QueueDispatcher:
                 live.queue.remove(message)
             return await self._resolved_submission(taken)
         if entry is None:
-            if message is not None:  # the write that posted it had failed
+            if message is not None:  # the write that stored it had failed
                 live.queue.remove(message)
             return None
         message = message or QueuedMessage.from_journal(entry)
@@ -139,7 +141,7 @@ class QueueDispatcher:
     async def _requeue(self, live: LiveSession, message: QueuedMessage) -> None:
         """Queue `message` again: its write was reported as failed but had committed.
 
-        Sequence: the append that posts the message raises, its sender gets the error and the message is marked as
+        Sequence: the append that stores the message raises, its sender gets the error and the message is marked as
         cancelled; the sender submits it again, and the journal has it as `posted`.
         """
         if message.resolved.is_set():
@@ -219,7 +221,7 @@ class QueueDispatcher:
     def _on_dispatched(self, task: asyncio.Task[None]) -> None:
         self._dispatching.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error("what waits in a session could not go on", exc_info=failure)
+            _log.error("queue dispatch failed", exc_info=failure)
 
     async def _dispatch_with_retries(self, session_id: str, *, failed: bool) -> None:
         for seconds in chain(_RETRY_SECONDS, repeat(_LAST_RETRY_SECONDS)):
@@ -246,7 +248,7 @@ class QueueDispatcher:
                 self.discard(live)
             self._on_deleted(session_id)
         except StoreError as exc:
-            _log.error("what waits in a session could not go on", session=session_id, error=str(exc))
+            _log.error("queue dispatch failed; retrying", session=session_id, error=str(exc))
             if (live := self._with_messages.get(session_id)) is not None:
                 live.queue.cancel()
             return False
@@ -260,13 +262,13 @@ class QueueDispatcher:
     # --- shutdown and restart -----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Hand back all queued messages, except those behind a turn that continues after the next start."""
+        """Hand back all queued messages, except those queued after a turn that continues after the next start."""
         self.closing = True
         for live in list(self._with_messages.values()):
             try:
                 await self.lock_and_dispatch(live)
             except StoreError as exc:
-                _log.error("what waits in a session does so until the next start", error=str(exc))
+                _log.error("messages stay queued until restart", error=str(exc))
         for task in self._dispatching:  # each is in its retry pause or in a write
             task.cancel()
         if self._dispatching:
@@ -285,7 +287,7 @@ class QueueDispatcher:
             self._with_messages[live.session.id] = live
 
     async def resume(self) -> None:
-        """Queue restored messages behind the turn that resumes; hand them back where none does."""
+        """Queue restored messages to run after the turn that resumes; hand them back where none does."""
         for live in list(self._with_messages.values()):
             async with live.lock:
                 if live.running_turn is None:

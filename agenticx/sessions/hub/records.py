@@ -1,6 +1,6 @@
 """Changes of session records: each is stored in one transaction with its event.
 
-A name taken from the first message is stored with the first event of its turn and announced (`session_changed`) behind
+A name taken from the first message is stored with the first event of its turn and announced (`session_changed`) after
 the last one. The journal lists names that were not announced yet, so that the next start announces them.
 """
 
@@ -53,7 +53,7 @@ class RecordUpdater:
             return await live.append(turn.id, first, record=named, journal=[entry])
 
     async def announce_name(self, live: LiveSession, turn_id: str) -> None:
-        """Append, behind a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
+        """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
         named = await self._store.journal_entry("named", turn_id)
         if named is None:
             return

@@ -72,7 +72,7 @@ async def rewind(
 
 
 def _update_known_versions(live: LiveSession, files: Sequence[RestoredFile]) -> None:
-    """Set the versions of restored files in the tool state, so that they do not count as changed by somebody else."""
+    """Set the versions of restored files in the tool state, so that they do not count as changed outside this conversation."""
     known = live.session.state.files
     for file in files:
         path = str(live.session.workspace.resolve() / file.path)

@@ -46,9 +46,9 @@ _log = get_logger(__name__)
 class TurnRunner:
     """A runner of claimed turns, each with `settings` as they apply in its session's workspace.
 
-    `append_first_events` stores the first events of each turn. `on_ended` is called once a turn has ended,
-    `on_finished` once its last event is stored, `on_end_failed` with the session's id whenever the store failed to
-    store a turn's end.
+    `append_first_events` stores the first events of each turn. `on_turn_closed` is called once a turn has a
+    terminal event or a pending end, `on_terminal_event_stored` once the terminal event of its generator is stored,
+    `on_end_failed` with the session's id whenever the store failed to store a turn's end.
     """
 
     store: Store
@@ -137,7 +137,7 @@ class TurnRunner:
         tools: Sequence[Tool],
         settings: Settings | None,
     ) -> None:
-        """Run the turn into its log and store a terminal event whatever happens."""
+        """Run the turn into its log and store a terminal event in every case."""
         try:
             await self._run_into_log(live, running, turn_input, model, tools, settings)
         except asyncio.CancelledError:
@@ -149,11 +149,11 @@ class TurnRunner:
             await self._abort(live, running, "internal", f"The turn could not begin: {exc}", exc)
         except MemoryError as exc:
             exc.__traceback__ = None  # its frames hold references to what filled the memory
-            _log.error("a turn ran out of memory")
+            _log.error("turn failed: out of memory")
             why = exhausted_error(exc)
             await self._abort(live, running, "internal", f"The turn failed: {why}", why)
         except Exception as exc:
-            _log.exception("a turn broke")
+            _log.exception("turn failed")
             why = exhausted_error(exc)
             text = f"The turn failed: {why}" if why else "The turn failed because of an error in AgenticX."
             await self._abort(live, running, "internal", text, why)
@@ -197,7 +197,7 @@ class TurnRunner:
     async def _write(self, live: LiveSession, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         if running.closed:
             if not running.suspended:
-                _log.error("events after the terminal one were dropped", count=len(batch))
+                _log.error("events after the terminal event dropped", count=len(batch))
             return
         last = next((index for index, event in enumerate(batch) if event.terminal), len(batch) - 1)
         if running.started.done():
@@ -225,15 +225,15 @@ class TurnRunner:
                 running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
             await run_to_completion(self._end_or_release(live, running.turn, code, text))
         except SessionNotFound:
-            _log.info("a session was deleted before its turn had ended")
+            _log.info("session deleted before its turn ended")
         except StoreError as exc:
-            _log.error("a turn's end could not be stored", why=text, error=str(exc))
+            _log.error("end of turn could not be stored; retried before the next turn", why=text, error=str(exc))
             self.end_later(running.turn)
         else:
             if code == "storage":
-                _log.error("a turn broke off", why=text)
+                _log.error("turn failed: its log could not be written", why=text)
             elif why is not None:
-                _log.warning("a turn could not begin", error=str(why))
+                _log.warning("turn could not begin", error=str(why))
         self._mark_closed(live, running)
 
     def _mark_closed(self, live: LiveSession, running: RunningTurn) -> None:
@@ -324,7 +324,7 @@ class TurnRunner:
         try:
             return await self._read_interrupted(turn)
         except DamagedData as exc:
-            _log.error("what a turn did cannot be read any more", turn=turn.id, error=str(exc))
+            _log.error("log of an interrupted turn unreadable", turn=turn.id, error=str(exc))
             running = {one.id for one in await self.store.unfinished_turns()}
             return InterruptedTurn(session_id=turn.session_id, ended=turn.id not in running)
 

@@ -268,8 +268,8 @@ class MemoryStore:
         start = bisect_right(self._log, after, key=attrgetter("position"))
         return self._log[start : start + limit]
 
-    def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
-        return self._notifier.subscribe(session_id, news)
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        return self._notifier.subscribe(session_id, wakeup)
 
     async def check(self) -> None:
         return None

@@ -91,7 +91,7 @@ class CountingStore(SqliteStore):
 
 @dataclass
 class CompactionHarness:
-    """A folder with one session, over which each hub is made anew."""
+    """A folder with one session, over which each hub is created again."""
 
     folder: Path
     session_id: str = ""

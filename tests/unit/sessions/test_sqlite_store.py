@@ -389,8 +389,8 @@ async def test_what_is_no_database_is_refused_and_nothing_is_put_beside_it(
     [
         ("sqlite:////", "'/' is a folder, no database"),
         ("sqlite:////dev/null", "'/dev/null' is no regular file, no database"),
-        ("sqlite:///~nobody-here/x.db", "AGX_STORE_URL leads to no file: "),
-        ("sqlite:///a\0b", "AGX_STORE_URL leads to no file: "),
+        ("sqlite:///~nobody-here/x.db", "AGX_STORE_URL is not a valid path: "),
+        ("sqlite:///a\0b", "AGX_STORE_URL is not a valid path: "),
     ],
 )
 async def test_a_url_that_leads_to_no_file_is_refused_in_a_sentence(url: str, said: str) -> None:

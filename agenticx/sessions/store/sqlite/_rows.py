@@ -128,11 +128,11 @@ _FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
 LIST_FILTER = """(? IS NULL OR (sessions.pinned, sessions.number) < (
                 SELECT known.pinned, known.number FROM sessions AS known WHERE known.id = ?))
             AND (? = 'with' OR sessions.archived = (? = 'only'))"""
-"""The condition for sessions behind one in a list, with the values of `list_filter_values`."""
+"""The condition for sessions after one in a list, with the values of `list_filter_values`."""
 
 
 def list_filter_values(before: str | None, archived: ArchivedFilter) -> tuple[str | None, ...]:
-    """Return the values of `LIST_FILTER`; no session comes behind an unknown `before`."""
+    """Return the values of `LIST_FILTER`; no session comes after an unknown `before`."""
     return (before, before, archived, archived)
 
 
@@ -166,7 +166,7 @@ def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]
         try:
             yield read(row)
         except DamagedData as exc:
-            _log.error("a row of the database was passed over", error=str(exc))
+            _log.error("corrupt row skipped", error=str(exc))
 
 
 # --- turns ------------------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def add_events(
     *,
     expected_seq: int,
 ) -> None:
-    """Store `events` and advance the cursor; raise `SequenceConflict` unless `expected_seq` is where it stands."""
+    """Store `events` and advance the cursor; raise `SequenceConflict` unless it is at `expected_seq`."""
     if cursor.last_seq != expected_seq:
         session_id = events[0].session_id
         raise SequenceConflict(f"session {session_id!r} is at {cursor.last_seq}, not at {expected_seq}")
@@ -335,7 +335,7 @@ def _replace_messages(
     keep: int,
     messages: Sequence[Message],
 ) -> None:
-    """Replace all messages behind the first `keep`."""
+    """Replace all messages after the first `keep`."""
     connection.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, keep))
     connection.executemany(
         f"INSERT INTO {table} VALUES (?, ?, ?)",

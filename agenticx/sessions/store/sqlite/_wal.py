@@ -5,15 +5,15 @@ a log up to the first frame whose salts or checksum are wrong, takes that for it
 its header is wrong; then it overwrites the rest, or deletes the file. Of the frames that it does not read, these are
 lost:
 
-1. Behind the end that it found: each transaction whose last frame has the salts of the header and the checksum that
+1. After the end that it found: each transaction whose last frame has the salts of the header and the checksum that
    follows from the frame before. Frames with other salts are left from an earlier generation of the log and were in the
    database when this one began; without a last frame the transaction was never completed. A power cut that tore
    unsynced frames can look the same: it did lose something, so it is reported too.
-2. Behind a header that is wrong: all transactions of the newest generation, which begins at the first frame (or at the
+2. After a header that is wrong: all transactions of the newest generation, which begins at the first frame (or at the
    second, if the first is damaged too), unless all their pages are in the database. They are if writing the header
    itself was cut off: it is synced before any frame of its generation, over a generation that is in the database.
 
-Damage of the last frame of all cannot be told from a write that was cut off.
+Damage of the last frame of all cannot be distinguished from a write that was cut off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["LeftoverLog", "open_leftover_log"]
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _BIG_ENDIAN, _LITTLE_ENDIAN = 0x377F0683, 0x377F0682
 _MAX_GENERATION_LAG = 1 << 16
-"""The first salt rises by one with each generation: a salt further behind is damaged, not an older generation."""
+"""The first salt rises by one with each generation: a salt with a larger difference is damaged, not an older generation."""
 
 _Salts = tuple[int, int]
 _Sums = tuple[int, int]
@@ -78,7 +78,7 @@ class LeftoverLog:
         """
         header = _Header.parse(os.pread(self._file, _HEADER_BYTES, 0))
         if header is None:
-            return self._lost_behind_bad_header(database)
+            return self._lost_after_bad_header(database)
         known = _frames_known_to_sqlite(database)
         frames = self._frames(header.page_bytes, header.order, header.sums, header.salts, begin=known)
         return sum(1 for frame in frames if frame.commit and frame.valid)
@@ -109,7 +109,7 @@ class LeftoverLog:
                 return other
         return kept
 
-    def _lost_behind_bad_header(self, database: Path) -> int:
+    def _lost_after_bad_header(self, database: Path) -> int:
         page_bytes = _read_page_size(database)
         salts = self._newest_salts(page_bytes)
         lost, newest, waiting = 0, dict[int, bytes](), dict[int, bytes]()

@@ -1,7 +1,7 @@
 """A store in one SQLite file: one thread writes in groups, the newest events are read from memory.
 
 1. Appends of all sessions that arrive while a commit runs are committed together by the next one (group commit).
-2. A commit that holds an event of `DURABLE_EVENTS` or a journal entry is synced to the disk (synchronous=FULL). One of
+2. A commit that holds an event of `SYNCED_EVENTS` or a journal entry is synced to the disk (synchronous=FULL). One of
    tokens alone is not: it survives the death of the process, and a power cut may lose the last of them.
 3. The file has one owner: a second process is refused, with the owner's process id (`owner`).
 4. Events are read from the disk in a thread of their own: reading a session does not wait for a replay.
@@ -244,7 +244,7 @@ class SqliteStore:
         synced = bool(journal) or record is not None or any(event.type in SYNCED_EVENTS for event in events)
         try:
             return await self._writer.submit(work, synced=synced, on_commit=lambda: self._publish(session_id, stored))
-        except SequenceConflict:  # another process wrote: memory is behind the file, so read its end again
+        except SequenceConflict:  # another process wrote: the cache in memory is stale, so read the end of the file again
             _, position, _ = await self._reader.submit(_read_log_position)
             self._position = max(self._position, position)
             self._recent = RecentEvents(self._position)
@@ -296,8 +296,8 @@ class SqliteStore:
             reading.add_done_callback(lambda _: self._pending_reads.pop(key, None))
         return await asyncio.shield(reading)
 
-    def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
-        return self._notifier.subscribe(session_id, news)
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        return self._notifier.subscribe(session_id, wakeup)
 
     # --- beside the log -----------------------------------------------------------------------------------------------
 
@@ -390,7 +390,7 @@ def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
     if lost:
         kept = log.keep_copy(now)
         text = (
-            "the write-ahead log is damaged; what stood behind the damage is lost, and the log was put aside as it is"
+            "write-ahead log damaged; data after the corruption is lost, and a copy of the log was kept"
         )
         _log.error(text, transactions=lost, kept=str(kept))
     return lost > 0
@@ -412,7 +412,7 @@ def _decode_text(stored: bytes) -> str:
     try:
         return stored.decode()
     except UnicodeDecodeError:
-        _log.error("a text in the database is damaged; its unreadable bytes stand as U+FFFD", size=len(stored))
+        _log.error("damaged text in the database; its undecodable bytes were replaced by U+FFFD", size=len(stored))
         return stored.decode(errors="replace")
 
 
