@@ -7,7 +7,7 @@ killed, the two see its end of their pipe close and terminate the command. Every
 environment, by which it is found if both have been killed; an application that stores the result of
 `RunningCommand.wait_started` can terminate the descendants even then and after a restart. Other systems than Linux have
 neither subreapers nor marks: there the command's process group is terminated, and descendants that leave the group
-continue to run. """
+continue to run."""
 
 from __future__ import annotations
 

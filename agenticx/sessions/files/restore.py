@@ -31,6 +31,8 @@ __all__ = ["RestoredFile", "restore_files"]
 
 _PARTIAL_REASON = "Only in part: it was changed outside this conversation in between, and that change was kept."
 
+_CHANGED_REASON = "It was changed outside this conversation since; it was not overwritten."
+
 
 @dataclass(frozen=True, slots=True)
 class RestoredFile:
@@ -62,8 +64,8 @@ class _Transition:
 class _FilePlan:
     """The planned transition of a file.
 
-    It is not `complete` if further steps would overwrite a change from outside; `mode` is for a file that is created again.
-    The transition is not `permitted` if the edits that it would redo were undone from outside, not by a rewind.
+    It is not `complete` if further steps would overwrite a change from outside; `mode` is for a file that is created
+    again. The transition is not `permitted` if the edits that it would redo were undone from outside, not by a rewind.
     """
 
     path: str
@@ -147,9 +149,9 @@ def _plan_file(
     """Return the transition of a file from its joined undo steps and redo steps, either of which may be empty.
 
     Undo stops at the last change from outside, redo begins after it. Say the edits are a→b and x→y, and b was changed
-    to x from outside in between: the undo steps are y→x and b→a, of which only the first is taken; the redo steps are a→b
-    and x→y, of which only the last is needed, because a→b was never undone. Redo steps are taken only if a rewind has
-    undone them (`undone_by_rewinds`).
+    to x from outside in between: the undo steps are y→x and b→a, of which only the first is taken; the redo steps are
+    a→b and x→y, of which only the last is needed, because a→b was never undone. Redo steps are taken only if a rewind
+    has undone them (`undone_by_rewinds`).
     """
     if not undo_steps:
         return _FilePlan(path, redo_steps[-1], permitted=redo_steps[-1].redone <= undone_by_rewinds)
@@ -196,7 +198,7 @@ def _apply(snapshots: SessionSnapshots, place: WorkspacePath, plan: _FilePlan) -
     if current == transition.end:
         return RestoredFile(place.relative, "unchanged", version=None if status is None else file_version(status))
     if current != transition.start:
-        return RestoredFile(place.relative, "left", "It was changed outside this conversation since; it was not overwritten.")
+        return RestoredFile(place.relative, "left", _CHANGED_REASON)
     if not plan.permitted:
         return RestoredFile(place.relative, "left", "It was already like this before the rewind.")
     if transition.end is None:

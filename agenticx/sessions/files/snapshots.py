@@ -7,8 +7,8 @@ up to a limit for each session and for all; beyond it an edit is recorded all th
 recently written sessions are deleted first.
 
 A line ends in a checksum of the rest of it. A line that a crash left unfinished is no edit: its file was not touched,
-and the next line begins after it. Any other line that is not as it was written is damage, and then both lists
-are refused as a whole (`DamagedData`): without the list of changes it is unknown which files are unchanged. So a rewind
+and the next line begins after it. Any other line that is not as it was written is damage, and then both lists are
+refused as a whole (`DamagedData`): without the list of changes it is unknown which files are unchanged. So a rewind
 that would concern files then changes neither files nor the conversation, and raises.
 """
 
@@ -197,13 +197,13 @@ class SessionSnapshots:
         except OSError as exc:
             raise_if_exhausted(exc)
             raise _damaged_list_error(name, exc.strerror or type(exc).__name__) from exc
-        found: list[T] = []
+        rows: list[T] = []
         for line in _complete_lines(text):
             row = parse(_decode_line(line))
             if row is None:
                 raise _damaged_list_error(name, "a line is not what was written")
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def read_content(self, digest: str) -> bytes | None:
         """Return the content of that digest, None if it is not stored."""
@@ -219,9 +219,9 @@ class SessionSnapshots:
     def copy_from(self, other: SessionSnapshots, edits: Sequence[FileEdit]) -> None:
         """Start with edits of another session and hard links to the contents that they name."""
         contents = {digest for edit in edits for digest in (edit.before, edit.after) if digest is not None}
-        with _OpenFolder(self.folder) as folder, _OpenFolder(other.folder) as theirs:
+        with _OpenFolder(self.folder) as folder, _OpenFolder(other.folder) as source_folder:
             for digest in filter(_DIGEST.fullmatch, contents):
-                folder.link(digest, theirs)
+                folder.link(digest, source_folder)
             folder.append(_EDITS, b"".join(_encode_line(_edit_row(edit)) for edit in edits))
 
     def write_damaged_list(self) -> None:
@@ -339,9 +339,9 @@ def _parse_edit(row: Any) -> FileEdit | None:
 
 def _parse_rewind_edit(row: Any) -> RewindEdit | None:
     match row:
-        case [str() as path, [*back], [*forth], None | int() as mode] if _is_path(path):
+        case [str() as path, [*undone], [*redone], None | int() as mode] if _is_path(path):
             mode = None if mode is None else mode & 0o777
-            return RewindEdit(path, _strings(back), _strings(forth), mode)
+            return RewindEdit(path, _strings(undone), _strings(redone), mode)
         case _:
             return None
 

@@ -4,8 +4,8 @@ It is stored beside the log, which does not hold all of it (not the state that p
 nor the state of tools), and in one transaction with the events that changed it.
 
 Compacted messages are stored once, when their summary is, and are not held in memory afterwards; opening a session does
-not read them. The state (key `front`) has the number of summaries at the start of the messages and the number of stored compacted
-messages that they replace.
+not read them. The state (key `front`) has the number of summaries at the start of the messages and the number of stored
+compacted messages that they replace.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _compacted_keep(session: Session) -> int:
 def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
-        return  # compacted again meanwhile: `_compacted_keep` of the next change gives the number of stored messages that stay
+        return  # compacted again meanwhile: the next change has the number of stored messages that stay
     if session.replacement_count == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
@@ -123,8 +123,8 @@ def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
 
 def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
     """Return how many messages at the start are the same objects in both."""
-    for index, (one, other) in enumerate(zip(before, now, strict=False)):
-        if one is not other:
+    for index, (stored_message, message) in enumerate(zip(before, now, strict=False)):
+        if stored_message is not message:
             return index
     return min(len(before), len(now))
 
@@ -149,10 +149,10 @@ def _state_text(session: Session) -> str:
 
 def _json_only(variables: dict[str, Any]) -> dict[str, Any]:
     """Return those of the application's own variables that are JSON; the others are lost when the process ends."""
-    kept: dict[str, Any] = {}
+    json_variables: dict[str, Any] = {}
     for name, value in variables.items():
         try:
-            kept[name] = json.loads(json.dumps(value, allow_nan=False))
+            json_variables[name] = json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError):
             _log.debug("context variable is not JSON; it is lost when the process ends", name=name)
-    return kept
+    return json_variables

@@ -32,7 +32,7 @@ from agenticx.sessions.hub.submission import (
     TurnRequest,
     check_same_input,
 )
-from agenticx.sessions.hub.titles import title_of
+from agenticx.sessions.hub.titles import derive_name
 from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.store.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.store.damage import map_decode_errors
@@ -195,7 +195,7 @@ class Hub:
         return True
 
     def _begin(self, live: LiveSession, turn: TurnRecord, message: QueuedMessage, setup: _TurnSetup) -> RunningTurn:
-        running = RunningTurn(turn, title=title_of(turn.input) if setup.record.name is None else None)
+        running = RunningTurn(turn, derived_name=derive_name(turn.input) if setup.record.name is None else None)
         self._turns.begin(live, running, message.message, setup.model, setup.tools)
         return running
 
@@ -242,9 +242,9 @@ class Hub:
     async def recover(self, *, resume_only: Collection[str] | None = None) -> None:
         """Resume or end the turns of the previous process; call it before any other method.
 
-        Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing
-        begins by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable
-        turn of any other session is left unchanged, with the messages queued after it, for a later call or process.
+        Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
+        by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
+        any other session is left unchanged, with the messages queued after it, for a later call or process.
         """
         await self._restore_queued(lambda session_id: resume_only is None or session_id in resume_only)
         for turn in await self._store.unfinished_turns():
@@ -303,7 +303,7 @@ class Hub:
             except AgenticXError as exc:
                 _log.warning("turn cannot be resumed", error=str(exc))
             else:
-                running = RunningTurn(turn, title=title_of(turn.input))
+                running = RunningTurn(turn, derived_name=derive_name(turn.input))
                 running.started.set_result(turn.after_seq)
                 return self._turns.begin(live, running, point, model, tools, settings)
         events = await self._turns.end(live, turn, "interrupted", "The program ended while this turn was running.")
@@ -336,7 +336,9 @@ class Hub:
         session_id = live.session.id
         async with live.lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._dispatcher.discard(live)
-            await self._turns.stop_all([one for one in self._turns.running if one.turn.session_id == session_id])
+            await self._turns.stop_all(
+                [running for running in self._turns.running if running.turn.session_id == session_id]
+            )
             if self._snapshots is not None:
                 await run_in_thread(self._snapshots.delete, session_id)
             await self._store.delete(session_id)
@@ -362,7 +364,7 @@ class Hub:
                 await self._turns.release(claim)
 
     async def _announce_name(self, live: LiveSession, running: RunningTurn) -> None:
-        if running.title is not None and not self._closing:
+        if running.derived_name is not None and not self._closing:
             await self._record_updater.announce_name(live, running.turn.id)
 
 

@@ -23,12 +23,13 @@ class RunningTurn:
 
     `closed`: no further event of its generator is stored, because the terminal event is stored, the turn is being
     aborted, or it is `suspended`. `suspended` is set when the turn waits for a confirmation while the program ends: it
-    continues after the next start. `done_event` is set once the terminal event is stored, or could not be stored and is
-    pending (`TurnRunner.end_later`); never for a suspended turn. `title` becomes the name of a session without one once the turn has begun.
+    continues after the next start. `done_event` is set once the turn's end is stored, its claim released, its session
+    deleted or its end left to `TurnRunner.end_later`; never for a suspended turn. `derived_name` becomes the name of a
+    session without one once the turn has begun.
     """
 
     turn: TurnRecord
-    title: str | None = None
+    derived_name: str | None = None
     stop: StopSignal = field(default_factory=StopSignal)
     steering: Steering = field(default_factory=Steering)
     started: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -88,10 +89,11 @@ class LiveSession:
         async with self.append_lock:
             if self._seq_unknown:  # the previous append failed and may or may not have committed
                 self._seq = await self._store.last_seq(self.session.id)
-            suspended = self.latest_turn is not None and self.latest_turn.suspended  # none of its further events is stored
+            suspended = self.latest_turn is not None and self.latest_turn.suspended  # its state stays as it was stored
             state_change = None if suspended else self._state_tracker.pending_change(events)
             if searchable_ids is not None:
-                state_change = replace(state_change or SessionState(keep_messages=len(self.session.messages)), searchable_ids=searchable_ids)
+                state_change = state_change or SessionState(keep_messages=len(self.session.messages))
+                state_change = replace(state_change, searchable_ids=searchable_ids)
             outcome_entries = self.queue.taken_entries(turn_id, events, self._seq)
             self._seq_unknown = True
             self.queue.mark_unconfirmed(events)

@@ -72,11 +72,11 @@ async def rewind(
 
 
 def _update_known_versions(live: LiveSession, files: Sequence[RestoredFile]) -> None:
-    """Set the versions of restored files in the tool state, so that they do not count as changed outside this conversation."""
-    known = live.session.state.files
+    """Set the versions of restored files in the tool state, so that they do not count as changed from outside."""
+    versions = live.session.state.files
     for file in files:
         path = str(live.session.workspace.resolve() / file.path)
-        if file.version is not None and path in known:
-            known[path] = file.version
+        if file.version is not None and path in versions:
+            versions[path] = file.version
         elif file.outcome == "removed":
-            known.pop(path, None)
+            versions.pop(path, None)

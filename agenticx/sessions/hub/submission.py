@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 WhenBusy = Literal["reject", "queue", "steer", "interrupt"]
-"""Treatment of a message while a turn runs, in this order: refused; its own turn after the running one ends; taken into the
-running turn; its own turn after the running one is stopped."""
+"""Treatment of a message while a turn runs, in this order: refused; its own turn after the running one ends; taken into
+the running turn; its own turn after the running one is stopped."""
 
 SubmissionState = Literal["started", "queued", "steered", "handed_back"]
 

@@ -46,9 +46,9 @@ _log = get_logger(__name__)
 class TurnRunner:
     """A runner of claimed turns, each with `settings` as they apply in its session's workspace.
 
-    `append_first_events` stores the first events of each turn. `on_turn_closed` is called once a turn has a
-    terminal event or a pending end, `on_terminal_event_stored` once the terminal event of its generator is stored,
-    `on_end_failed` with the session's id whenever the store failed to store a turn's end.
+    `append_first_events` stores the first events of each turn. `on_turn_closed` is called once a turn's `done_event` is
+    set, `on_terminal_event_stored` once the terminal event of its generator is stored, `on_end_failed` with the
+    session's id whenever the store failed to store a turn's end.
     """
 
     store: Store
@@ -249,14 +249,14 @@ class TurnRunner:
         return self.store.is_persistent and self.settings.resume_interrupted == "confirms"
 
     def suspend_waiting_turns(self) -> None:
-        """Leave turns that wait for a confirmation, and their questions, open if they continue after a restart."""
+        """Suspend turns that wait for a confirmation, and leave it open, if they continue after a restart."""
         pending = self.gate.pending()
-        asked = {request.session_id for request in pending}
+        waiting_session_ids = {request.session_id for request in pending}
         for running in self.running:
-            if self.can_resume and not running.closed and running.turn.session_id in asked:
+            if self.can_resume and not running.closed and running.turn.session_id in waiting_session_ids:
                 running.suspended = running.closed = True
-        suspended = {running.turn.session_id for running in self.running if running.suspended}
-        self.confirms.leave_open(request for request in pending if request.session_id in suspended)
+        suspended_session_ids = {running.turn.session_id for running in self.running if running.suspended}
+        self.confirms.leave_open(request for request in pending if request.session_id in suspended_session_ids)
 
     async def stop_all(self, turns: Collection[RunningTurn]) -> None:
         """Stop `turns` and wait for them, bounded."""
@@ -305,12 +305,12 @@ class TurnRunner:
 
         The store is read again, as it may have stored events although it reported a failure.
         """
-        known = await self.store.turn(turn.session_id, turn.id)
+        stored_turn = await self.store.turn(turn.session_id, turn.id)
         await live.reload()
-        if known is None or known.after_seq is None:
+        if stored_turn is None or stored_turn.after_seq is None:
             await self.store.release(turn)
         else:
-            await self.end(live, known, code, text)
+            await self.end(live, stored_turn, code, text)
 
     async def end_leftover_processes(self, turn: TurnRecord) -> None:
         """Terminate the processes that are left of a turn of an earlier process."""
@@ -325,13 +325,13 @@ class TurnRunner:
             return await self._read_interrupted(turn)
         except DamagedData as exc:
             _log.error("log of an interrupted turn unreadable", turn=turn.id, error=str(exc))
-            running = {one.id for one in await self.store.unfinished_turns()}
+            running = {unfinished.id for unfinished in await self.store.unfinished_turns()}
             return InterruptedTurn(session_id=turn.session_id, ended=turn.id not in running)
 
     async def _read_interrupted(self, turn: TurnRecord) -> InterruptedTurn:
-        known = await self.store.turn(turn.session_id, turn.id) or turn
+        stored_turn = await self.store.turn(turn.session_id, turn.id) or turn
         events: list[StoredEvent] = []
-        async for page in read_log_pages(self.store, turn.session_id, known.after_seq or 0):
+        async for page in read_log_pages(self.store, turn.session_id, stored_turn.after_seq or 0):
             events += (event for event in page if event.turn_id == turn.id)
         return InterruptedTurn.from_log(events, await self.store.turn_journal(turn.session_id, turn.id))
 

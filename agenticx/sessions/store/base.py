@@ -43,8 +43,9 @@ SYNCED_EVENTS = frozenset(EventType) - {
     EventType.STALL,
     EventType.ARTIFACT,
 }
-"""The events that are synced to the disk before `append` returns, so that they survive a power cut: among them all that report a message, a call, a
-question, an answer or an ending. The others, such as tokens, survive the death of the process."""
+"""The events that are synced to the disk before `append` returns, so that they survive a power cut: among them all that
+report a message, a call, a question, an answer or an ending. The others, such as tokens, survive the death of the
+process."""
 
 
 class SequenceConflict(StoreError):
@@ -143,7 +144,7 @@ CLOSED_KINDS: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """A durable fact beside the log; there is at most one for its `kind` and `key`.
+    """A durable entry beside the log; there is at most one for its `kind` and `key`.
 
     The journal holds what the log cannot: that a call is about to run, before it runs, and the answer to a question,
     before its turn continues. The first entry of a kind and key is kept, so answers from two clients become one.
@@ -167,7 +168,8 @@ class Store(Protocol):
     """The storage of sessions and their events.
 
     Events that `append` returned are committed and visible to readers: they survive the end of the process, and those
-    of `SYNCED_EVENTS` a power cut too. Events that it did not return are neither committed nor visible. All methods that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
+    of `SYNCED_EVENTS` a power cut too. Events that it did not return are neither committed nor visible. All methods
+    that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
     """
 
     @property

@@ -426,5 +426,5 @@ async def test_a_damaged_write_ahead_log_is_logged(
         (tmp_path / "second" / f"sessions.db{suffix}").write_bytes(content)
     await store.aclose()
     again = SqliteStore(tmp_path / "second" / "sessions.db")
-    assert any("write-ahead log is damaged" in record.getMessage() for record in caplog.records) == damaged
+    assert any("write-ahead log damaged" in record.getMessage() for record in caplog.records) == damaged
     await again.aclose()

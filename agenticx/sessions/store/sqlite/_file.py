@@ -62,7 +62,8 @@ def check_integrity(connection: sqlite3.Connection) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise StoreError(
-            f"it is damaged ({verdict}); it was left unchanged. Move it away to start with an empty database, or restore a copy of it"
+            f"it is damaged ({verdict}); it was left unchanged. Move it away to start with an empty database,"
+            " or restore a copy of it"
         )
 
 

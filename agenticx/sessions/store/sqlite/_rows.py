@@ -99,9 +99,9 @@ def _encode_record(record: SessionRecord) -> str:
 def decode_record(text: str) -> SessionRecord:
     """Return the record as it was stored, by any release; raise `DamagedData`."""
     with map_decode_errors("the record of a session"):
-        known: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
-        tools = known.pop("tools", None)
-        record = SessionRecord(**known, tools=None if tools is None else tuple(tools))
+        fields: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
+        tools = fields.pop("tools", None)
+        record = SessionRecord(**fields, tools=None if tools is None else tuple(tools))
         if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
             raise TypeError(f"fields with wrong values: {wrong}")
         return record
@@ -176,8 +176,8 @@ def claim_turn(connection: sqlite3.Connection, turn: TurnRecord) -> TurnRecord:
     """Make `turn` its session's running one, or return the earlier one of the same `client_turn_id`."""
     number = session_number(connection, turn.session_id)
     if turn.client_turn_id is not None:
-        asked = (number, turn.client_turn_id)
-        earlier = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", asked)
+        turn_key = (number, turn.client_turn_id)
+        earlier = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", turn_key)
         if earlier:
             return earlier[0]
     (running,) = connection.execute("SELECT running FROM sessions WHERE number = ?", (number,)).fetchone()
@@ -272,7 +272,7 @@ def pack_fresh_rows(connection: sqlite3.Connection, cursor: SessionCursor) -> No
             first_seq = rows[0][0] - rows[0][1].count(b"\n")
             segments = list(merge_bodies((body for _, body in rows), first_seq))
     except DamagedData as exc:
-        return _log.error("rows of a session stay unpacked", error=str(exc))
+        return _log.error("rows of a session could not be packed", error=str(exc))
     connection.execute(f"DELETE FROM fresh WHERE position IN {_POSITION_LIST}", (positions,))
     _insert_segments(connection, cursor.number, segments)
 

@@ -51,12 +51,12 @@ _log = get_logger(__name__)
 
 def prepare_index(connection: sqlite3.Connection) -> None:
     """Create the index; rebuild it if it is damaged or was made with another version of the word rules."""
-    known = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
+    indexed_version = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
     texts = _try_execute(connection, "SELECT number, session, message_id, role, text FROM said LIMIT 1")
-    index = texts and known is not None and _finds_newest_texts(connection)
-    if texts and index and known == (SEARCH_VERSION,):
+    index = texts and indexed_version is not None and _finds_newest_texts(connection)
+    if texts and index and indexed_version == (SEARCH_VERSION,):
         return
-    if known is not None and not (texts and index):
+    if indexed_version is not None and not (texts and index):
         _log.error("search index damaged; rebuilding", texts=not texts)
     connection.execute("BEGIN IMMEDIATE")
     if not texts:
@@ -141,8 +141,10 @@ def _drop_index(connection: sqlite3.Connection) -> None:
 
 def set_name(connection: sqlite3.Connection, session: int, name: str | None) -> None:
     """Index the session's name in place of an earlier one."""
-    known = connection.execute("SELECT text FROM said WHERE session = ? AND message_id = ''", (session,)).fetchone()
-    if known == (name,):
+    indexed_name = connection.execute(
+        "SELECT text FROM said WHERE session = ? AND message_id = ''", (session,)
+    ).fetchone()
+    if indexed_name == (name,):
         return
     _remove_texts(
         connection, connection.execute(_SELECT_TEXTS + "session = ? AND message_id = ''", (session,)).fetchall()
@@ -260,16 +262,16 @@ def search(
 def _search_results(
     connection: sqlite3.Connection, terms: SearchQuery, limit: int, before: str | None, archived: ArchivedFilter
 ) -> list[SearchResult]:
-    found: list[SearchResult] = []
+    results: list[SearchResult] = []
     for session, numbers in _matching(connection, terms, before, archived):
         texts = [_read_text(connection, number) for number in numbers]
         (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (session,)).fetchone()
-        found += (
+        results += (
             SearchResult(record, [terms.excerpt(text) for text in texts]) for record in rows.decode_records([(text,)])
         )
-        if len(found) == limit:
+        if len(results) == limit:
             break
-    return found
+    return results
 
 
 def _matching(

@@ -251,9 +251,9 @@ def _deliver_results(jobs: list[_Job[Any]]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
     for job in jobs:
         loops.setdefault(job.future.get_loop(), []).append(job)
-    for loop, theirs in loops.items():
+    for loop, loop_jobs in loops.items():
         try:
-            loop.call_soon_threadsafe(_resolve_futures, theirs)
+            loop.call_soon_threadsafe(_resolve_futures, loop_jobs)
         except RuntimeError:  # the loop is closed, so nothing awaits the results
             continue
 

@@ -81,7 +81,8 @@ def probe_owner_pid(database: Path) -> int | None:
 def _lock_with_retries(file: int) -> bool:
     """Return True once the lock is held, False if a running process holds it.
 
-    A lock without the note of a running process is held only briefly: by `probe_owner_pid`, or by an owner that is starting.
+    A lock without the note of a running process is held only briefly: by `probe_owner_pid`, or by an owner that is
+    starting.
     """
     for _ in range(_ATTEMPTS):
         if _try_lock(file):

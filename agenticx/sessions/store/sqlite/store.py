@@ -244,7 +244,7 @@ class SqliteStore:
         synced = bool(journal) or record is not None or any(event.type in SYNCED_EVENTS for event in events)
         try:
             return await self._writer.submit(work, synced=synced, on_commit=lambda: self._publish(session_id, stored))
-        except SequenceConflict:  # another process wrote: the cache in memory is stale, so read the end of the file again
+        except SequenceConflict:  # another process wrote: the cache in memory is stale, so read the file's end
             _, position, _ = await self._reader.submit(_read_log_position)
             self._position = max(self._position, position)
             self._recent = RecentEvents(self._position)
@@ -388,11 +388,9 @@ def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
     """Copy a damaged write-ahead log before SQLite deletes it, and log the loss; return True if it was damaged."""
     lost = log.lost_commits(path)
     if lost:
-        kept = log.keep_copy(now)
-        text = (
-            "write-ahead log damaged; data after the corruption is lost, and a copy of the log was kept"
-        )
-        _log.error(text, transactions=lost, kept=str(kept))
+        copy_path = log.keep_copy(now)
+        text = "write-ahead log damaged; data after the corruption is lost, and a copy of the log was kept"
+        _log.error(text, transactions=lost, copy=str(copy_path))
     return lost > 0
 
 
