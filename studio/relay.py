@@ -5,8 +5,8 @@ Differences from what one may expect:
 1. There is no queue per reader. A reader has a position in the log and reads on when the store's notifier sets its
    event, so a slow one costs only the chunk that is being written and what its socket buffers, 64 kB each
    (`http.write_timeout`, `server`).
-2. So a slow reader is not dropped at a byte limit, as the specified contract has it: nothing exists that could grow to
-   one. The limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and
+2. So a slow reader is not dropped at a byte limit, as the original specification has it: nothing exists that could grow
+   to one. The limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and
    resumes by cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, no matter how many events
    it still has to read.
 3. All pending events are sent in one write, and readers at the same position share the same bytes object.

@@ -1,4 +1,4 @@
-"""A checker of the wire contract's event grammar for the events of real turns."""
+"""A checker of the event contract (payloads, order, error codes) for the events of real turns."""
 
 from __future__ import annotations
 

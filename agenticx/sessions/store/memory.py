@@ -131,7 +131,7 @@ class MemoryStore:
         return results
 
     def _listed(self, before: str | None, archived: ArchivedFilter) -> Iterator[_SessionData]:
-        """Yield sessions, pinned ones first, then newest first, from behind `before`."""
+        """Yield sessions, pinned ones first, then newest first, after `before`."""
         newest = list(self._sessions.values())[::-1]
         newest.sort(key=lambda session: not session.record.pinned)
         ids = [session.record.id for session in newest]

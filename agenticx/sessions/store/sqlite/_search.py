@@ -1,9 +1,8 @@
 """The full-text index of the database: SQLite's FTS5 over the output of `search.normalize_words`.
 
-The index keeps words, not texts (it is contentless): the texts are in the table `said`. It breaks at blanks and nowhere
-else (`tokenize='ascii'`: normalized words contain no other ASCII than letters and digits), so that it finds exactly
-what `search.SearchQuery` defines. Removed words stay in its file until its segments are merged, which `purge_step`
-does.
+The index keeps words, not texts (it is contentless): the texts are in the table `said`. It splits at blanks only
+(`tokenize='ascii'`: normalized words contain no other ASCII than letters and digits), so that it finds exactly what
+`search.SearchQuery` defines. Removed words stay in its file until its segments are merged, which `purge_step` does.
 
 All of it can be rebuilt from other tables, so its damage stops nothing: an operation that fails on it continues without
 it, and the next start rebuilds the index from the texts, and the texts, if they are lost, from names and messages.

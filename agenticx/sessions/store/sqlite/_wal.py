@@ -84,7 +84,7 @@ class LeftoverLog:
         return sum(1 for frame in frames if frame.commit and frame.valid)
 
     def keep_copy(self, now: datetime) -> Path:
-        """Copy the log as it is beside itself, for recovery by hand; raise `StoreError`.
+        """Copy the log as it is beside itself, for manual recovery; raise `StoreError`.
 
         If there is a copy with the same content already, return that one.
         """
