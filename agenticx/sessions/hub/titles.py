@@ -15,7 +15,7 @@ _MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
 def derive_name(text: str) -> str | None:
     """Return the first line with a letter or digit, shortened at a word; None for a message without one.
 
-    >>> title_of("\\n## Fix the build\\nIt fails since yesterday.")
+    >>> derive_name("\\n## Fix the build\\nIt fails since yesterday.")
     'Fix the build'
     """
     lines = (_MARKS.sub("", " ".join(line.split())) for line in text[:10_000].splitlines())
