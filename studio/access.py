@@ -12,13 +12,13 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.settings import Settings
 from agenticx.token_file import read_token, token_path
 
-__all__ = ["TICKET_SECONDS", "Tickets", "load_token"]
+__all__ = ["TICKET_SECONDS", "Tickets", "load_or_create_token"]
 
 TICKET_SECONDS = 600.0
 _MAX_TICKETS = 64
 
 
-def load_token(settings: Settings) -> str:
+def load_or_create_token(settings: Settings) -> str:
     """Return the server's token from AGX_TOKEN_FILE, else from AGX_HOME/token, which is created at the first start.
 
     Raises `SettingsError` for a file that others can read or that holds no token.

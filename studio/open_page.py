@@ -19,9 +19,9 @@ from pathlib import Path
 
 from agenticx.errors import AgenticXError
 from agenticx.sessions.store.factory import database_path
-from agenticx.sessions.store.sqlite.owner import owner_pid
+from agenticx.sessions.store.sqlite.owner import probe_owner_pid
 from agenticx.settings import Settings, load_settings
-from studio.access import load_token
+from studio.access import load_or_create_token
 
 __all__ = ["StudioAddress", "StudioNotFound", "configure", "find_studio", "open_in_browser", "page_url", "run"]
 
@@ -75,7 +75,7 @@ def run(arguments: Namespace) -> int:
     settings = load_settings()
     try:
         address = find_studio(settings.home)
-        url = page_url(address, _request_ticket(address, load_token(settings)))
+        url = page_url(address, _request_ticket(address, load_or_create_token(settings)))
     except _StudioUnreachable as exc:
         raise StudioNotFound(f"{exc}; {_start_hint(settings)}") from exc
     print(url)
@@ -109,13 +109,13 @@ def find_studio(home: Path) -> StudioAddress:
 
 def _start_hint(settings: Settings) -> str:
     """Return what the user can do when no studio responds: none can start while a process owns the sessions."""
-    pid = owner_pid(database_path(settings))
+    pid = probe_owner_pid(database_path(settings))
     if pid is None:
         return "`agx serve` starts one"
     if pid == 0:
         return "another process has the sessions; once it has ended, `agx serve` starts one"
     return (
-        f"process {pid} has the sessions: if it was stopped, `kill -CONT {pid}` lets it go on; once it has ended,"
+        f"process {pid} has the sessions: if it was stopped, `kill -CONT {pid}` resumes it; once it has ended,"
         " `agx serve` starts one"
     )
 

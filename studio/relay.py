@@ -5,9 +5,10 @@ Differences from what one may expect:
 1. There is no queue per reader. A reader has a position in the log and reads on when the store's notifier sets its
    event, so a slow one costs only the chunk that is being written and what its socket buffers, 64 kB each
    (`http.write_timeout`, `server`).
-2. So a slow reader is not dropped at a byte limit, as the contract has it: nothing exists that could grow to one. The
-   limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and resumes by
-   cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, however far behind.
+2. So a slow reader is not dropped at a byte limit, as the original specification has it: nothing exists that could grow
+   to one. The limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and
+   resumes by cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, no matter how many events
+   it still has to read.
 3. All pending events are sent in one write, and readers at the same position share the same bytes object.
 4. The Last-Event-ID header takes precedence over `?cursor=`: a reconnecting EventSource repeats the URL with the cursor
    that it had at first, while the header has its latest one.
@@ -82,7 +83,7 @@ class Relay:
         """Return a stream of the events after `cursor` of a session, or of all sessions for None.
 
         With `turn_id` it ends after that turn's terminal event and has no events of other turns. Raises `StoreError` if
-        the first events cannot be read: a client whose stream fails only reconnects, over and over.
+        the first events cannot be read: a client whose stream fails would only reconnect again and again.
         """
         feed, wakeup = self._feed(session_id), asyncio.Event()
         position, reset = await feed.start(cursor)
@@ -146,8 +147,8 @@ class Relay:
                     return
                 else:
                     await wakeup.wait()
-        except StoreError as exc:  # deleted while it was read, or the storage failed: the client reconnects
-            _log.info("a stream ended early", reason=str(exc))
+        except StoreError as exc:  # the session was deleted, or the storage failed: the client reconnects
+            _log.info("event stream ended early", reason=str(exc))
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -165,8 +166,8 @@ class _Feed:
     def __init__(self, store: Store, session_id: str | None) -> None:
         self._store = store
         self._session_id = session_id
-        named = f"log {store.log_id}" if session_id is None else f"session {session_id}"
-        self._tag = hashlib.sha256(named.encode()).hexdigest()[:16]
+        log_name = f"log {store.log_id}" if session_id is None else f"session {session_id}"
+        self._tag = hashlib.sha256(log_name.encode()).hexdigest()[:16]
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
         self._chunks: WeakValueDictionary[tuple[int, int, int, str | None], _Chunk] = WeakValueDictionary()
         self._latest: _Chunk | None = None  # keeps it in `_chunks` for readers that are about to reach its position
@@ -190,10 +191,10 @@ class _Feed:
         first = last if self._session_id is None else 0
         if cursor is None:
             return first, b""
-        known = _CURSOR.fullmatch(cursor)
-        if known is None or known[2] != self._tag:
+        match = _CURSOR.fullmatch(cursor)
+        if match is None or match[2] != self._tag:
             return first, self._reset("The cursor is not one of this stream.")
-        position = int(known[1], 16)
+        position = int(match[1], 16)
         return (position, b"") if position <= last else (first, self._reset("The cursor lies ahead of the log."))
 
     async def read_after(self, position: int, turn_id: str | None) -> _Chunk | None:

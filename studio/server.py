@@ -22,7 +22,7 @@ from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas, raise
 from agenticx.llms.catalog.resolve import find_model_facts, load_wire
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
-from studio.access import load_token
+from studio.access import load_or_create_token
 from studio.app import make_app
 from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
 from studio.log_writer import background_logging, print_to_stderr
@@ -100,7 +100,7 @@ def serve(
     _check_models(settings)
     if settings.workspace_root is None:
         current_folder()  # the workspace of sessions created without one
-    token = load_token(settings)
+    token = load_or_create_token(settings)
     limit_malloc_arenas()
     listening = listen(host, port)
     address = StudioAddress(_loopback_host(host), listening.getsockname()[1])

@@ -32,7 +32,7 @@ __all__ = ["ServerModels", "Services", "make_services", "services"]
 
 
 class ServerModels(ModelCache):
-    """The models of a server by name; `default` is used where no name is given, `default_reason` says why it is.
+    """The models of a server by name; `default` is used where no name is given, `default_reason` explains the choice.
 
     The constructor may send requests to local model servers, so it must not be called on the event loop.
     """

@@ -63,8 +63,8 @@ def current_folder() -> Path:
 
 def settings_for(arguments: Namespace, workspace: Path) -> Settings:
     """Return the settings that apply in `workspace`; options take precedence."""
-    given = {"permission_mode": arguments.permission_mode, "max_tool_rounds": arguments.max_tool_rounds}
-    return load_settings(given, project=workspace)
+    options = {"permission_mode": arguments.permission_mode, "max_tool_rounds": arguments.max_tool_rounds}
+    return load_settings(options, project=workspace)
 
 
 def reject_local_options(arguments: Namespace, url: str) -> None:

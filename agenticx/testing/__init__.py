@@ -110,7 +110,7 @@ _NAMES_BY_MODULE = {
     ),
     "agenticx.testing.sequences": ("assert_sequence", "collect", "outline"),
 }
-_MODULE_OF_NAME = {name: room for room, names in _NAMES_BY_MODULE.items() for name in names}
+_MODULE_OF_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 class AcceptedConnections:
     """A connection callback for `asyncio.start_server` that serves each connection in a task, until `end`.
 
-    A socket left open would raise a ResourceWarning when it is garbage collected, in whatever test that happens.
+    A socket left open would raise a ResourceWarning when it is garbage collected, possibly during another test.
     """
 
     def __init__(self, serve: Serve) -> None:

@@ -95,7 +95,7 @@ def _harmless() -> tuple[FaultPlan, ...]:
         FaultPlan("one JSON object instead of a stream", (as_json(reply),), "final:answer"),
         FaultPlan("streaming refused", (no_streaming(reply),), "final:answer"),
         FaultPlan("cut by the output limit", ([_WORDS, finish("length")],), "final:partial"),
-        FaultPlan("nothing said", ([],), "final:answer"),
+        FaultPlan("empty reply", ([],), "final:answer"),
     )
 
 

@@ -1,4 +1,4 @@
-"""A checker of the wire contract's event grammar for the events of real turns."""
+"""A checker of the event contract (payloads, order, error codes) for the events of real turns."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
             continue
         session = None if event.envelope is None else event.envelope.get("session_id")
         turn = turns.setdefault(event.turn_id, _Turn(call_ids.setdefault(session, set())))
-        violations += [f"{where}: {problem}" for problem in turn.take(event)]
+        violations += [f"{where}: {problem}" for problem in turn.check(event)]
     if complete:
         for turn_id, turn in turns.items():
             named = "the turn" if turn_id is None else f"turn {turn_id}"
-            violations += [f"{named}: {problem}" for problem in turn.open_ends()]
+            violations += [f"{named}: {problem}" for problem in turn.check_end()]
         if not turns:
             violations.append("there is no event of any turn")
     if violations:
@@ -150,27 +150,27 @@ class _Turn:
     previous: str = ""
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
     running: bool = False
-    asked: dict[str, bool] = field(default_factory=dict[str, bool])
+    questions: dict[str, bool] = field(default_factory=dict[str, bool])
     texts: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
     lengths: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    waited: set[str] = field(default_factory=set[str])
+    waiting_tokens: set[str] = field(default_factory=set[str])
 
-    def take(self, event: View) -> list[str]:
+    def check(self, event: View) -> list[str]:
         """Add the next event and return the problems with it."""
-        problems = [*self._place(event), *self._between_calls(event)]
+        problems = [*self._check_place(event), *self._check_open_calls(event)]
         rule = _RULE_BY_TYPE.get(event.type)
         if rule is not None:
             problems += rule(self, event)
         if self._is_terminal(event):
-            problems += self._terminal(event)
+            problems += self._check_terminal(event)
         self.previous = event.type
         return problems
 
-    def open_ends(self) -> list[str]:
+    def check_end(self) -> list[str]:
         """Return the problems of a turn that has no further events."""
         return [] if self.ended_by else ["ends without a terminal event"]
 
-    def _place(self, event: View) -> list[str]:
+    def _check_place(self, event: View) -> list[str]:
         if self.ended_by is not None:
             return [f"comes after the terminal event {self.ended_by}"]
         if event.type == "turn_started":
@@ -181,20 +181,20 @@ class _Turn:
             return ["turn_started must come first"]
         return []
 
-    def _between_calls(self, event: View) -> list[str]:
+    def _check_open_calls(self, event: View) -> list[str]:
         if event.type not in _MODEL_EVENTS or not self.open_calls:
             return []
-        return [f"the model goes on while {self._unanswered()}"]
+        return [f"the model continues while {self._unanswered()}"]
 
     def _unanswered(self) -> str:
         calls = ", ".join(f"{name} ({id_})" for id_, name in self.open_calls.items())
         return f"these calls have no result: {calls}"
 
-    def round_start(self, event: View) -> list[str]:
+    def check_round_start(self, event: View) -> list[str]:
         expected, self.round, self.running = self.round + 1, event.data.get("round", 0), False
         return [] if self.round == expected else [f"round {self.round} where {expected} was due"]
 
-    def state_change(self, event: View) -> list[str]:
+    def check_state(self, event: View) -> list[str]:
         before, self.state = self.state, event.data.get("state")
         if self.state == before:
             return [f"state {before} does not change"]
@@ -202,22 +202,22 @@ class _Turn:
             return ["idle is for the time between turns"]
         return [f"state {self.state} after done"] if before == "done" else []
 
-    def text(self, event: View) -> list[str]:
+    def check_text(self, event: View) -> list[str]:
         message_id, text = str(event.data.get("message_id")), str(event.data.get("text", ""))
         key, offset = (event.type, message_id), event.data.get("offset")
         expected = self.lengths.get(key, 0)
         problems = [] if offset == expected else [f"offset {offset} where {expected} was due"]
         if event.data.get("waiting"):
             problems += ["a waiting token has no text"] if text else []
-            problems += ["a second waiting token for this model call"] if message_id in self.waited else []
-            self.waited.add(message_id)
+            problems += ["a second waiting token for this model call"] if message_id in self.waiting_tokens else []
+            self.waiting_tokens.add(message_id)
         elif not text:
             problems.append("empty text")
         self.lengths[key] = (offset if isinstance(offset, int) else expected) + len(text)
         self.texts.setdefault(key, []).append(text)
         return problems
 
-    def tool_call(self, event: View) -> list[str]:
+    def check_tool_call(self, event: View) -> list[str]:
         id_, name = str(event.data.get("tool_call_id")), str(event.data.get("name"))
         problems = [f"tool_call_id {id_} is used twice"] if id_ in self.call_ids else []
         problems += ["a call is announced after a call of its round began"] if self.running else []
@@ -225,55 +225,55 @@ class _Turn:
         self.open_calls[id_] = name
         return problems
 
-    def tool_call_delta(self, event: View) -> list[str]:
+    def check_tool_call_delta(self, event: View) -> list[str]:
         id_ = event.data.get("tool_call_id")
-        return [f"arguments of {id_} go on after its tool_call"] if id_ in self.call_ids else []
+        return [f"arguments of {id_} continue after its tool_call"] if id_ in self.call_ids else []
 
-    def tool_progress(self, event: View) -> list[str]:
+    def check_tool_progress(self, event: View) -> list[str]:
         id_ = str(event.data.get("tool_call_id"))
         if id_ not in self.open_calls:
             return [f"{id_} is not a call without a result"]
         self.running = True
-        return self._same_name(id_, event.data)
+        return self._check_name(id_, event.data)
 
-    def tool_result(self, event: View) -> list[str]:
+    def check_tool_result(self, event: View) -> list[str]:
         id_, self.running = str(event.data.get("tool_call_id")), True
         if id_ not in self.open_calls:
             return [f"{id_} already has its result" if id_ in self.call_ids else f"{id_} was never called"]
         first = next(iter(self.open_calls))
         problems = [] if id_ == first else [f"result of {id_} before that of {first}, which was called earlier"]
-        problems += self._same_name(id_, event.data)
+        problems += self._check_name(id_, event.data)
         del self.open_calls[id_]
         outcome = event.data.get("outcome")
         if outcome is not None and event.data.get("is_error") is not (outcome != "ok"):
             problems.append(f"is_error is {event.data.get('is_error')} for outcome {outcome}")
         return problems
 
-    def _same_name(self, id_: str, data: Mapping[str, Any]) -> list[str]:
+    def _check_name(self, id_: str, data: Mapping[str, Any]) -> list[str]:
         name, called = data.get("name"), self.open_calls[id_]
         return [] if name == called else [f"is named {name!r}, its call {called!r}"]
 
-    def during_call(self, event: View) -> list[str]:
+    def check_during_call(self, event: View) -> list[str]:
         self.running = True
         return [] if self.open_calls else [f"{event.type} outside of any call"]
 
-    def stall(self, event: View) -> list[str]:
-        return self.during_call(event) if event.data.get("phase") == "tool" else []
+    def check_stall(self, event: View) -> list[str]:
+        return self.check_during_call(event) if event.data.get("phase") == "tool" else []
 
-    def ask(self, event: View) -> list[str]:
+    def check_question(self, event: View) -> list[str]:
         id_ = str(event.data.get("id"))
-        problems = self.during_call(event)
-        problems += [f"{id_} is asked twice"] if id_ in self.asked else []
+        problems = self.check_during_call(event)
+        problems += [f"{id_} is asked twice"] if id_ in self.questions else []
         tool = event.data.get("context", {}).get("tool")
         if event.type == "confirm_required" and tool not in self.open_calls.values():
             problems.append(f"no call of {tool!r} waits for its result")
-        self.asked[id_] = False
+        self.questions[id_] = False
         return problems
 
-    def answer(self, event: View) -> list[str]:
+    def check_answer(self, event: View) -> list[str]:
         id_ = str(event.data.get("id"))
-        answered = self.asked.get(id_)
-        self.asked[id_] = True
+        answered = self.questions.get(id_)
+        self.questions[id_] = True
         if answered is None:
             return [f"{id_} was never asked"]
         return [f"{id_} is answered twice"] if answered else []
@@ -285,40 +285,40 @@ class _Turn:
             return event.agent_id == self.agent_id and event.agent_id != "meta"
         return event.type == "final" or (event.type == "error" and event.data.get("fatal") is True)
 
-    def _terminal(self, event: View) -> list[str]:
+    def _check_terminal(self, event: View) -> list[str]:
         self.ended_by = label(event)
         problems = [f"the turn ends while {self._unanswered()}"] if self.open_calls else []
-        problems += [f"{id_} is still unanswered" for id_, answered in self.asked.items() if not answered]
+        problems += [f"{id_} is still unanswered" for id_, answered in self.questions.items() if not answered]
         if self.state is not None and (self.state, self.previous) != ("done", "state"):
             problems.append(f"state done must come just before it; the state is {self.state}")
         if event.type == "final":
-            problems += self._same_text(event.data)
+            problems += self._check_final_text(event.data)
         return problems
 
-    def _same_text(self, data: Mapping[str, Any]) -> list[str]:
+    def _check_final_text(self, data: Mapping[str, Any]) -> list[str]:
         streamed = "".join(self.texts.get(("token", str(data.get("message_id"))), ()))
         return [] if data.get("text") == streamed else [f"its text differs from the streamed {streamed!r}"]
 
 
-def _error(_turn: _Turn, event: View) -> list[str]:
+def _check_error(_turn: _Turn, event: View) -> list[str]:
     known = _FATAL if event.data.get("fatal") else _NOT_FATAL
     return [] if event.data.get("code") in known else [f"code {event.data.get('code')!r} is not in the contract"]
 
 
 _RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {
-    "round_start": _Turn.round_start,
-    "state": _Turn.state_change,
-    "token": _Turn.text,
-    "thinking": _Turn.text,
-    "tool_call": _Turn.tool_call,
-    "tool_call_delta": _Turn.tool_call_delta,
-    "tool_progress": _Turn.tool_progress,
-    "tool_result": _Turn.tool_result,
-    "artifact": _Turn.during_call,
-    "stall": _Turn.stall,
-    "confirm_required": _Turn.ask,
-    "confirm_response": _Turn.answer,
-    "question_asked": _Turn.ask,
-    "question_answered": _Turn.answer,
-    "error": _error,
+    "round_start": _Turn.check_round_start,
+    "state": _Turn.check_state,
+    "token": _Turn.check_text,
+    "thinking": _Turn.check_text,
+    "tool_call": _Turn.check_tool_call,
+    "tool_call_delta": _Turn.check_tool_call_delta,
+    "tool_progress": _Turn.check_tool_progress,
+    "tool_result": _Turn.check_tool_result,
+    "artifact": _Turn.check_during_call,
+    "stall": _Turn.check_stall,
+    "confirm_required": _Turn.check_question,
+    "confirm_response": _Turn.check_answer,
+    "question_asked": _Turn.check_question,
+    "question_answered": _Turn.check_answer,
+    "error": _check_error,
 }

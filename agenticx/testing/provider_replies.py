@@ -94,7 +94,7 @@ def status(
     code: int, message: str = "", *, error_type: str | None = None, retry_after: float | None = None
 ) -> RawReply:
     """Return an HTTP error with a JSON body in OpenAI's format; `error_type` is its type and its code."""
-    message = message or f"the fake provider says {code}"
+    message = message or f"the fake provider reports {code}"
     error = {"message": message, "type": error_type, "code": error_type, "param": None}
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
     return RawReply(json.dumps({"error": error}).encode(), code, "application/json", headers)

@@ -155,10 +155,15 @@ def _difference(events: Sequence[View], items: Sequence[_Item], reached: Sequenc
     taken = len(reached) - 1
     expected = [items[done].written if done < len(items) else "nothing more" for done in sorted(reached[-1])]
     found = f"event {taken + 1} is {label(events[taken])}" if taken < len(events) else "the events end"
-    left = [item.written for item in items]
-    right = [("= " if place < taken else "! " if place == taken else "  ") + label(e) for place, e in enumerate(events)]
-    width = max((len(line) for line in left), default=0)
-    table = (f"    {ours:<{width}}    {theirs}".rstrip() for ours, theirs in zip_longest(left, right, fillvalue=""))
+    patterns = [item.written for item in items]
+    labels = [
+        ("= " if place < taken else "! " if place == taken else "  ") + label(e) for place, e in enumerate(events)
+    ]
+    width = max((len(line) for line in patterns), default=0)
+    table = (
+        f"    {pattern:<{width}}    {label_}".rstrip()
+        for pattern, label_ in zip_longest(patterns, labels, fillvalue="")
+    )
     lines = [f"{found}, expected {' or '.join(dict.fromkeys(expected))}"]
     if taken < len(events):
         lines.append(f"  its data: {dict(events[taken].data)!r}")

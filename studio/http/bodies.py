@@ -61,7 +61,7 @@ async def read_body(request: Request, schema: type[B]) -> B:
         return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
     except ValidationError as exc:
         problem = _validation_problem(exc, schema)
-        _log.info("a body broke its schema", schema=schema.__name__, field=problem.field)
+        _log.info("invalid request body", schema=schema.__name__, field=problem.field)
         raise problem from None
 
 

@@ -132,11 +132,16 @@ def _parameters(route: RouteSpec) -> list[dict[str, Any]]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", route.path)
     ]
-    asked = [
-        {"name": one.name, "in": one.location, "description": one.description, "schema": dict(one.schema)}
-        for one in route.query or ()
+    in_query_or_header = [
+        {
+            "name": parameter.name,
+            "in": parameter.location,
+            "description": parameter.description,
+            "schema": dict(parameter.schema),
+        }
+        for parameter in route.query or ()
     ]
-    return in_path + asked
+    return in_path + in_query_or_header
 
 
 def _responses(route: RouteSpec) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Errors as application/problem+json, with a stable code and a sentence that says what is right."""
+"""Errors as application/problem+json, with a stable code and a sentence on how to correct the request."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def _on_system_error(request: Request, exc: Exception) -> Response:
     exhausted = exhausted_error(exc)
     if exhausted is None:
         raise exc
-    _log.error("a request could not be carried out", error=type(exc).__name__, why=str(exhausted))
+    _log.error("request failed for lack of resources", error=type(exc).__name__, why=str(exhausted))
     return await _on_agenticx_error(request, exhausted)
 
 
@@ -135,7 +135,7 @@ async def _on_http_error(request: Request, exc: Exception) -> Response:
 
 async def _on_unexpected_error(_request: Request, exc: Exception) -> Response:
     """Answer 500; the server logs the exception and closes the connection."""
-    _log.error("a request broke", error=type(exc).__name__)
+    _log.error("request failed", error=type(exc).__name__)
     sentence = "Internal server error; see the server's log."
     return problem_response(Problem(500, "internal", sentence, headers={"Connection": "close"}))
 

@@ -15,7 +15,7 @@ __all__ = ["ABORT_KEY", "CHUNK_BYTES", "IS_CLOSING_KEY", "WRITE_TIMEOUT_SECONDS"
 ABORT_KEY = "agenticx.abort"
 """The key in the ASGI scope of a callable that aborts the connection at once."""
 
-IS_CLOSING_KEY = "agenticx.gone"
+IS_CLOSING_KEY = "agenticx.is_closing"
 """The key in the ASGI scope of a callable that returns True once the connection is closing; later writes are lost."""
 
 CHUNK_BYTES = 64 * 1024

@@ -74,9 +74,9 @@ class ToolListResponse(TypedDict):
 
 async def models(request: Request) -> Response:
     studio = services(request)
-    found = await list_models(studio.settings)
+    available = await list_models(studio.settings)
     return JSONResponse(
-        ModelListResponse(default=studio.models.default, models=[_model_item(model) for model in found])
+        ModelListResponse(default=studio.models.default, models=[_model_item(model) for model in available])
     )
 
 
@@ -97,7 +97,7 @@ def _model_item(model: ModelInfo) -> ModelItem:
 
 
 async def tools(request: Request) -> Response:
-    known: list[ToolItem] = [
+    items: list[ToolItem] = [
         {
             "name": tool.schema.name,
             "description": tool.schema.description,
@@ -106,4 +106,4 @@ async def tools(request: Request) -> Response:
         }
         for tool in services(request).toolbox
     ]
-    return JSONResponse(ToolListResponse(tools=known))
+    return JSONResponse(ToolListResponse(tools=items))

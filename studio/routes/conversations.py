@@ -175,7 +175,7 @@ async def _stream_or_abort(request: Request, first: bytes, rest: AsyncGenerator[
         async for lines in rest:
             yield lines
     except StoreError as exc:
-        _log.error("an export was cut off", session=request.path_params["session_id"], reason=str(exc))
+        _log.error("export cut off", session=request.path_params["session_id"], reason=str(exc))
         request.scope[ABORT_KEY]()
 
 

@@ -37,7 +37,7 @@ async def asset(request: Request) -> Response:
 async def _file(request: Request, name: str) -> Response:
     content = await run_in_thread((_FOLDER / name).read_bytes, name="agx page")
     etag = f'"{sha256(content).hexdigest()[:32]}"'
-    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-    if etag in known:
+    client_etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if etag in client_etags:
         return Response(status_code=304, headers={"ETag": etag})
     return Response(content, media_type=_TYPES[name], headers={"ETag": etag})

@@ -168,13 +168,15 @@ async def index(request: Request) -> Response:
     if not query:
         records = await studio.store.sessions(limit=limit, before=before, archived=archived)
         return JSONResponse(SessionListResponse(sessions=[{**session_json(studio, record)} for record in records]))
-    found = await studio.store.search(query, limit=limit, before=before, archived=archived)
-    listed: list[SessionItem] = [{**session_json(studio, one.record), "matches": _matches(one)} for one in found]
+    results = await studio.store.search(query, limit=limit, before=before, archived=archived)
+    listed: list[SessionItem] = [
+        {**session_json(studio, result.record), "matches": _matches(result)} for result in results
+    ]
     return JSONResponse(SessionListResponse(sessions=listed))
 
 
-def _matches(found: SearchResult) -> list[SearchMatchItem]:
-    return [cast("SearchMatchItem", asdict(excerpt)) for excerpt in found.matches]
+def _matches(result: SearchResult) -> list[SearchMatchItem]:
+    return [cast("SearchMatchItem", asdict(excerpt)) for excerpt in result.matches]
 
 
 async def show(request: Request) -> Response:
@@ -218,8 +220,8 @@ def _tool_names(studio: Services, names: list[str]) -> tuple[str, ...]:
         raise Problem(422, "unknown_tool", str(exc), field="tools") from exc
 
 
-def _workspace(studio: Services, given: str | None) -> Path:
-    path = studio.workspace if given is None else Path(given)
+def _workspace(studio: Services, folder: str | None) -> Path:
+    path = studio.workspace if folder is None else Path(folder)
     resolved = _resolve_folder(path)
     if resolved is None:
         sentence = f"{str(path)!r} is not a folder; give the absolute path of one that exists and can be read."

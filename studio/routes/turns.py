@@ -86,7 +86,7 @@ async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
     check_model(studio, body.model)
-    size = sum(len(given.data) for given in body.attachments)
+    size = sum(len(attachment.data) for attachment in body.attachments)
     turn_request = TurnRequest(
         input=body.input,
         attachments=await run_sized(_attachments, body.attachments, size=size, name="agx attachments"),
@@ -119,15 +119,15 @@ def _turn_response(submission: Submission, cursor: str) -> StartTurnResponse:
             return {"turn_id": submission.turn.id, "cursor": cursor, "state": submission.state}
 
 
-def _attachments(given: Sequence[AttachmentBody]) -> tuple[Attachment, ...]:
-    return tuple(_attachment(index, one) for index, one in enumerate(given))
+def _attachments(bodies: Sequence[AttachmentBody]) -> tuple[Attachment, ...]:
+    return tuple(_attachment(index, body) for index, body in enumerate(bodies))
 
 
-def _attachment(index: int, given: AttachmentBody) -> Attachment:
+def _attachment(index: int, body: AttachmentBody) -> Attachment:
     """Return the decoded file; raise `Problem`: 413 over a limit, 422 if not base64 or of a type that is refused."""
     field = f"attachments.{index}.data"
     try:
-        return make_attachment(given.name, b64decode(given.data, validate=True), given.media_type)
+        return make_attachment(body.name, b64decode(body.data, validate=True), body.media_type)
     except AttachmentTooLarge as exc:
         raise Problem(413, "attachment_too_large", f"{exc}.", field=field) from exc
     except AttachmentRefused as exc:

@@ -314,7 +314,7 @@ def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: 
         asyncio.run(store.aclose())
     assert (done.returncode, done.stdout) == (1, "")
     what = f"the studio at {note['url']} does not answer" if announced else "no studio is running for this AGX_HOME"
-    hint = f"if it was stopped, `kill -CONT {owner}` lets it go on; once it has ended, `agx serve` starts one"
+    hint = f"if it was stopped, `kill -CONT {owner}` resumes it; once it has ended, `agx serve` starts one"
     assert done.stderr == f"agx: {what}; process {owner} has the sessions: {hint}\n"
 
 

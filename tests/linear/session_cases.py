@@ -13,7 +13,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.batches import merge_deltas
-from agenticx.sessions.hub.titles import title_of
+from agenticx.sessions.hub.titles import derive_name
 from agenticx.sessions.store.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
@@ -150,7 +150,7 @@ async def _relayed(events: list[RuntimeEvent]) -> None:
 
 
 SESSION_CASES = [
-    Case(of=title_of, run=title_of, inputs=TEXTS),
+    Case(of=derive_name, run=derive_name, inputs=TEXTS),
     Case(of=normalize_words, run=normalize_words, inputs=TEXTS, where="thread"),
     Case(of=searchable_texts, run=searchable_texts, inputs=HISTORIES),
     Case(of=SearchQuery, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),

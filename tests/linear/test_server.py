@@ -33,6 +33,6 @@ def test_the_benchmark_prints_a_row_for_each_function_and_the_longest_hold() -> 
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[:2] for line in printed[1:3]] == [
         ["llms.memory_estimate.estimate_fragment_bytes", "loop"],
-        ["sessions.hub.titles.title_of", "loop"],
+        ["sessions.hub.titles.derive_name", "loop"],
     ]
     assert printed[-1].startswith("longest hold of the event loop by a megabyte: ")

@@ -12,7 +12,7 @@ from agenticx.errors import SettingsError
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, owner_pid
+from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, probe_owner_pid
 from agenticx.settings import Settings
 from agenticx.token_file import token_path
 
@@ -43,7 +43,7 @@ def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[
     """Return the client of a server, which may come back at another address."""
 
     def locate() -> ServerEndpoint | None:
-        pid = owner_pid(database_path(settings))
+        pid = probe_owner_pid(database_path(settings))
         return None if pid is None else server_with_pid(settings, pid)
 
     return RemoteClient(locate, server, notify)

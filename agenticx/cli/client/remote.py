@@ -2,7 +2,7 @@
 
 1. A broken event stream is resumed after the last event received, also when the server restarts.
 2. This terminal answers confirmations with the user's token, so `by` is then `user`, also where `--yes` or the lack of
-   a terminal decided; the reason says which.
+   a terminal decided; the reason shows which.
 """
 
 from __future__ import annotations

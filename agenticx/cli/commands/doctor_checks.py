@@ -14,7 +14,7 @@ from agenticx.cli.client.http import RequestRejected, ServerEndpoint
 from agenticx.sessions.store.factory import database_path
 from agenticx.sessions.store.sqlite._file import check_integrity, map_file_errors, read_only_uri, require_database_file
 from agenticx.sessions.store.sqlite.migrations import applied_migrations
-from agenticx.sessions.store.sqlite.owner import owner_pid
+from agenticx.sessions.store.sqlite.owner import probe_owner_pid
 from agenticx.settings import Settings
 from agenticx.token_file import read_token, token_path
 
@@ -36,7 +36,7 @@ async def check_store(settings: Settings) -> CheckResult:
     server that does not answer.
     """
     path = database_path(settings)
-    pid = owner_pid(path)
+    pid = probe_owner_pid(path)
     if pid is None:
         return _check_file(path)
     server = server_with_pid(settings, pid)

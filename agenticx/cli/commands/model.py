@@ -82,7 +82,7 @@ def run(arguments: Namespace) -> int:
 
 
 async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, ModelError | None]:
-    """Return the reply received, and the error that ended it, if any; the clocks of a turn limit the call."""
+    """Return the reply received, and the error that ended it, if any; the time limits of a turn apply to the call."""
     clock, builder = SystemClock(), ReplyBuilder()
     deadlines = Deadlines(clocks, clock.monotonic())
     stream = ModelStream(model, request, clock)
@@ -91,7 +91,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
             until, expiry = deadlines.next_expiry()
             deltas = await stream.receive(until)
             if deltas is None:
-                _handle_expired_clock(expiry, clocks, deadlines, clock)
+                _handle_expired_limit(expiry, clocks, deadlines, clock)
             elif not deltas:
                 return builder.reply(), None
             else:
@@ -105,8 +105,8 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
         await stream.close()
 
 
-def _handle_expired_clock(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
-    """Raise `ClockExpired` for a clock that ends the call; print a notice for one that only reports a slow model."""
+def _handle_expired_limit(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
+    """Raise `ClockExpired` for a time limit that ends the call; print a notice for one that only reports slowness."""
     now, limit = clock.monotonic(), clocks.limit(expiry)
     match expiry:
         case "heartbeat":

@@ -60,7 +60,7 @@ class ConfirmHandler(Protocol):
         ...
 
     def on_closed(self, request_id: str) -> None:
-        """Handle the end of that question, whoever answered it."""
+        """Handle the end of that question, with any answer, from any client."""
         ...
 
 
@@ -75,7 +75,7 @@ class NullConfirmHandler:
 
 
 class AutomaticConfirmHandler:
-    """A handler that gives each question the same answer at once; the reason says that no user did."""
+    """A handler that gives each question the same answer at once; its reason shows that no user gave it."""
 
     def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
         self._send_answer = send_answer

@@ -36,7 +36,7 @@ class Output(Protocol):
         ...
 
     def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        """Show a `confirm_required` payload in full, then `prompt` with the cursor behind it."""
+        """Show a `confirm_required` payload in full, then `prompt` with the cursor after it."""
         ...
 
     def prompt_answered(self) -> None:

@@ -111,7 +111,7 @@ def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
         "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",
     }
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]
-    back = [f"\nnot sent: {visible(one['input'])}" for one in returned_messages(events)]
+    back = [f"\nnot sent: {visible(message['input'])}" for message in returned_messages(events)]
     return "\n".join([*head, *_transcript_lines(transcript(_transcript_events(session, events))), *back])
 
 
@@ -123,7 +123,7 @@ def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
             back.append({name: event.data[name] for name in ("message_id", "input")})
         elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
             text = event.data.get("input", event.data.get("text"))
-            back = [one for one in back if one["input"] != text]
+            back = [message for message in back if message["input"] != text]
     return back
 
 

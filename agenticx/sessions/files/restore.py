@@ -1,9 +1,9 @@
 """Restoring of files that the agent's file tools changed, as they were at another message.
 
-Each file's edits record its content before and after. A file with any other content was changed by somebody else since,
-and is not touched. If an edit does not begin with the content that the previous one left, somebody else changed the
-file in between: undoing stops behind their change. Edits are redone only if a rewind undid them: a file that somebody
-else had put back before the rewind stays as it is.
+Each file's edits record its content before and after. A file with any other content was changed outside this
+conversation since, and is not touched. If an edit does not begin with the content that the previous one left, the file
+was changed outside in between: undoing stops at that change. Edits are redone only if a rewind undid them: a file that
+was put back from outside before the rewind stays as it is.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_
 __all__ = ["RestoredFile", "restore_files"]
 
 
-_PARTIAL_REASON = "Only in part: somebody else changed it in between, and their change was kept."
+_PARTIAL_REASON = "Only in part: it was changed outside this conversation in between, and that change was kept."
+
+_CHANGED_REASON = "It was changed outside this conversation since; it was not overwritten."
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredFile:
-    """The outcome for one file; `path` is relative to the workspace, `reason` says why it is not as it was then.
+    """The outcome for one file; `path` is relative to the workspace, `reason` explains why it is not as it was then.
 
     `version` is the entry of `ToolState.files` for a file whose content the conversation knows.
     """
@@ -62,8 +64,8 @@ class _Transition:
 class _FilePlan:
     """The planned transition of a file.
 
-    It is not `complete` if going on would overwrite somebody else's change; `mode` is for a file that is created again.
-    The transition is not `permitted` if somebody else had undone the edits that it would redo.
+    It is not `complete` if further steps would overwrite a change from outside; `mode` is for a file that is created
+    again. The transition is not `permitted` if the edits that it would redo were undone from outside, not by a rewind.
     """
 
     path: str
@@ -129,7 +131,7 @@ def _plan_files(
 def _join_steps(steps: Iterable[_Transition]) -> list[_Transition]:
     """Join steps as long as each begins with the content that the one before left.
 
-    Where it does not, somebody else changed the file: a→b b→c d→e becomes a→c d→e.
+    Where it does not, the file was changed outside this conversation: a→b b→c d→e becomes a→c d→e.
     """
     transitions: list[_Transition] = []
     for step in steps:
@@ -146,10 +148,10 @@ def _plan_file(
 ) -> _FilePlan:
     """Return the transition of a file from its joined undo steps and redo steps, either of which may be empty.
 
-    Undo stops at the last change by somebody else, redo begins behind it. Say the edits are a→b and x→y, and somebody
-    changed b to x in between: the undo steps are y→x and b→a, of which only the first is taken; the redo steps are a→b
-    and x→y, of which only the last is needed, because a→b was never undone. Redo steps are taken only if a rewind has
-    undone them (`undone_by_rewinds`).
+    Undo stops at the last change from outside, redo begins after it. Say the edits are a→b and x→y, and b was changed
+    to x from outside in between: the undo steps are y→x and b→a, of which only the first is taken; the redo steps are
+    a→b and x→y, of which only the last is needed, because a→b was never undone. Redo steps are taken only if a rewind
+    has undone them (`undone_by_rewinds`).
     """
     if not undo_steps:
         return _FilePlan(path, redo_steps[-1], permitted=redo_steps[-1].redone <= undone_by_rewinds)
@@ -196,7 +198,7 @@ def _apply(snapshots: SessionSnapshots, place: WorkspacePath, plan: _FilePlan) -
     if current == transition.end:
         return RestoredFile(place.relative, "unchanged", version=None if status is None else file_version(status))
     if current != transition.start:
-        return RestoredFile(place.relative, "left", "Somebody else changed it since; it was not overwritten.")
+        return RestoredFile(place.relative, "left", _CHANGED_REASON)
     if not plan.permitted:
         return RestoredFile(place.relative, "left", "It was already like this before the rewind.")
     if transition.end is None:

@@ -7,8 +7,8 @@ up to a limit for each session and for all; beyond it an edit is recorded all th
 recently written sessions are deleted first.
 
 A line ends in a checksum of the rest of it. A line that a crash left unfinished is no edit: its file was not touched,
-and the next line begins where it broke off. Any other line that is not as it was written is damage, and then both lists
-are refused as a whole (`DamagedData`): without the list of changes it is unknown which files are unchanged. So a rewind
+and the next line begins after it. Any other line that is not as it was written is damage, and then both lists are
+refused as a whole (`DamagedData`): without the list of changes it is unknown which files are unchanged. So a rewind
 that would concern files then changes neither files nor the conversation, and raises.
 """
 
@@ -85,7 +85,7 @@ class RewindEdit:
 
 
 TOO_LARGE = "too large"
-"""The digest of any content that is too large to be stored; it says nothing about equality, so never compare it."""
+"""The digest of any content that is too large to be stored; two such contents may differ, so never compare it."""
 
 
 def content_digest(content: bytes) -> str:
@@ -115,7 +115,7 @@ class SnapshotFolder:
         if folder.is_dir() and not folder.is_symlink():
             shutil.rmtree(folder)
             self._total_bytes = None
-        else:  # a link or file that somebody put in its place
+        else:  # a link or file that was put in its place from outside
             folder.unlink(missing_ok=True)
 
     def copy(self, session_id: str, new_id: str, calls: Collection[str]) -> None:
@@ -127,7 +127,7 @@ class SnapshotFolder:
         try:
             edits = [edit for edit in old.edits() if edit.call_id in calls]
         except DamagedData as exc:
-            _log.error("what a conversation changed cannot be taken over into a new one", error=str(exc))
+            _log.error("file edits not copied to the fork", error=str(exc))
             return new.write_damaged_list()
         if edits:
             new.copy_from(old, edits)
@@ -197,13 +197,13 @@ class SessionSnapshots:
         except OSError as exc:
             raise_if_exhausted(exc)
             raise _damaged_list_error(name, exc.strerror or type(exc).__name__) from exc
-        found: list[T] = []
+        rows: list[T] = []
         for line in _complete_lines(text):
             row = parse(_decode_line(line))
             if row is None:
                 raise _damaged_list_error(name, "a line is not what was written")
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def read_content(self, digest: str) -> bytes | None:
         """Return the content of that digest, None if it is not stored."""
@@ -219,9 +219,9 @@ class SessionSnapshots:
     def copy_from(self, other: SessionSnapshots, edits: Sequence[FileEdit]) -> None:
         """Start with edits of another session and hard links to the contents that they name."""
         contents = {digest for edit in edits for digest in (edit.before, edit.after) if digest is not None}
-        with _OpenFolder(self.folder) as folder, _OpenFolder(other.folder) as theirs:
+        with _OpenFolder(self.folder) as folder, _OpenFolder(other.folder) as source_folder:
             for digest in filter(_DIGEST.fullmatch, contents):
-                folder.link(digest, theirs)
+                folder.link(digest, source_folder)
             folder.append(_EDITS, b"".join(_encode_line(_edit_row(edit)) for edit in edits))
 
     def write_damaged_list(self) -> None:
@@ -236,7 +236,7 @@ class SessionSnapshots:
         body = zlib.compress(content, 1)
         self._used_bytes = _folder_bytes(self.folder) if self._used_bytes is None else self._used_bytes
         if self._used_bytes + len(body) > self._max_bytes:
-            return _log.warning("a file is changed without a snapshot: its session has no room", size=len(content))
+            return _log.warning("no snapshot of a changed file: the session's limit is reached", size=len(content))
         self._root_folder.make_room(len(body), self.folder)
         folder.create(name, body, synced=synced)
         self._used_bytes += len(body)
@@ -303,7 +303,7 @@ def _edit_row(edit: FileEdit) -> list[Any]:
 
 
 def _encode_line(row: list[Any]) -> bytes:
-    """Return the row as a line behind an empty one, so that a line that a crash left unfinished damages only itself."""
+    """Return the row as a line after an empty one, so that a line that a crash left unfinished damages only itself."""
     return f"\n{json.dumps([*row, _checksum(row)])}\n".encode()
 
 
@@ -339,15 +339,15 @@ def _parse_edit(row: Any) -> FileEdit | None:
 
 def _parse_rewind_edit(row: Any) -> RewindEdit | None:
     match row:
-        case [str() as path, [*back], [*forth], None | int() as mode] if _is_path(path):
+        case [str() as path, [*undone], [*redone], None | int() as mode] if _is_path(path):
             mode = None if mode is None else mode & 0o777
-            return RewindEdit(path, _strings(back), _strings(forth), mode)
+            return RewindEdit(path, _strings(undone), _strings(redone), mode)
         case _:
             return None
 
 
-def _strings(found: list[Any]) -> frozenset[str]:
-    return frozenset(name for name in found if isinstance(name, str))
+def _strings(items: list[Any]) -> frozenset[str]:
+    return frozenset(name for name in items if isinstance(name, str))
 
 
 def _decode_line(line: bytes) -> Any:
@@ -370,7 +370,7 @@ def _decode_line(line: bytes) -> Any:
 
 def _damaged_list_error(name: str, why: str) -> DamagedData:
     what = "file edits" if name == _EDITS else "rewound files"
-    _log.error("a session's list of changed files is damaged", list=name, why=why)
+    _log.error("list of changed files of a session is damaged", list=name, why=why)
     return DamagedData(
         f"the session's list of {what} is damaged ({name}: {why}), so neither files nor the conversation were"
         " rewound; a fork of the session leaves the files as they are"

@@ -14,7 +14,7 @@ from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.history.rebuild import NOT_RUN_RESULT, CurrentHistory, rebuild_history
-from agenticx.sessions.history.state import read_front
+from agenticx.sessions.history.state import read_replacement_counts
 from agenticx.sessions.history.transcript import (
     Conversation,
     TranscriptEntry,
@@ -75,7 +75,7 @@ async def fork(
 
 async def _current_history(store: Store, session_id: str, state: SessionState) -> CurrentHistory:
     with map_decode_errors("the state of a session"):
-        summary_count, _ = read_front(state.state_json)
+        summary_count, _ = read_replacement_counts(state.state_json)
     return CurrentHistory(state.messages, summary_count, await store.compacted_messages(session_id))
 
 

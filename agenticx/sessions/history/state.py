@@ -4,8 +4,8 @@ It is stored beside the log, which does not hold all of it (not the state that p
 nor the state of tools), and in one transaction with the events that changed it.
 
 Compacted messages are stored once, when their summary is, and are not held in memory afterwards; opening a session does
-not read them. The state says how many of the first messages (summaries) replace how many stored compacted messages
-(`front`).
+not read them. The state (key `front`) has the number of summaries at the start of the messages and the number of stored
+compacted messages that they replace.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import RuntimeEvent, Session
-from agenticx.sessions.store.base import DURABLE_EVENTS, SessionRecord, SessionState
+from agenticx.sessions.store.base import SYNCED_EVENTS, SessionRecord, SessionState
 from agenticx.tools.base import ToolState
 
-__all__ = ["StateTracker", "load_session", "read_front"]
+__all__ = ["StateTracker", "load_session", "read_replacement_counts"]
 
 _log = get_logger(__name__)
 
 
-def load_session(record: SessionRecord, kept: SessionState) -> Session:
+def load_session(record: SessionRecord, stored: SessionState) -> Session:
     """Return the session as its last turn left it."""
     session = Session(
         id=record.id,
         workspace=Path(record.workspace),
         permission_mode=record.permission_mode,
-        messages=list(kept.messages),
-        resumed=bool(kept.messages),
+        messages=list(stored.messages),
+        resumed=bool(stored.messages),
     )
-    if kept.state_json is not None:
-        state: dict[str, Any] = json.loads(kept.state_json)
-        _mark_front(session, kept.state_json)
+    if stored.state_json is not None:
+        state: dict[str, Any] = json.loads(stored.state_json)
+        _mark_replacements(session, stored.state_json)
         session.allowed.update(state["allowed"])
         if size := state.get("incompressible"):
             session.size_at_failed_compaction = (size[0], size[1])
@@ -51,7 +51,7 @@ def load_session(record: SessionRecord, kept: SessionState) -> Session:
     return session
 
 
-def read_front(state: str | None) -> tuple[int, int]:
+def read_replacement_counts(state: str | None) -> tuple[int, int]:
     """Return from a stored state how many of the first messages replace how many compacted messages."""
     if state is None:
         return 0, 0
@@ -59,8 +59,8 @@ def read_front(state: str | None) -> tuple[int, int]:
     return messages, compacted
 
 
-def _mark_front(session: Session, state: str | None) -> None:
-    messages, session.stored_compacted = read_front(state)
+def _mark_replacements(session: Session, state: str | None) -> None:
+    messages, session.stored_compacted = read_replacement_counts(state)
     session.mark_replacements(messages)
 
 
@@ -75,9 +75,9 @@ class StateTracker:
     def pending_change(self, events: Sequence[RuntimeEvent]) -> SessionState | None:
         """Return the change to store together with `events`, None if there is none.
 
-        Messages are added and removed only beside durable events.
+        Messages are added and removed only beside events of `SYNCED_EVENTS`.
         """
-        if not any(event.type in DURABLE_EVENTS for event in events):
+        if not any(event.type in SYNCED_EVENTS for event in events):
             return None
         common = _common_prefix(self._messages, self._session.messages)
         state = _state_text(self._session)
@@ -103,7 +103,7 @@ class StateTracker:
         self._session.messages, self._messages = list(stored.messages), list(stored.messages)
         self._state = stored.state_json or ""
         self._session.compacted.clear()
-        _mark_front(self._session, stored.state_json)
+        _mark_replacements(self._session, stored.state_json)
 
 
 def _compacted_keep(session: Session) -> int:
@@ -114,7 +114,7 @@ def _compacted_keep(session: Session) -> int:
 def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
-        return  # compacted again meanwhile: `_compacted_keep` of the next change says which stored messages stay
+        return  # compacted again meanwhile: the next change has the number of stored messages that stay
     if session.replacement_count == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
@@ -122,9 +122,9 @@ def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
 
 
 def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
-    """Return how many messages at the front are the same objects in both."""
-    for index, (one, other) in enumerate(zip(before, now, strict=False)):
-        if one is not other:
+    """Return how many messages at the start are the same objects in both."""
+    for index, (stored_message, message) in enumerate(zip(before, now, strict=False)):
+        if stored_message is not message:
             return index
     return min(len(before), len(now))
 
@@ -149,10 +149,10 @@ def _state_text(session: Session) -> str:
 
 def _json_only(variables: dict[str, Any]) -> dict[str, Any]:
     """Return those of the application's own variables that are JSON; the others are lost when the process ends."""
-    kept: dict[str, Any] = {}
+    json_variables: dict[str, Any] = {}
     for name, value in variables.items():
         try:
-            kept[name] = json.loads(json.dumps(value, allow_nan=False))
+            json_variables[name] = json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError):
-            _log.debug("a context variable is not JSON and ends with the process", name=name)
-    return kept
+            _log.debug("context variable is not JSON; it is lost when the process ends", name=name)
+    return json_variables

@@ -21,7 +21,7 @@ class EventBatcher:
         self._max_events = max_events
         self._pending: list[RuntimeEvent] = []
         self._exhausted = False
-        self._something, self._room, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._data_ready, self._space_free, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._written.set()
 
     async def drain(self, source: AsyncGenerator[RuntimeEvent, None]) -> None:
@@ -49,25 +49,25 @@ class EventBatcher:
                 async for event in source:
                     self._pending.append(event)
                     self._written.clear()
-                    self._something.set()
+                    self._data_ready.set()
                     if len(self._pending) >= self._max_events:
-                        self._room.clear()
-                        await self._room.wait()
+                        self._space_free.clear()
+                        await self._space_free.wait()
         finally:
             self._exhausted = True
-            self._something.set()
+            self._data_ready.set()
 
     async def _write_all(self) -> None:
         while self._pending or not self._exhausted:
-            await self._something.wait()
-            self._something.clear()
+            await self._data_ready.wait()
+            self._data_ready.clear()
             if self._pending:
                 await self._write_pending()
 
     async def _write_pending(self) -> None:
         batch = self._pending.copy()
         self._pending.clear()
-        self._room.set()
+        self._space_free.set()
         await self._write(merge_deltas(batch))
         if not self._pending:
             self._written.set()

@@ -16,7 +16,7 @@ __all__ = ["DurableConfirmations"]
 class DurableConfirmations:
     """The questions of one gate, with their answers kept in one store.
 
-    The gate decides at once which answer counts, and the answer is returned to nobody before the store has it. The
+    The gate decides at once which answer counts, and the answer is returned only once the store has it. The
     turn's reaction to the answer is passed to the store later, and a store keeps the order of its writes.
     """
 
@@ -27,9 +27,13 @@ class DurableConfirmations:
 
     async def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """Return the open questions whose `confirm_required` is stored, oldest first."""
-        left = [one for one in self._left_open.values() if session_id in {None, one.session_id}]
-        waiting = [*left, *(one for one in self._gate.pending(session_id) if one.id not in self._left_open)]
-        return [request for request in waiting if await self._store.journal_entry("asked", request.id) is not None]
+        left_open = [request for request in self._left_open.values() if session_id in {None, request.session_id}]
+        in_gate = (request for request in self._gate.pending(session_id) if request.id not in self._left_open)
+        return [
+            request
+            for request in (*left_open, *in_gate)
+            if await self._store.journal_entry("asked", request.id) is not None
+        ]
 
     def leave_open(self, requests: Iterable[ConfirmRequest]) -> None:
         """Keep `requests` open until their turns resume after the next start; until then the store takes answers."""
@@ -40,28 +44,30 @@ class DurableConfirmations:
 
         Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late.
         """
-        asked = await self._store.journal_entry("asked", request_id)
-        if asked is None:
+        question = await self._store.journal_entry("asked", request_id)
+        if question is None:
             raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
-        if asked.data["digest"] != digest:
+        if question.data["digest"] != digest:
             raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-        counted = await self._record_answer(asked, answer)
-        if counted is None or replace(counted, reason=None) != replace(answer, reason=None):
+        decision = await self._record_answer(question, answer)
+        if decision is None or replace(decision, reason=None) != replace(answer, reason=None):
             raise ConfirmClosed(
                 f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended"
             )
-        return counted
+        return decision
 
-    async def _record_answer(self, asked: JournalEntry, answer: ConfirmAnswer) -> ConfirmAnswer | None:
+    async def _record_answer(self, question: JournalEntry, answer: ConfirmAnswer) -> ConfirmAnswer | None:
         """Store the answer unless another one counts, and return the one that counts; None if closed without one."""
-        closed = await self._store.journal_entry("closed", asked.key)
+        closed = await self._store.journal_entry("closed", question.key)
         if closed is not None:
             return answer_from_data(closed.data) if closed.data["by"] == "user" else None
-        decided = self._decide(asked.key, answer)  # no await between the decision and queueing its write
+        decided = self._decide(question.key, answer)  # no await between the decision and queueing its write
         if decided is not None:
-            entry = await self._store.add_journal_entry(replace(asked, kind="answered", data=answer_to_data(decided)))
+            entry = await self._store.add_journal_entry(
+                replace(question, kind="answered", data=answer_to_data(decided))
+            )
         else:
-            entry = await self._store.journal_entry("answered", asked.key)
+            entry = await self._store.journal_entry("answered", question.key)
         return None if entry is None else answer_from_data(entry.data)
 
     def _decide(self, request_id: str, answer: ConfirmAnswer) -> ConfirmAnswer | None:

@@ -32,7 +32,7 @@ from agenticx.sessions.hub.submission import (
     TurnRequest,
     check_same_input,
 )
-from agenticx.sessions.hub.titles import title_of
+from agenticx.sessions.hub.titles import derive_name
 from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.store.base import SessionRecord, Store, TurnRecord
 from agenticx.sessions.store.damage import map_decode_errors
@@ -84,8 +84,8 @@ class Hub:
             hooks=HookRegistry.from_hooks(hooks),
             clock=self._clock,
             append_first_events=self._record_updater.append_first_events,
-            on_finished=self._announce_name,
-            on_ended=lambda live, running: self._dispatcher.on_turn_ended(live, running),
+            on_terminal_event_stored=self._announce_name,
+            on_turn_closed=lambda live, running: self._dispatcher.on_turn_closed(live, running),
             on_end_failed=lambda session_id: self._dispatcher.dispatch_soon(session_id, failed=True),
         )
         self._dispatcher = QueueDispatcher(
@@ -141,9 +141,9 @@ class Hub:
             while True:
                 self._check_open()
                 await self._dispatcher.dispatch(live)
-                if (earlier := await self._dispatcher.find_submission(live, request)) is not None:
+                if (earlier := await self._dispatcher.reconcile_submission(live, request)) is not None:
                     return earlier
-                previous = live.current
+                previous = live.running_turn
                 try:
                     turn = await self._claim(message)
                 except SessionBusy:
@@ -156,7 +156,7 @@ class Hub:
                     return self._begin(live, turn, message, setup)
                 # The previous turn ended between the check and the claim: its queued messages come first.
                 await self._turns.release(turn)
-                await previous.finished.wait()
+                await previous.done_event.wait()
 
     async def _claim(self, message: QueuedMessage) -> TurnRecord:
         """Claim the session for the turn of `message`, as `Store.claim` does; raises `HubClosed` too."""
@@ -181,7 +181,7 @@ class Hub:
         try:
             model, tools = self._models(message.model or record.model), self._tools(record)
         except AgenticXError as exc:
-            _log.warning("a message that waited cannot begin its turn", error=str(exc))
+            _log.warning("queued message cannot begin its turn; handing it back", error=str(exc))
             message.cancelled = True
             return True
         try:
@@ -195,7 +195,7 @@ class Hub:
         return True
 
     def _begin(self, live: LiveSession, turn: TurnRecord, message: QueuedMessage, setup: _TurnSetup) -> RunningTurn:
-        running = RunningTurn(turn, title=title_of(turn.input) if setup.record.name is None else None)
+        running = RunningTurn(turn, derived_name=derive_name(turn.input) if setup.record.name is None else None)
         self._turns.begin(live, running, message.message, setup.model, setup.tools)
         return running
 
@@ -211,7 +211,7 @@ class Hub:
         if live is None:
             return None
         live.queue.cancel()
-        running = live.current
+        running = live.running_turn
         if running is not None:
             running.stop.set()
             return running.turn
@@ -221,16 +221,16 @@ class Hub:
     def running_turn_id(self, session_id: str) -> str | None:
         """Return the id of the turn that the session runs, None when none runs."""
         live = self._session_cache.get(session_id)
-        return live.current.turn.id if live and live.current else None
+        return live.running_turn.turn.id if live and live.running_turn else None
 
     async def close(self) -> None:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
 
         If the store outlives the process, turns that wait for a confirmation stay as they are, and so do the messages
-        queued behind them: they continue after a restart.
+        queued after them: they continue after a restart.
         """
         self._closing = self._dispatcher.closing = True
-        self._turns.park()
+        self._turns.suspend_waiting_turns()
         await self._turns.stop_all(list(self._turns.running))
         await self._dispatcher.close()
 
@@ -242,9 +242,9 @@ class Hub:
     async def recover(self, *, resume_only: Collection[str] | None = None) -> None:
         """Resume or end the turns of the previous process; call it before any other method.
 
-        Messages queued behind a turn that resumes stay queued. All other queued messages are handed back: nothing
-        begins by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable
-        turn of any other session is left unchanged, with the messages queued behind it, for a later call or process.
+        Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
+        by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
+        any other session is left unchanged, with the messages queued after it, for a later call or process.
         """
         await self._restore_queued(lambda session_id: resume_only is None or session_id in resume_only)
         for turn in await self._store.unfinished_turns():
@@ -270,7 +270,7 @@ class Hub:
             try:
                 yield
             except StoreError as exc:
-                _log.error("a session could not be taken up", error=str(exc))
+                _log.error("session recovery failed", error=str(exc))
                 if turn is not None:
                     self._turns.end_later(turn)
 
@@ -301,9 +301,9 @@ class Hub:
                 model, tools = self._models(record.model), self._tools(record)
                 settings = await self._turns.read_settings(live.session.workspace)
             except AgenticXError as exc:
-                _log.warning("a turn that waited for a person cannot go on", error=str(exc))
+                _log.warning("turn cannot be resumed", error=str(exc))
             else:
-                running = RunningTurn(turn, title=title_of(turn.input))
+                running = RunningTurn(turn, derived_name=derive_name(turn.input))
                 running.started.set_result(turn.after_seq)
                 return self._turns.begin(live, running, point, model, tools, settings)
         events = await self._turns.end(live, turn, "interrupted", "The program ended while this turn was running.")
@@ -336,7 +336,9 @@ class Hub:
         session_id = live.session.id
         async with live.lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._dispatcher.discard(live)
-            await self._turns.stop_all([one for one in self._turns.running if one.turn.session_id == session_id])
+            await self._turns.stop_all(
+                [running for running in self._turns.running if running.turn.session_id == session_id]
+            )
             if self._snapshots is not None:
                 await run_in_thread(self._snapshots.delete, session_id)
             await self._store.delete(session_id)
@@ -345,7 +347,7 @@ class Hub:
             self._session_cache.discard(session_id)
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
-        """Truncate the session's conversation behind that message (None: to nothing) and restore files to that point.
+        """Truncate the session's conversation after that message (None: to nothing) and restore files to that point.
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """
@@ -362,7 +364,7 @@ class Hub:
                 await self._turns.release(claim)
 
     async def _announce_name(self, live: LiveSession, running: RunningTurn) -> None:
-        if running.title is not None and not self._closing:
+        if running.derived_name is not None and not self._closing:
             await self._record_updater.announce_name(live, running.turn.id)
 
 

@@ -21,19 +21,21 @@ T = TypeVar("T")
 class RunningTurn:
     """A turn from its claim until its generator is exhausted.
 
-    `ended` and `finished` are set once its terminal event is stored. `parked`, with `ended`, is set when the turn waits
-    for a confirmation while the program ends: nothing more of it may be stored, and it continues after the next start.
-    `title` becomes the name of a session without one once the turn has begun.
+    `closed`: no further event of its generator is stored, because the terminal event is stored, the turn is being
+    aborted, or it is `suspended`. `suspended` is set when the turn waits for a confirmation while the program ends: it
+    continues after the next start. `done_event` is set once the turn's end is stored, its claim released, its session
+    deleted or its end left to `TurnRunner.end_later`; never for a suspended turn. `derived_name` becomes the name of a
+    session without one once the turn has begun.
     """
 
     turn: TurnRecord
-    title: str | None = None
+    derived_name: str | None = None
     stop: StopSignal = field(default_factory=StopSignal)
     steering: Steering = field(default_factory=Steering)
     started: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    ended: bool = False
-    finished: asyncio.Event = field(default_factory=asyncio.Event)
-    parked: bool = False
+    closed: bool = False
+    done_event: asyncio.Event = field(default_factory=asyncio.Event)
+    suspended: bool = False
     task: asyncio.Task[None] | None = None
 
     async def wait_begun(self) -> TurnRecord:
@@ -46,12 +48,12 @@ class LiveSession:
 
     The holder of `lock` alone decides what the session does next: which messages are queued, begin a turn or are handed
     back, and whether it is rewound or deleted. `append_lock` is held during each append: until the append is done, the
-    state of the messages in its events is uncertain, and nobody else may resolve it.
+    state of the messages in its events is uncertain, and no other task may resolve it.
     """
 
     def __init__(self, session: Session, store: Store, seq: int) -> None:
         self.session = session
-        self.running: RunningTurn | None = None
+        self.latest_turn: RunningTurn | None = None
         self.queue = MessageQueue()
         self.lock = asyncio.Lock()
         self.append_lock = asyncio.Lock()
@@ -61,9 +63,9 @@ class LiveSession:
         self._state_tracker = StateTracker(session)
 
     @property
-    def current(self) -> RunningTurn | None:
+    def running_turn(self) -> RunningTurn | None:
         """The turn that runs, None if there is none."""
-        return None if self.running is None or self.running.ended else self.running
+        return None if self.latest_turn is None or self.latest_turn.closed else self.latest_turn
 
     @property
     def seq(self) -> int:
@@ -76,22 +78,23 @@ class LiveSession:
         events: Sequence[RuntimeEvent],
         *,
         journal: Sequence[JournalEntry] = (),
-        findable: frozenset[str] | None = None,
+        searchable_ids: frozenset[str] | None = None,
         record: SessionRecord | None = None,
     ) -> Sequence[StoredEvent]:
         """Store `events` and the change of the session's state; do not cancel it midway: see `run_to_completion`.
 
-        `findable` holds the ids of all messages that a search finds from now on, where some are removed from the
+        `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
         conversation.
         """
         async with self.append_lock:
             if self._seq_unknown:  # the previous append failed and may or may not have committed
                 self._seq = await self._store.last_seq(self.session.id)
-            parked = self.running is not None and self.running.parked  # none of its further events is stored
-            kept = None if parked else self._state_tracker.pending_change(events)
-            if findable is not None:
-                kept = replace(kept or SessionState(keep_messages=len(self.session.messages)), searchable_ids=findable)
-            taken = self.queue.taken_entries(turn_id, events, self._seq)
+            suspended = self.latest_turn is not None and self.latest_turn.suspended  # its state stays as it was stored
+            state_change = None if suspended else self._state_tracker.pending_change(events)
+            if searchable_ids is not None:
+                state_change = state_change or SessionState(keep_messages=len(self.session.messages))
+                state_change = replace(state_change, searchable_ids=searchable_ids)
+            outcome_entries = self.queue.taken_entries(turn_id, events, self._seq)
             self._seq_unknown = True
             self.queue.mark_unconfirmed(events)
             stored = await self._store.append(
@@ -99,18 +102,18 @@ class LiveSession:
                 turn_id,
                 events,
                 expected_seq=self._seq,
-                state=kept,
-                journal=[*journal, *self._confirm_entries(turn_id, events), *taken],
+                state=state_change,
+                journal=[*journal, *self._confirm_entries(turn_id, events), *outcome_entries],
                 record=record,
             )
             self._seq_unknown = False
-            self._state_tracker.mark_stored(kept)
+            self._state_tracker.mark_stored(state_change)
             self.queue.mark_stored(events)
             self._seq = stored[-1].seq
             return stored
 
     async def reload(self) -> None:
-        """Reset the conversation to what is stored, after a failed write: nothing newer was reported to anybody."""
+        """Reset the conversation to what is stored, after a failed write: nothing newer was reported to any client."""
         async with self.append_lock:
             self._state_tracker.reset_to(await self._store.session_state(self.session.id))
 

@@ -75,7 +75,7 @@ class QueuedMessage:
     @classmethod
     def from_journal(cls, entry: JournalEntry) -> QueuedMessage:
         """Return the message of a `posted` journal entry; raises `DamagedData`."""
-        with map_decode_errors(f"a message that waits in session {entry.session_id!r}"):
+        with map_decode_errors(f"a queued message of session {entry.session_id!r}"):
             message = UserMessage.model_validate(entry.data["message"])
             fields = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
             fields["interrupts"] = entry.data.get("interrupts", False)
@@ -128,12 +128,14 @@ class MessageQueue:
 
     def add(self, message: QueuedMessage) -> None:
         """Append `message`; an interrupt goes before all messages other than earlier interrupts."""
-        earlier = sum(one.interrupts for one in self._messages)
+        earlier = sum(queued.interrupts for queued in self._messages)
         self._messages.insert(earlier if message.interrupts else len(self._messages), message)
 
     def has_interrupt(self, turn_id: str | None = None) -> bool:
         """Return whether the running turn must end for a message other than the one that began `turn_id`."""
-        return any(one.interrupts and not one.cancelled and one.turn_id != turn_id for one in self._messages)
+        return any(
+            message.interrupts and not message.cancelled and message.turn_id != turn_id for message in self._messages
+        )
 
     def remove(self, message: QueuedMessage) -> None:
         """Remove a message that has an outcome or was not accepted, and set its `resolved` event."""
@@ -148,7 +150,7 @@ class MessageQueue:
 
     def check_capacity(self, message: UserMessage) -> None:
         """Raise `SessionBusy` if `message` would exceed the queue's limits."""
-        size = _size(message) + sum(_size(one.message) for one in self)
+        size = _size(message) + sum(_size(queued.message) for queued in self)
         if len(self._messages) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
             raise SessionBusy(
                 f"{len(self._messages)} messages are queued already; the queue of a session holds at most"

@@ -77,9 +77,9 @@ class QueueDispatcher:
     # --- queueing -----------------------------------------------------------------------------------------------------
 
     async def enqueue(self, live: LiveSession, message: QueuedMessage, request: TurnRequest) -> None:
-        """Queue `message` durably behind the running turn. The caller holds the session's lock."""
+        """Queue `message` durably, to run after the running turn. The caller holds the session's lock."""
         live.queue.check_capacity(message.message)
-        running = live.current
+        running = live.running_turn
         self._with_messages[live.session.id] = live
         live.queue.add(message)
         try:
@@ -92,7 +92,7 @@ class QueueDispatcher:
             raise
         if running is not None and message.interrupts:
             running.stop.set()
-        if live.current is None:
+        if live.running_turn is None:
             self.dispatch_soon(live.session.id)
 
     async def _steer(self, live: LiveSession, running: RunningTurn, message: QueuedMessage) -> bool:
@@ -108,10 +108,12 @@ class QueueDispatcher:
             message.turn_id, message.steers = own_turn_id, False
         return message.steers
 
-    async def find_submission(self, live: LiveSession, request: TurnRequest) -> Submission | None:
-        """Return the state of a queued message with the same `client_turn_id`, None if none; raises `TurnConflict`.
+    async def reconcile_submission(self, live: LiveSession, request: TurnRequest) -> Submission | None:
+        """Resolve an earlier message with the same `client_turn_id` and return its state, None if there is none.
 
-        A message whose write was reported as failed but had committed is queued again.
+        Raises `TurnConflict` if its input was another one. Where a write about the message was reported as failed, the
+        journal decides: the message is removed from the queue if its outcome had committed or it had never been stored,
+        and queued again, which may append an event, if it had been stored.
         """
         if request.client_turn_id is None:
             return None
@@ -126,7 +128,7 @@ class QueueDispatcher:
                 live.queue.remove(message)
             return await self._resolved_submission(taken)
         if entry is None:
-            if message is not None:  # the write that posted it had failed
+            if message is not None:  # the write that stored it had failed
                 live.queue.remove(message)
             return None
         message = message or QueuedMessage.from_journal(entry)
@@ -139,13 +141,13 @@ class QueueDispatcher:
     async def _requeue(self, live: LiveSession, message: QueuedMessage) -> None:
         """Queue `message` again: its write was reported as failed but had committed.
 
-        Sequence: the append that posts the message raises, its sender gets the error and the message is marked as
+        Sequence: the append that stores the message raises, its sender gets the error and the message is marked as
         cancelled; the sender submits it again, and the journal has it as `posted`.
         """
         if message.resolved.is_set():
             return
         message.cancelled = False
-        running = live.current
+        running = live.running_turn
         if message.steers and not (running is not None and running.steering.put(message.message)):
             message.turn_id, message.steers = new_id("turn"), False
             await live.append(None, [message.to_event(EventType.QUEUED)])
@@ -173,20 +175,20 @@ class QueueDispatcher:
         Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once `closing` is
         set. The caller holds the session's lock.
         """
-        if live.running is not None:
-            if not live.running.ended or live.running.parked:
+        if live.latest_turn is not None:
+            if not live.latest_turn.closed or live.latest_turn.suspended:
                 return
-            await live.running.finished.wait()
+            await live.latest_turn.done_event.wait()
         await self._end_pending(live)
         await self._reconcile(live)
-        while live.queue and live.current is None:
+        while live.queue and live.running_turn is None:
             returned = [message for message in live.queue if message.cancelled or message.steers or self.closing]
             if returned:
                 await live.append(None, [message.to_event(EventType.HANDED_BACK) for message in returned])
             elif not await self._begin_turn(live, first := live.queue.first):
                 return
-            elif live.current is not None and live.queue.has_interrupt(first.turn_id):
-                live.current.stop.set()
+            elif live.running_turn is not None and live.queue.has_interrupt(first.turn_id):
+                live.running_turn.stop.set()
         if not live.queue:
             self._with_messages.pop(live.session.id, None)
 
@@ -199,7 +201,7 @@ class QueueDispatcher:
                     live.queue.remove(message)
                 message.unconfirmed = False
 
-    def on_turn_ended(self, live: LiveSession, running: RunningTurn) -> None:
+    def on_turn_closed(self, live: LiveSession, running: RunningTurn) -> None:
         """Dispatch the queue of a turn that ended; cancel the message whose turn could not begin."""
         if running.started.done() and running.started.exception() is not None:
             live.queue.cancel(running.turn.id)
@@ -219,7 +221,7 @@ class QueueDispatcher:
     def _on_dispatched(self, task: asyncio.Task[None]) -> None:
         self._dispatching.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error("what waits in a session could not go on", exc_info=failure)
+            _log.error("queue dispatch failed", exc_info=failure)
 
     async def _dispatch_with_retries(self, session_id: str, *, failed: bool) -> None:
         for seconds in chain(_RETRY_SECONDS, repeat(_LAST_RETRY_SECONDS)):
@@ -246,7 +248,7 @@ class QueueDispatcher:
                 self.discard(live)
             self._on_deleted(session_id)
         except StoreError as exc:
-            _log.error("what waits in a session could not go on", session=session_id, error=str(exc))
+            _log.error("queue dispatch failed; retrying", session=session_id, error=str(exc))
             if (live := self._with_messages.get(session_id)) is not None:
                 live.queue.cancel()
             return False
@@ -260,13 +262,13 @@ class QueueDispatcher:
     # --- shutdown and restart -----------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Hand back all queued messages, except those behind a turn that continues after the next start."""
+        """Hand back all queued messages, except those queued after a turn that continues after the next start."""
         self.closing = True
         for live in list(self._with_messages.values()):
             try:
                 await self.lock_and_dispatch(live)
             except StoreError as exc:
-                _log.error("what waits in a session does so until the next start", error=str(exc))
+                _log.error("messages stay queued until restart", error=str(exc))
         for task in self._dispatching:  # each is in its retry pause or in a write
             task.cancel()
         if self._dispatching:
@@ -285,15 +287,15 @@ class QueueDispatcher:
             self._with_messages[live.session.id] = live
 
     async def resume(self) -> None:
-        """Queue restored messages behind the turn that resumes; hand them back where none does."""
+        """Queue restored messages to run after the turn that resumes; hand them back where none does."""
         for live in list(self._with_messages.values()):
             async with live.lock:
-                if live.current is None:
+                if live.running_turn is None:
                     live.queue.cancel()
                 elif live.queue.has_interrupt():
-                    live.current.stop.set()
+                    live.running_turn.stop.set()
                 else:
-                    self._steer_again(live, live.current)
+                    self._steer_again(live, live.running_turn)
                 await self.dispatch(live)
 
     def _steer_again(self, live: LiveSession, running: RunningTurn) -> None:

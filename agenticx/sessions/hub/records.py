@@ -1,6 +1,6 @@
 """Changes of session records: each is stored in one transaction with its event.
 
-A name taken from the first message is stored with the first event of its turn and announced (`session_changed`) behind
+A name taken from the first message is stored with the first event of its turn and announced (`session_changed`) after
 the last one. The journal lists names that were not announced yet, so that the next start announces them.
 """
 
@@ -41,19 +41,22 @@ class RecordUpdater:
     async def append_first_events(
         self, live: LiveSession, running: RunningTurn, first: Sequence[RuntimeEvent]
     ) -> Sequence[StoredEvent]:
-        """Store the first events of a turn; a session without a name takes the turn's title with them."""
+        """Store the first events of a turn; a session without a name gets the turn's `derived_name` with them."""
         turn = running.turn
-        if running.title is None:
+        if running.derived_name is None:
             return await live.append(turn.id, first)
         async with self._lock:
             record = await self._store.get(turn.session_id)
             if record.name is not None:
                 return await live.append(turn.id, first)
-            named, entry = replace(record, name=running.title), _entry("named", live, turn.id, {"name": running.title})
+            named, entry = (
+                replace(record, name=running.derived_name),
+                _entry("named", live, turn.id, {"name": running.derived_name}),
+            )
             return await live.append(turn.id, first, record=named, journal=[entry])
 
     async def announce_name(self, live: LiveSession, turn_id: str) -> None:
-        """Append, behind a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
+        """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
         named = await self._store.journal_entry("named", turn_id)
         if named is None:
             return

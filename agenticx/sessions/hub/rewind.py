@@ -64,7 +64,7 @@ async def rewind(
     previous, live.session.messages = live.session.messages, messages
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
-        await live.append(None, [event], findable=frozenset(entry.id for entry in target_path))
+        await live.append(None, [event], searchable_ids=frozenset(entry.id for entry in target_path))
     except BaseException:
         live.session.messages = previous
         raise
@@ -72,11 +72,11 @@ async def rewind(
 
 
 def _update_known_versions(live: LiveSession, files: Sequence[RestoredFile]) -> None:
-    """Set the versions of restored files in the tool state, so that they do not count as changed by somebody else."""
-    known = live.session.state.files
+    """Set the versions of restored files in the tool state, so that they do not count as changed from outside."""
+    versions = live.session.state.files
     for file in files:
         path = str(live.session.workspace.resolve() / file.path)
-        if file.version is not None and path in known:
-            known[path] = file.version
+        if file.version is not None and path in versions:
+            versions[path] = file.version
         elif file.outcome == "removed":
-            known.pop(path, None)
+            versions.pop(path, None)

@@ -38,9 +38,9 @@ class SessionCache:
         """Return the session, read from the store if it is not in memory; raises `DamagedData` if it is unreadable."""
         live = self._live.get(record.id)
         if live is None:
-            kept = await self._store.session_state(record.id)
-            with map_decode_errors(f"what session {record.id!r} keeps"):
-                session = load_session(record, kept)
+            state = await self._store.session_state(record.id)
+            with map_decode_errors(f"state of session {record.id!r}"):
+                session = load_session(record, state)
             session.snapshots = None if self._snapshots is None else self._snapshots.for_session(record.id)
             seq = await self._store.last_seq(record.id)
             live = self._live.setdefault(record.id, LiveSession(session, self._store, seq))
@@ -61,7 +61,7 @@ class SessionCache:
         try:
             return await self.open(await self._store.get(session_id))
         except DamagedData as exc:
-            _log.error("a session that cannot be read is to be deleted", error=str(exc))
+            _log.error("unreadable session is being deleted", error=str(exc))
         record = SessionRecord(id=session_id, workspace="/", created_at="")
         # not cached: any other caller of `open` still gets `DamagedData`
         return LiveSession(load_session(record, SessionState()), self._store, await self._store.last_seq(session_id))

@@ -22,8 +22,8 @@ __all__ = [
 ]
 
 WhenBusy = Literal["reject", "queue", "steer", "interrupt"]
-"""Treatment of a message while a turn runs, in this order: refused; its own turn behind the running one; taken into the
-running turn; its own turn after the running one is stopped."""
+"""Treatment of a message while a turn runs, in this order: refused; its own turn after the running one ends; taken into
+the running turn; its own turn after the running one is stopped."""
 
 SubmissionState = Literal["started", "queued", "steered", "handed_back"]
 
@@ -57,7 +57,7 @@ class Submission:
 
     `started`: it began `turn`. `queued`: it will begin `turn`. `steered`: it is or will be taken into `turn`, which
     another message began. `handed_back`: it had no effect and was returned to the client. The log's events about it
-    come behind sequence number `after_seq`.
+    come after sequence number `after_seq`.
     """
 
     state: SubmissionState

@@ -6,16 +6,16 @@ import re
 
 from agenticx.tools.visible import visible
 
-__all__ = ["title_of"]
+__all__ = ["derive_name"]
 
-_TITLE_CHARS = 60
+_MAX_NAME_CHARS = 60
 _MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
 
 
-def title_of(text: str) -> str | None:
+def derive_name(text: str) -> str | None:
     """Return the first line with a letter or digit, shortened at a word; None for a message without one.
 
-    >>> title_of("\\n## Fix the build\\nIt fails since yesterday.")
+    >>> derive_name("\\n## Fix the build\\nIt fails since yesterday.")
     'Fix the build'
     """
     lines = (_MARKS.sub("", " ".join(line.split())) for line in text[:10_000].splitlines())
@@ -24,8 +24,8 @@ def title_of(text: str) -> str | None:
 
 
 def _shorten(line: str) -> str:
-    if len(line) <= _TITLE_CHARS:
+    if len(line) <= _MAX_NAME_CHARS:
         return line
-    head = line[:_TITLE_CHARS]
-    at_a_word = head[: head.rfind(" ")] if " " in head[_TITLE_CHARS // 2 :] else head
+    head = line[:_MAX_NAME_CHARS]
+    at_a_word = head[: head.rfind(" ")] if " " in head[_MAX_NAME_CHARS // 2 :] else head
     return f"{at_a_word.rstrip(' ,;:.-')}…"

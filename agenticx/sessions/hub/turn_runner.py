@@ -46,9 +46,9 @@ _log = get_logger(__name__)
 class TurnRunner:
     """A runner of claimed turns, each with `settings` as they apply in its session's workspace.
 
-    `append_first_events` stores the first events of each turn. `on_ended` is called once a turn has ended,
-    `on_finished` once its last event is stored, `on_end_failed` with the session's id whenever the store failed to
-    store a turn's end.
+    `append_first_events` stores the first events of each turn. `on_turn_closed` is called once a turn's `done_event` is
+    set, `on_terminal_event_stored` once the terminal event of its generator is stored, `on_end_failed` with the
+    session's id whenever the store failed to store a turn's end.
     """
 
     store: Store
@@ -58,8 +58,8 @@ class TurnRunner:
     hooks: HookRegistry
     clock: Clock
     append_first_events: Callable[[LiveSession, RunningTurn, Sequence[RuntimeEvent]], Awaitable[Sequence[StoredEvent]]]
-    on_finished: Callable[[LiveSession, RunningTurn], Awaitable[None]]
-    on_ended: Callable[[LiveSession, RunningTurn], None]
+    on_terminal_event_stored: Callable[[LiveSession, RunningTurn], Awaitable[None]]
+    on_turn_closed: Callable[[LiveSession, RunningTurn], None]
     on_end_failed: Callable[[str], None]
     running: set[RunningTurn] = field(default_factory=set[RunningTurn])
     _pending_ends: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
@@ -90,7 +90,7 @@ class TurnRunner:
                 running.task.cancel()
             self.end_later(running.turn)
             raise
-        live.running = running
+        live.latest_turn = running
 
     async def read_settings(self, workspace: Path) -> Settings:
         """Return the settings of a turn that begins now; raises `SettingsError` for an unusable workspace file."""
@@ -137,7 +137,7 @@ class TurnRunner:
         tools: Sequence[Tool],
         settings: Settings | None,
     ) -> None:
-        """Run the turn into its log and store a terminal event whatever happens."""
+        """Run the turn into its log and store a terminal event in every case."""
         try:
             await self._run_into_log(live, running, turn_input, model, tools, settings)
         except asyncio.CancelledError:
@@ -149,11 +149,11 @@ class TurnRunner:
             await self._abort(live, running, "internal", f"The turn could not begin: {exc}", exc)
         except MemoryError as exc:
             exc.__traceback__ = None  # its frames hold references to what filled the memory
-            _log.error("a turn ran out of memory")
+            _log.error("turn failed: out of memory")
             why = exhausted_error(exc)
             await self._abort(live, running, "internal", f"The turn failed: {why}", why)
         except Exception as exc:
-            _log.exception("a turn broke")
+            _log.exception("turn failed")
             why = exhausted_error(exc)
             text = f"The turn failed: {why}" if why else "The turn failed because of an error in AgenticX."
             await self._abort(live, running, "internal", text, why)
@@ -191,13 +191,13 @@ class TurnRunner:
             steering=running.steering,
         )
         await batcher.drain(events)
-        if not running.ended:
+        if not running.closed:
             await self._abort(live, running, "internal", "The turn ended without a terminal event.")
 
     async def _write(self, live: LiveSession, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        if running.ended:
-            if not running.parked:
-                _log.error("events after the terminal one were dropped", count=len(batch))
+        if running.closed:
+            if not running.suspended:
+                _log.error("events after the terminal event dropped", count=len(batch))
             return
         last = next((index for index, event in enumerate(batch) if event.terminal), len(batch) - 1)
         if running.started.done():
@@ -206,8 +206,8 @@ class TurnRunner:
             stored = await self.append_first_events(live, running, batch[: last + 1])
             running.started.set_result(stored[0].seq - 1)
         if stored[-1].terminal:
-            self._mark_ended(live, running)
-            await self.on_finished(live, running)
+            self._mark_closed(live, running)
+            await self.on_terminal_event_stored(live, running)
 
     async def _abort(
         self, live: LiveSession, running: RunningTurn, code: str, text: str, why: AgenticXError | None = None
@@ -217,29 +217,29 @@ class TurnRunner:
         If that fails, it is repeated before the session's next turn. Callers that wait for the turn to begin get `why`,
         an error that the user can fix, if there is one.
         """
-        if running.ended:
+        if running.closed:
             return
-        running.ended = True
+        running.closed = True
         try:
             if not running.started.done():
                 running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
             await run_to_completion(self._end_or_release(live, running.turn, code, text))
         except SessionNotFound:
-            _log.info("a session was deleted before its turn had ended")
+            _log.info("session deleted before its turn ended")
         except StoreError as exc:
-            _log.error("a turn's end could not be stored", why=text, error=str(exc))
+            _log.error("end of turn could not be stored; retried before the next turn", why=text, error=str(exc))
             self.end_later(running.turn)
         else:
             if code == "storage":
-                _log.error("a turn broke off", why=text)
+                _log.error("turn failed: its log could not be written", why=text)
             elif why is not None:
-                _log.warning("a turn could not begin", error=str(why))
-        self._mark_ended(live, running)
+                _log.warning("turn could not begin", error=str(why))
+        self._mark_closed(live, running)
 
-    def _mark_ended(self, live: LiveSession, running: RunningTurn) -> None:
-        running.ended = True
-        running.finished.set()
-        self.on_ended(live, running)
+    def _mark_closed(self, live: LiveSession, running: RunningTurn) -> None:
+        running.closed = True
+        running.done_event.set()
+        self.on_turn_closed(live, running)
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
@@ -248,15 +248,15 @@ class TurnRunner:
         """True if a turn that waits for a confirmation continues after a restart."""
         return self.store.is_persistent and self.settings.resume_interrupted == "confirms"
 
-    def park(self) -> None:
-        """Leave turns that wait for a confirmation, and their questions, open if they continue after a restart."""
+    def suspend_waiting_turns(self) -> None:
+        """Suspend turns that wait for a confirmation, and leave it open, if they continue after a restart."""
         pending = self.gate.pending()
-        asked = {request.session_id for request in pending}
+        waiting_session_ids = {request.session_id for request in pending}
         for running in self.running:
-            if self.can_resume and not running.ended and running.turn.session_id in asked:
-                running.parked = running.ended = True
-        parked = {running.turn.session_id for running in self.running if running.parked}
-        self.confirms.leave_open(request for request in pending if request.session_id in parked)
+            if self.can_resume and not running.closed and running.turn.session_id in waiting_session_ids:
+                running.suspended = running.closed = True
+        suspended_session_ids = {running.turn.session_id for running in self.running if running.suspended}
+        self.confirms.leave_open(request for request in pending if request.session_id in suspended_session_ids)
 
     async def stop_all(self, turns: Collection[RunningTurn]) -> None:
         """Stop `turns` and wait for them, bounded."""
@@ -305,18 +305,18 @@ class TurnRunner:
 
         The store is read again, as it may have stored events although it reported a failure.
         """
-        known = await self.store.turn(turn.session_id, turn.id)
+        stored_turn = await self.store.turn(turn.session_id, turn.id)
         await live.reload()
-        if known is None or known.after_seq is None:
+        if stored_turn is None or stored_turn.after_seq is None:
             await self.store.release(turn)
         else:
-            await self.end(live, known, code, text)
+            await self.end(live, stored_turn, code, text)
 
     async def end_leftover_processes(self, turn: TurnRecord) -> None:
         """Terminate the processes that are left of a turn of an earlier process."""
-        for fact in await self.store.turn_journal(turn.session_id, turn.id):
-            if fact.kind == "process":
-                process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
+        for entry in await self.store.turn_journal(turn.session_id, turn.id):
+            if entry.kind == "process":
+                process = StartedProcess(entry.data["pid"], entry.data["started"], entry.data["mark"])
                 await run_in_thread(kill_leftovers, process, name="agx ending processes")
 
     async def read_interrupted(self, turn: TurnRecord) -> InterruptedTurn:
@@ -324,15 +324,15 @@ class TurnRunner:
         try:
             return await self._read_interrupted(turn)
         except DamagedData as exc:
-            _log.error("what a turn did cannot be read any more", turn=turn.id, error=str(exc))
-            running = {one.id for one in await self.store.unfinished_turns()}
+            _log.error("log of an interrupted turn unreadable", turn=turn.id, error=str(exc))
+            running = {unfinished.id for unfinished in await self.store.unfinished_turns()}
             return InterruptedTurn(session_id=turn.session_id, ended=turn.id not in running)
 
     async def _read_interrupted(self, turn: TurnRecord) -> InterruptedTurn:
-        known = await self.store.turn(turn.session_id, turn.id) or turn
+        stored_turn = await self.store.turn(turn.session_id, turn.id) or turn
         events: list[StoredEvent] = []
-        async for piece in read_log_pages(self.store, turn.session_id, known.after_seq or 0):
-            events += (event for event in piece if event.turn_id == turn.id)
+        async for page in read_log_pages(self.store, turn.session_id, stored_turn.after_seq or 0):
+            events += (event for event in page if event.turn_id == turn.id)
         return InterruptedTurn.from_log(events, await self.store.turn_journal(turn.session_id, turn.id))
 
 

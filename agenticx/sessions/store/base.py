@@ -17,7 +17,7 @@ from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "CLOSED_KINDS",
-    "DURABLE_EVENTS",
+    "SYNCED_EVENTS",
     "ArchivedFilter",
     "JournalEntry",
     "JournalKind",
@@ -32,7 +32,7 @@ __all__ = [
     "read_log_pages",
 ]
 
-DURABLE_EVENTS = frozenset(EventType) - {
+SYNCED_EVENTS = frozenset(EventType) - {
     EventType.ROUND_START,
     EventType.STATE,
     EventType.TOKEN,
@@ -43,8 +43,9 @@ DURABLE_EVENTS = frozenset(EventType) - {
     EventType.STALL,
     EventType.ARTIFACT,
 }
-"""The events that survive even a power cut once `append` returned, among them all that report a message, a call, a
-question, an answer or an ending. The others, such as tokens, survive the death of the process."""
+"""The events that are synced to the disk before `append` returns, so that they survive a power cut: among them all that
+report a message, a call, a question, an answer or an ending. The others, such as tokens, survive the death of the
+process."""
 
 
 class SequenceConflict(StoreError):
@@ -120,7 +121,7 @@ class SessionState:
     """The state that a session's next turn starts from: the model's messages, and tool state with permissions.
 
     As a change: the first `keep_messages` of the messages stay, `messages` follow them; `state_json` is JSON, None for
-    unchanged. `compacted` are messages that summaries have replaced since, stored behind the first `keep_compacted` of
+    unchanged. `compacted` are messages that summaries have replaced since, stored after the first `keep_compacted` of
     those that are stored already; with None nothing of these changes. As a value read back: all of the messages,
     `keep_messages` being 0, without `compacted`, which only `Store.compacted_messages` reads.
 
@@ -143,7 +144,7 @@ CLOSED_KINDS: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "n
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """A durable fact beside the log; there is at most one for its `kind` and `key`.
+    """A durable entry beside the log; there is at most one for its `kind` and `key`.
 
     The journal holds what the log cannot: that a call is about to run, before it runs, and the answer to a question,
     before its turn continues. The first entry of a kind and key is kept, so answers from two clients become one.
@@ -166,8 +167,9 @@ class JournalEntry:
 class Store(Protocol):
     """The storage of sessions and their events.
 
-    Events that `append` returned are durable and visible to readers; events that it did not return are neither. All
-    methods that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
+    Events that `append` returned are committed and visible to readers: they survive the end of the process, and those
+    of `SYNCED_EVENTS` a power cut too. Events that it did not return are neither committed nor visible. All methods
+    that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
     """
 
     @property
@@ -259,7 +261,7 @@ class Store(Protocol):
         journal: Sequence[JournalEntry] = (),
         record: SessionRecord | None = None,
     ) -> Sequence[StoredEvent]:
-        """Add `events` right behind `expected_seq`, all or none; raise `SequenceConflict` if that is not the last one.
+        """Add `events` right after `expected_seq`, all or none; raise `SequenceConflict` if that is not the last one.
 
         A terminal event of the running turn frees the session in the same transaction; `state` and `journal` are stored
         in it too, and `record` replaces the session's record.
@@ -310,10 +312,10 @@ class Store(Protocol):
         """
         ...
 
-    def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
-        """Set `news` after each append to the session (None: to any) while the block lasts.
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        """Set `wakeup` after each append to the session (None: to any) while the block lasts.
 
-        Subscribe first, then read: an append in between then sets `news`.
+        Subscribe first, then read: an append in between then sets `wakeup`.
         """
         ...
 
@@ -329,7 +331,7 @@ class Store(Protocol):
 def encode_events(
     session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, seq: int, position: int, ts: str
 ) -> list[StoredEvent]:
-    """Return `events` as stored right behind `seq` and `position`; a store with gaps between positions sets its own."""
+    """Return `events` as stored right after `seq` and `position`; a store with gaps between positions sets its own."""
     return [
         StoredEvent(
             session_id,
@@ -348,7 +350,7 @@ _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
 async def read_log_pages(store: Store, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
-    """Yield the events behind `after` page by page, up to the end of the log at the time it is reached."""
+    """Yield the events after `after` page by page, up to the end of the log at the time it is reached."""
     while events := await store.read(session_id, after, _PAGE_EVENTS):
         yield events
         after = events[-1].seq

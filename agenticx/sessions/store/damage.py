@@ -15,7 +15,7 @@ _log = get_logger(__name__)
 
 
 class DamagedData(StoreError):
-    """An error that says that stored bytes differ from the bytes that were written."""
+    """An error because stored bytes differ from the bytes that were written."""
 
 
 @contextmanager
@@ -27,5 +27,5 @@ def map_decode_errors(what: str) -> Generator[None]:
     try:
         yield
     except (zlib.error, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as exc:
-        _log.error("stored bytes are not what was written", what=what, error=type(exc).__name__)
+        _log.error("stored data damaged", what=what, error=type(exc).__name__)
         raise DamagedData(f"{what} is damaged in the storage ({type(exc).__name__})") from exc

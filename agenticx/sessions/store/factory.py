@@ -34,4 +34,4 @@ def database_path(settings: Settings) -> Path:
         return path.resolve()
     except (OSError, RuntimeError, ValueError) as exc:  # an unknown user's home, a symlink loop, a NUL
         raise_if_exhausted(exc)
-        raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} leads to no file: {exc}") from exc
+        raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} is not a valid path: {exc}") from exc

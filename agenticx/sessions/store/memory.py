@@ -121,17 +121,17 @@ class MemoryStore:
         self, query: str, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
     ) -> Sequence[SearchResult]:
         terms = SearchQuery.parse(query)
-        found: list[SearchResult] = []
+        results: list[SearchResult] = []
         for session in self._listed(before, archived):
             texts = list(islice((text for text in session.searchable() if terms.matches(text.text)), MATCHES_SHOWN))
             if texts:
-                found.append(SearchResult(session.record, [terms.excerpt(text) for text in texts]))
-            if len(found) == limit:
+                results.append(SearchResult(session.record, [terms.excerpt(text) for text in texts]))
+            if len(results) == limit:
                 break
-        return found
+        return results
 
     def _listed(self, before: str | None, archived: ArchivedFilter) -> Iterator[_SessionData]:
-        """Yield sessions, pinned ones first, then newest first, from behind `before`."""
+        """Yield sessions, pinned ones first, then newest first, after `before`."""
         newest = list(self._sessions.values())[::-1]
         newest.sort(key=lambda session: not session.record.pinned)
         ids = [session.record.id for session in newest]
@@ -241,12 +241,12 @@ class MemoryStore:
 
     async def turn_journal(self, session_id: str, turn_id: str) -> Sequence[JournalEntry]:
         self._session(session_id)
-        whose = (session_id, turn_id)
-        return [entry for entry in self._journal.values() if (entry.session_id, entry.turn_id) == whose]
+        entries = self._journal.values()
+        return [entry for entry in entries if (entry.session_id, entry.turn_id) == (session_id, turn_id)]
 
     async def open_journal_entries(self, kind: JournalKind, closing: JournalKind) -> Sequence[JournalEntry]:
-        facts = self._journal.values()
-        return [fact for fact in facts if fact.kind == kind and (closing, fact.key) not in self._journal]
+        entries = self._journal.values()
+        return [entry for entry in entries if entry.kind == kind and (closing, entry.key) not in self._journal]
 
     async def session_state(self, session_id: str) -> SessionState:
         session = self._session(session_id)
@@ -268,8 +268,8 @@ class MemoryStore:
         start = bisect_right(self._log, after, key=attrgetter("position"))
         return self._log[start : start + limit]
 
-    def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
-        return self._notifier.subscribe(session_id, news)
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        return self._notifier.subscribe(session_id, wakeup)
 
     async def check(self) -> None:
         return None

@@ -10,7 +10,7 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.settings import load_settings
-from studio.access import TICKET_SECONDS, Tickets, load_token
+from studio.access import TICKET_SECONDS, Tickets, load_or_create_token
 from tests.support.server.raw_http import (
     AUTHORIZED,
     JSON,
@@ -169,11 +169,11 @@ class ManualClock:
 
 def test_the_token_is_made_at_first_start_for_its_owner_alone_and_kept(tmp_path: Path) -> None:
     settings = load_settings({"home": tmp_path / "home"}, environ={})
-    token = load_token(settings)
+    token = load_or_create_token(settings)
     path = tmp_path / "home" / "token"
     assert len(token) >= 43
     assert path.stat().st_mode & 0o777 == 0o600
-    assert load_token(settings) == token
+    assert load_or_create_token(settings) == token
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_an_invalid_token_file_is_refused_without_quoting_it(
     path.chmod(mode)
     settings = load_settings({"home": tmp_path / "home", "token_file": path}, environ={})
     with pytest.raises(SettingsError, match=complaint) as caught:
-        load_token(settings)
+        load_or_create_token(settings)
     assert not content or content not in str(caught.value)
 
 
@@ -204,7 +204,7 @@ def test_a_token_file_is_read_stripped_and_must_exist(tmp_path: Path) -> None:
     path = tmp_path / "mine"
     settings = load_settings({"home": tmp_path / "home", "token_file": path}, environ={})
     with pytest.raises(SettingsError, match="mine"):
-        load_token(settings)
+        load_or_create_token(settings)
     path.write_text(f"\n  {'Ab-_' * 8} \n")
     path.chmod(0o600)
-    assert load_token(settings) == "Ab-_" * 8
+    assert load_or_create_token(settings) == "Ab-_" * 8

@@ -103,8 +103,8 @@ def _without_sync(good: SqliteStore) -> Store:
     writer: Any = good._writer  # pyright: ignore[reportPrivateUsage]
     usual = writer.submit
 
-    def submit(work: Any, *, durable: bool = False, on_commit: Any = None) -> Any:
-        return usual(work, durable=False, on_commit=on_commit)
+    def submit(work: Any, *, synced: bool = False, on_commit: Any = None) -> Any:
+        return usual(work, synced=False, on_commit=on_commit)
 
     writer.submit = submit
     return good

@@ -27,7 +27,7 @@ from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
-from studio.access import load_token
+from studio.access import load_or_create_token
 from studio.server import StudioServer, listen
 from studio.services import ServerModels, make_services
 from tests.support.faults import broken, disk
@@ -143,7 +143,7 @@ async def _serve(order: ServerOptions, home: Path) -> None:
 
     services = make_services(
         settings,
-        token=load_token(settings),
+        token=load_or_create_token(settings),
         port=port,
         store=_store(order, home / "sessions.db"),
         models=ServerModels(settings, assemble),

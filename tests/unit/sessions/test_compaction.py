@@ -17,7 +17,7 @@ from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, SessionRecord, SessionState, SqliteStore, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.state import read_front
+from agenticx.sessions.history.state import read_replacement_counts
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.session_cache import SessionCache
 from agenticx.settings import load_settings
@@ -91,7 +91,7 @@ class CountingStore(SqliteStore):
 
 @dataclass
 class CompactionHarness:
-    """A folder with one session, over which each hub is made anew."""
+    """A folder with one session, over which each hub is created again."""
 
     folder: Path
     session_id: str = ""
@@ -128,7 +128,7 @@ class CompactionHarness:
 
 async def all_messages(store: SqliteStore, session_id: str) -> list[Message]:
     kept = await store.session_state(session_id)
-    front, compacted = read_front(kept.state_json)
+    front, compacted = read_replacement_counts(kept.state_json)
     stored = await store.compacted_messages(session_id)
     assert len(stored) == compacted
     return [*stored, *kept.messages[front:]]
@@ -192,7 +192,7 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     live = await SessionCache(store).open(await store.get(harness.session_id))
     assert (live.session.compacted, live.session.replacement_count) == (
         [],
-        read_front((await store.session_state(harness.session_id)).state_json)[0],
+        read_replacement_counts((await store.session_state(harness.session_id)).state_json)[0],
     )
     assert live.session.stored_compacted == len(await store.compacted_messages(harness.session_id))
     await store.aclose()

@@ -86,7 +86,7 @@ async def test_an_answer_that_the_gate_had_when_the_program_ended_is_in_the_log(
     await harness.store.aclose()
 
 
-async def test_a_record_change_during_a_parked_turn_does_not_store_its_cancelled_call(
+async def test_a_record_change_during_a_suspended_turn_does_not_store_its_cancelled_call(
     harness: SessionHarness,
 ) -> None:
     hub, question = await harness.open_with_question()

@@ -330,7 +330,7 @@ async def test_a_damaged_index_is_rebuilt_at_the_start(
     one, two = await with_texts(tmp_path)
     break_index(tmp_path, INDEX_DAMAGES[what])
     store = SqliteStore(tmp_path / "sessions.db")
-    assert ["made anew" in record.getMessage() for record in caplog.records] == [True]
+    assert ["search index damaged; rebuilding" in record.getMessage() for record in caplog.records] == [True]
     assert [found.record.id for found in await store.search("say")] == [two, one]
     assert [found.record.id for found in await store.search("about alpha")] == [one]
     await store.update(replace(await store.get(one), name="renamed"))
@@ -426,5 +426,5 @@ async def test_a_damaged_write_ahead_log_is_logged(
         (tmp_path / "second" / f"sessions.db{suffix}").write_bytes(content)
     await store.aclose()
     again = SqliteStore(tmp_path / "second" / "sessions.db")
-    assert any("write-ahead log is damaged" in record.getMessage() for record in caplog.records) == damaged
+    assert any("write-ahead log damaged" in record.getMessage() for record in caplog.records) == damaged
     await again.aclose()

@@ -90,7 +90,7 @@ async def test_a_rewind_stops_at_what_a_person_wrote_between_two_edits_and_can_b
     await write(folder, workspace, "call_2", "a.txt", "by the agent again")
     await write(folder, workspace, "call_3", "a.txt", "and again")
     calls = {"call_1", "call_2", "call_3"}
-    stopped = "Only in part: somebody else changed it in between, and their change was kept."
+    stopped = "Only in part: it was changed outside this conversation in between, and that change was kept."
 
     for outcome in ("restored", "unchanged"):
         done = restore_files(kept, workspace, undone=calls, redone=())
@@ -115,7 +115,7 @@ async def test_switching_branches_keeps_what_a_person_wrote_between_them(
     (one,) = restore_files(kept, workspace, undone={"call_3"}, redone={"call_1"})
     assert (one.outcome, one.version, file.read_text()) == ("restored", None, "by a person")
     assert one.reason is not None
-    assert "somebody else changed it in between" in one.reason
+    assert "changed outside this conversation in between" in one.reason
 
 
 async def test_a_file_that_a_person_took_away_between_two_edits_is_taken_away_and_not_brought_back(

@@ -30,7 +30,7 @@ from agenticx.sessions import (
     TurnRecord,
 )
 from agenticx.sessions.store.factory import database_path, open_store
-from agenticx.sessions.store.sqlite import owner_pid
+from agenticx.sessions.store.sqlite import probe_owner_pid
 from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import load_settings
 
@@ -199,7 +199,7 @@ async def test_a_database_has_one_owner_whatever_links_lead_to_it(tmp_path: Path
     else:
         alias = tmp_path / "other.db"
         alias.symlink_to(tmp_path / "home" / "sessions.db")
-    assert owner_pid(alias) == os.getpid()
+    assert probe_owner_pid(alias) == os.getpid()
     with pytest.raises(OwnedElsewhere):
         SqliteStore(alias)
     await store.aclose()
@@ -283,7 +283,7 @@ async def test_a_briefly_held_lock_with_the_note_of_a_dead_process_is_waited_for
     fcntl.flock(looking, fcntl.LOCK_EX)
     threading.Timer(0.3, os.close, [looking]).start()
     store = SqliteStore(tmp_path / "sessions.db")
-    assert owner_pid(tmp_path / "sessions.db") == os.getpid()
+    assert probe_owner_pid(tmp_path / "sessions.db") == os.getpid()
     await store.aclose()
 
 
@@ -389,8 +389,8 @@ async def test_what_is_no_database_is_refused_and_nothing_is_put_beside_it(
     [
         ("sqlite:////", "'/' is a folder, no database"),
         ("sqlite:////dev/null", "'/dev/null' is no regular file, no database"),
-        ("sqlite:///~nobody-here/x.db", "AGX_STORE_URL leads to no file: "),
-        ("sqlite:///a\0b", "AGX_STORE_URL leads to no file: "),
+        ("sqlite:///~nobody-here/x.db", "AGX_STORE_URL is not a valid path: "),
+        ("sqlite:///a\0b", "AGX_STORE_URL is not a valid path: "),
     ],
 )
 async def test_a_url_that_leads_to_no_file_is_refused_in_a_sentence(url: str, said: str) -> None:

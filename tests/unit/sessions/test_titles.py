@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.sessions.hub.titles import title_of
+from agenticx.sessions.hub.titles import derive_name
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ from agenticx.sessions.hub.titles import title_of
     ],
 )
 def test_the_first_line_with_text_is_the_name(message: str, title: str | None) -> None:
-    assert title_of(message) == title
+    assert derive_name(message) == title

@@ -15,7 +15,7 @@ from agenticx.sessions import SessionRecord, SqliteStore
 
 pytestmark = pytest.mark.anyio
 
-TOLD = "write-ahead log is damaged"
+LOGGED = "write-ahead log damaged"
 HEADER, FRAME = 32, 24 + 4096
 
 
@@ -75,7 +75,7 @@ async def test_a_damaged_log_is_logged_and_copied_for_its_owner_alone(
     left = await killed(tmp_path)
     content = change(left / "sessions.db-wal", DAMAGES[damage])
     store = SqliteStore(left / "sessions.db")
-    assert [TOLD in record.getMessage() for record in caplog.records] == [True]
+    assert [LOGGED in record.getMessage() for record in caplog.records] == [True]
     (kept,) = left.glob("sessions.db-wal.damaged-*")
     assert str(kept) in caplog.text
     assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (content, 0o600)
@@ -96,7 +96,7 @@ async def test_lost_transactions_of_a_restarted_log_are_logged_too(
     left = await killed(tmp_path, begun_anew=True)
     change(left / "sessions.db-wal", flip(3))
     store = SqliteStore(left / "sessions.db")
-    assert [TOLD in record.getMessage() for record in caplog.records] == [True]
+    assert [LOGGED in record.getMessage() for record in caplog.records] == [True]
     assert len(await store.sessions()) == 8
     await store.aclose()
 
@@ -147,7 +147,7 @@ async def test_a_log_whose_database_is_gone_is_logged_and_copied(
     content = (left / "sessions.db-wal").read_bytes()
     (left / "sessions.db").unlink()
     store = SqliteStore(left / "sessions.db")
-    assert [TOLD in record.getMessage() for record in caplog.records] == [True]
+    assert [LOGGED in record.getMessage() for record in caplog.records] == [True]
     assert [kept.read_bytes() for kept in left.glob("sessions.db-wal.damaged-*")] == [content]
     assert await store.sessions() == []
     await store.aclose()

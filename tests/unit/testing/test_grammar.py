@@ -85,7 +85,7 @@ def test_a_running_turn_passes_only_if_incomplete_turns_are_allowed():
         ([STARTED, ROUND_2, STOPPED], "event 2 (round_start): round 2 where 1 was due"),
         (
             [STARTED, ROUND, CALL, ROUND_2, RESULT, STOPPED],
-            "event 4 (round_start): the model goes on while these calls have no result: add (c1)",
+            "event 4 (round_start): the model continues while these calls have no result: add (c1)",
         ),
         (
             [STARTED, ROUND, CALL, STOPPED],

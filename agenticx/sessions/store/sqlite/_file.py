@@ -37,7 +37,7 @@ def require_database_file(path: Path) -> None:
 
 
 def read_only_uri(path: Path) -> str:
-    """Return the SQLite URI that opens the file for reading only, whatever its name, and creates no file beside it.
+    """Return the SQLite URI that opens the file of any name for reading only and creates no file beside it.
 
     If there is a write-ahead log that is not yet checkpointed it must be read too, which needs a shared-memory index.
     """
@@ -62,7 +62,8 @@ def check_integrity(connection: sqlite3.Connection) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
         raise StoreError(
-            f"it is damaged ({verdict}); it was left as it is. Move it away to start anew, or restore a copy of it"
+            f"it is damaged ({verdict}); it was left unchanged. Move it away to start with an empty database,"
+            " or restore a copy of it"
         )
 
 

@@ -64,7 +64,7 @@ class LogReader:
         self._cached_bytes = 0
 
     def _rows(self, connection: sqlite3.Connection, after: int) -> Generator[tuple[int, Generator[StoredEvent]]]:
-        """Yield the first position of each row with events behind `after`, and those events, decoded on demand."""
+        """Yield the first position of each row with events after `after`, and those events, decoded on demand."""
         with closing(
             connection.execute(
                 """SELECT id, session, last_seq, first_position, 0
@@ -90,7 +90,7 @@ class LogReader:
                 for place in range(bisect_right(lines, after, key=line_position), len(lines)):
                     yield decode_event(session_id, first_seq + place, lines[place])
         except DamagedData as exc:
-            _log.error("a row of the database was passed over", error=str(exc))
+            _log.error("corrupt row skipped", error=str(exc))
             if not fresh:
                 self._cache_lines(key, [])
 
@@ -107,8 +107,8 @@ class LogReader:
         self._cached_bytes += _size(lines) - _size(self._cache.get(key, ()))
         self._cache[key] = lines
         while self._cached_bytes > _MAX_CACHED_BYTES:
-            _, gone = self._cache.popitem(last=False)
-            self._cached_bytes -= _size(gone)
+            _, evicted = self._cache.popitem(last=False)
+            self._cached_bytes -= _size(evicted)
 
 
 def _fresh_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:

@@ -48,7 +48,7 @@ class RecentEvents:
             self._shorten_all()
 
     def session_events_after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
-        """Return up to `limit` events behind `seq`; None if the cache begins behind it."""
+        """Return up to `limit` events after `seq`; None if the cache begins later."""
         tail = self._sessions.get(session_id)
         if not tail or seq + 1 < tail[0].seq:
             return None
@@ -56,7 +56,7 @@ class RecentEvents:
         return tail[start : start + limit]
 
     def all_events_after(self, position: int, limit: int) -> Sequence[StoredEvent] | None:
-        """Return up to `limit` events of all sessions behind `position`; None if the cache begins behind it."""
+        """Return up to `limit` events of all sessions after `position`; None if the cache begins later."""
         if position < self._all_start:
             return None
         start = bisect_right(self._all, position, key=_POSITION)
@@ -89,11 +89,11 @@ class RecentEvents:
 
     def _shorten_all(self) -> None:
         """Drop the older half; if the size limit is exceeded, all but the last."""
-        gone = max(len(self._all) // 2, 1) if self._all_bytes <= _MAX_BYTES else len(self._all) - 1
-        if gone:
-            self._all_start = self._all[gone - 1].position
-            self._all_bytes -= _size(self._all[:gone])
-            del self._all[:gone]
+        dropped = max(len(self._all) // 2, 1) if self._all_bytes <= _MAX_BYTES else len(self._all) - 1
+        if dropped:
+            self._all_start = self._all[dropped - 1].position
+            self._all_bytes -= _size(self._all[:dropped])
+            del self._all[:dropped]
 
 
 def _size(events: Sequence[StoredEvent]) -> int:

@@ -99,9 +99,9 @@ def _encode_record(record: SessionRecord) -> str:
 def decode_record(text: str) -> SessionRecord:
     """Return the record as it was stored, by any release; raise `DamagedData`."""
     with map_decode_errors("the record of a session"):
-        known: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
-        tools = known.pop("tools", None)
-        record = SessionRecord(**known, tools=None if tools is None else tuple(tools))
+        fields: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
+        tools = fields.pop("tools", None)
+        record = SessionRecord(**fields, tools=None if tools is None else tuple(tools))
         if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
             raise TypeError(f"fields with wrong values: {wrong}")
         return record
@@ -128,11 +128,11 @@ _FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
 LIST_FILTER = """(? IS NULL OR (sessions.pinned, sessions.number) < (
                 SELECT known.pinned, known.number FROM sessions AS known WHERE known.id = ?))
             AND (? = 'with' OR sessions.archived = (? = 'only'))"""
-"""The condition for sessions behind one in a list, with the values of `list_filter_values`."""
+"""The condition for sessions after one in a list, with the values of `list_filter_values`."""
 
 
 def list_filter_values(before: str | None, archived: ArchivedFilter) -> tuple[str | None, ...]:
-    """Return the values of `LIST_FILTER`; no session comes behind an unknown `before`."""
+    """Return the values of `LIST_FILTER`; no session comes after an unknown `before`."""
     return (before, before, archived, archived)
 
 
@@ -166,7 +166,7 @@ def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]
         try:
             yield read(row)
         except DamagedData as exc:
-            _log.error("a row of the database was passed over", error=str(exc))
+            _log.error("corrupt row skipped", error=str(exc))
 
 
 # --- turns ------------------------------------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ def claim_turn(connection: sqlite3.Connection, turn: TurnRecord) -> TurnRecord:
     """Make `turn` its session's running one, or return the earlier one of the same `client_turn_id`."""
     number = session_number(connection, turn.session_id)
     if turn.client_turn_id is not None:
-        asked = (number, turn.client_turn_id)
-        earlier = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", asked)
+        turn_key = (number, turn.client_turn_id)
+        earlier = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", turn_key)
         if earlier:
             return earlier[0]
     (running,) = connection.execute("SELECT running FROM sessions WHERE number = ?", (number,)).fetchone()
@@ -245,7 +245,7 @@ def add_events(
     *,
     expected_seq: int,
 ) -> None:
-    """Store `events` and advance the cursor; raise `SequenceConflict` unless `expected_seq` is where it stands."""
+    """Store `events` and advance the cursor; raise `SequenceConflict` unless it is at `expected_seq`."""
     if cursor.last_seq != expected_seq:
         session_id = events[0].session_id
         raise SequenceConflict(f"session {session_id!r} is at {cursor.last_seq}, not at {expected_seq}")
@@ -272,7 +272,7 @@ def pack_fresh_rows(connection: sqlite3.Connection, cursor: SessionCursor) -> No
             first_seq = rows[0][0] - rows[0][1].count(b"\n")
             segments = list(merge_bodies((body for _, body in rows), first_seq))
     except DamagedData as exc:
-        return _log.error("rows of a session stay unpacked", error=str(exc))
+        return _log.error("rows of a session could not be packed", error=str(exc))
     connection.execute(f"DELETE FROM fresh WHERE position IN {_POSITION_LIST}", (positions,))
     _insert_segments(connection, cursor.number, segments)
 
@@ -335,7 +335,7 @@ def _replace_messages(
     keep: int,
     messages: Sequence[Message],
 ) -> None:
-    """Replace all messages behind the first `keep`."""
+    """Replace all messages after the first `keep`."""
     connection.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, keep))
     connection.executemany(
         f"INSERT INTO {table} VALUES (?, ?, ?)",

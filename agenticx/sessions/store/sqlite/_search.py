@@ -1,12 +1,11 @@
 """The full-text index of the database: SQLite's FTS5 over the output of `search.normalize_words`.
 
-The index keeps words, not texts (it is contentless): the texts are in the table `said`. It breaks at blanks and nowhere
-else (`tokenize='ascii'`: normalized words contain no other ASCII than letters and digits), so that it finds exactly
-what `search.SearchQuery` defines. Removed words stay in its file until its segments are merged, which `purge_step`
-does.
+The index keeps words, not texts (it is contentless): the texts are in the table `said`. It splits at blanks only
+(`tokenize='ascii'`: normalized words contain no other ASCII than letters and digits), so that it finds exactly what
+`search.SearchQuery` defines. Removed words stay in its file until its segments are merged, which `purge_step` does.
 
-All of it can be rebuilt from other tables, so its damage stops nothing: an operation that fails on it goes on without
-it, and the next start rebuilds the index from the texts, and the texts, if they are gone, from names and messages.
+All of it can be rebuilt from other tables, so its damage stops nothing: an operation that fails on it continues without
+it, and the next start rebuilds the index from the texts, and the texts, if they are lost, from names and messages.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = [
 ]
 
 _MERGE_PAGES = 64
-_MERGE_ALL = -_MERGE_PAGES  # a negative number merges all segments, whatever their sizes
+_MERGE_ALL = -_MERGE_PAGES  # a negative number merges all segments, of any size
 
 
 _log = get_logger(__name__)
@@ -51,13 +50,13 @@ _log = get_logger(__name__)
 
 def prepare_index(connection: sqlite3.Connection) -> None:
     """Create the index; rebuild it if it is damaged or was made with another version of the word rules."""
-    known = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
+    indexed_version = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
     texts = _try_execute(connection, "SELECT number, session, message_id, role, text FROM said LIMIT 1")
-    index = texts and known is not None and _finds_newest_texts(connection)
-    if texts and index and known == (SEARCH_VERSION,):
+    index = texts and indexed_version is not None and _finds_newest_texts(connection)
+    if texts and index and indexed_version == (SEARCH_VERSION,):
         return
-    if known is not None and not (texts and index):
-        _log.error("what searches find is damaged and is made anew", texts=not texts)
+    if indexed_version is not None and not (texts and index):
+        _log.error("search index damaged; rebuilding", texts=not texts)
     connection.execute("BEGIN IMMEDIATE")
     if not texts:
         _rebuild_texts(connection)
@@ -72,7 +71,7 @@ def prepare_index(connection: sqlite3.Connection) -> None:
 def mark_damaged(connection: sqlite3.Connection) -> None:
     """Mark the index as damaged, so that the next start rebuilds it."""
     if connection.execute("DELETE FROM meta WHERE key = 'search'").rowcount:
-        _log.error("the index that searches use is damaged; the next start makes it anew")
+        _log.error("search index damaged; the next start rebuilds it")
 
 
 def _finds_newest_texts(connection: sqlite3.Connection) -> bool:
@@ -96,14 +95,16 @@ def _try_execute(connection: sqlite3.Connection, query: str, *values: object, le
 
 
 def _is_damage(exc: sqlite3.DatabaseError | MemoryError) -> bool:
-    """Return True if the error is neither a full nor a failing disk.
+    """Return True if the error is due to damaged data.
 
+    That is any database error but those of a full, failing or unwritable disk, of a file that cannot be opened or is no
+    database, of a lock that another connection holds, and of an interrupted statement.
     A `MemoryError` is damage: FTS5 may take damaged bytes for a size and fail to allocate it.
     """
-    return isinstance(exc, MemoryError) or exc.sqlite_errorcode & 0xFF not in _DISK_ERROR_CODES
+    return isinstance(exc, MemoryError) or exc.sqlite_errorcode & 0xFF not in _OTHER_ERROR_CODES
 
 
-_DISK_ERROR_CODES = {
+_OTHER_ERROR_CODES = {
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN),
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_NOTADB),
 }
@@ -134,13 +135,15 @@ def _drop_index(connection: sqlite3.Connection) -> None:
         connection.execute(f"DROP TABLE IF EXISTS found_{part}")
 
 
-# --- putting in and taking out ----------------------------------------------------------------------------------------
+# --- adding and removing ----------------------------------------------------------------------------------------
 
 
 def set_name(connection: sqlite3.Connection, session: int, name: str | None) -> None:
-    """Make the session findable by its name, and no longer by an earlier one."""
-    known = connection.execute("SELECT text FROM said WHERE session = ? AND message_id = ''", (session,)).fetchone()
-    if known == (name,):
+    """Index the session's name in place of an earlier one."""
+    indexed_name = connection.execute(
+        "SELECT text FROM said WHERE session = ? AND message_id = ''", (session,)
+    ).fetchone()
+    if indexed_name == (name,):
         return
     _remove_texts(
         connection, connection.execute(_SELECT_TEXTS + "session = ? AND message_id = ''", (session,)).fetchall()
@@ -150,7 +153,7 @@ def set_name(connection: sqlite3.Connection, session: int, name: str | None) -> 
 
 
 def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[SearchableText]) -> None:
-    """Make the session findable by these texts; texts whose id is known are left as they are."""
+    """Index these texts of the session; texts whose id is indexed already are left unchanged."""
     for text in texts:
         added = connection.execute(
             "INSERT INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
@@ -164,11 +167,11 @@ def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[Sear
                 )
 
 
-def retain_messages(connection: sqlite3.Connection, session: int, findable: frozenset[str]) -> None:
+def retain_messages(connection: sqlite3.Connection, session: int, searchable_ids: frozenset[str]) -> None:
     """Remove all texts of the session but its name and these messages."""
     query = "SELECT number, CAST(text AS TEXT), message_id FROM said WHERE session = ?"
     texts = connection.execute(query, (session,)).fetchall()
-    _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in findable])
+    _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in searchable_ids])
 
 
 def remove_session(connection: sqlite3.Connection, session: int) -> None:
@@ -258,16 +261,16 @@ def search(
 def _search_results(
     connection: sqlite3.Connection, terms: SearchQuery, limit: int, before: str | None, archived: ArchivedFilter
 ) -> list[SearchResult]:
-    found: list[SearchResult] = []
+    results: list[SearchResult] = []
     for session, numbers in _matching(connection, terms, before, archived):
         texts = [_read_text(connection, number) for number in numbers]
         (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (session,)).fetchone()
-        found += (
+        results += (
             SearchResult(record, [terms.excerpt(text) for text in texts]) for record in rows.decode_records([(text,)])
         )
-        if len(found) == limit:
+        if len(results) == limit:
             break
-    return found
+    return results
 
 
 def _matching(

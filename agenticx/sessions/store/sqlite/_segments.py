@@ -1,6 +1,6 @@
 """Segments: events of one session in the body of one row, a line each, usually compressed.
 
-While a turn runs each append is stored as a row of its own, in the order of the log whatever session it is of, so that
+While a turn runs each append is stored as a row of its own, in the order of the log of all sessions, so that
 a commit of many sessions fills few pages. When the turn is over its rows are merged into compressed segments, which
 takes a tenth of both rows and bytes: envelopes repeat their ids, and every token is an event.
 """

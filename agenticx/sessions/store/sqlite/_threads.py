@@ -32,7 +32,7 @@ class _Job(Generic[T]):
 
     work: Callable[[sqlite3.Connection], T]
     future: asyncio.Future[T]
-    durable: bool = False
+    synced: bool = False
     on_commit: Callable[[], None] | None = None
     outside_transaction: bool = False
     result: Any = None
@@ -55,7 +55,7 @@ class _DatabaseThread:
         self,
         work: Callable[[sqlite3.Connection], T],
         *,
-        durable: bool = False,
+        synced: bool = False,
         on_commit: Callable[[], None] | None = None,
         outside_transaction: bool = False,
     ) -> asyncio.Future[T]:
@@ -65,7 +65,7 @@ class _DatabaseThread:
         transaction.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(work, future, durable, on_commit, outside_transaction))
+        self._jobs.put(_Job(work, future, synced, on_commit, outside_transaction))
         return future
 
     def close(self) -> None:
@@ -147,14 +147,14 @@ class Writer(_DatabaseThread):
 
     def __init__(self, connect: Connect, name: str, before_transaction: Callable[[sqlite3.Connection], None]) -> None:
         self._before_transaction = before_transaction
-        self._durable: bool | None = None
+        self._synced: bool | None = None
         self._failed = False
         super().__init__(connect, name)
 
     async def check(self) -> None:
         """Raise `StoreError` if the last commit failed and another one, of about a turn's size, does too."""
         if self._failed:
-            await self.submit(_write_probe, durable=True)
+            await self.submit(_write_probe, synced=True)
             await self.submit(_delete_probe)
 
     async def vacuum(self) -> None:
@@ -186,7 +186,7 @@ class Writer(_DatabaseThread):
             self._failed = False
         except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
             self._drop_connection()
-            self._durable = None
+            self._synced = None
             if len(jobs) == 1:
                 self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhausted_error(exc) is not None
                 jobs[0].error = _map_error(exc)
@@ -197,10 +197,10 @@ class Writer(_DatabaseThread):
 
     def _commit(self, jobs: list[_Job[Any]]) -> None:
         connection = self._open()
-        durable = any(job.durable for job in jobs)
-        if durable != self._durable:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
+        synced = any(job.synced for job in jobs)
+        if synced != self._synced:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
+            self._synced = synced
         connection.execute("BEGIN IMMEDIATE")
         self._before_transaction(connection)
         for job in jobs:
@@ -251,9 +251,9 @@ def _deliver_results(jobs: list[_Job[Any]]) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
     for job in jobs:
         loops.setdefault(job.future.get_loop(), []).append(job)
-    for loop, theirs in loops.items():
+    for loop, loop_jobs in loops.items():
         try:
-            loop.call_soon_threadsafe(_resolve_futures, theirs)
+            loop.call_soon_threadsafe(_resolve_futures, loop_jobs)
         except RuntimeError:  # the loop is closed, so nothing awaits the results
             continue
 

@@ -5,15 +5,15 @@ a log up to the first frame whose salts or checksum are wrong, takes that for it
 its header is wrong; then it overwrites the rest, or deletes the file. Of the frames that it does not read, these are
 lost:
 
-1. Behind the end that it found: each transaction whose last frame has the salts of the header and the checksum that
+1. After the end that it found: each transaction whose last frame has the salts of the header and the checksum that
    follows from the frame before. Frames with other salts are left from an earlier generation of the log and were in the
    database when this one began; without a last frame the transaction was never completed. A power cut that tore
    unsynced frames can look the same: it did lose something, so it is reported too.
-2. Behind a header that is wrong: all transactions of the newest generation, which begins at the first frame (or at the
+2. After a header that is wrong: all transactions of the newest generation, which begins at the first frame (or at the
    second, if the first is damaged too), unless all their pages are in the database. They are if writing the header
    itself was cut off: it is synced before any frame of its generation, over a generation that is in the database.
 
-Damage of the last frame of all cannot be told from a write that was cut off.
+Damage of the last frame of all cannot be distinguished from a write that was cut off.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["LeftoverLog", "open_leftover_log"]
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 _BIG_ENDIAN, _LITTLE_ENDIAN = 0x377F0683, 0x377F0682
 _MAX_GENERATION_LAG = 1 << 16
-"""The first salt rises by one with each generation: a salt further behind is damaged, not an older generation."""
+"""The first salt rises by one with each generation: one with a larger difference is damaged, not older."""
 
 _Salts = tuple[int, int]
 _Sums = tuple[int, int]
@@ -78,20 +78,20 @@ class LeftoverLog:
         """
         header = _Header.parse(os.pread(self._file, _HEADER_BYTES, 0))
         if header is None:
-            return self._lost_behind_bad_header(database)
+            return self._lost_after_bad_header(database)
         known = _frames_known_to_sqlite(database)
         frames = self._frames(header.page_bytes, header.order, header.sums, header.salts, begin=known)
         return sum(1 for frame in frames if frame.commit and frame.valid)
 
     def keep_copy(self, now: datetime) -> Path:
-        """Copy the log as it is beside itself, for recovery by hand; raise `StoreError`.
+        """Copy the log as it is beside itself, for manual recovery; raise `StoreError`.
 
         If there is a copy with the same content already, return that one.
         """
         stem = f"{self._path.name}.damaged-"
-        kept = self._path.with_name(f"{stem}{now:%Y%m%dT%H%M%S.%fZ}")
+        copy_path = self._path.with_name(f"{stem}{now:%Y%m%dT%H%M%S.%fZ}")
         try:
-            with open(os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as copy:
+            with open(os.open(copy_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as copy:
                 os.lseek(self._file, 0, os.SEEK_SET)
                 with open(self._file, "rb", closefd=False) as log:
                     shutil.copyfileobj(log, copy)
@@ -99,17 +99,17 @@ class LeftoverLog:
                 os.fsync(copy.fileno())
         except OSError as exc:
             with suppress(OSError):
-                kept.unlink()
+                copy_path.unlink()
             raise StoreError(
                 f"its write-ahead log is damaged and could not be copied, so it was left unchanged: {exc}"
             ) from exc
         for other in sorted(self._path.parent.glob(f"{stem}*")):
-            if other != kept and filecmp.cmp(other, kept, shallow=False):
-                kept.unlink()
+            if other != copy_path and filecmp.cmp(other, copy_path, shallow=False):
+                copy_path.unlink()
                 return other
-        return kept
+        return copy_path
 
-    def _lost_behind_bad_header(self, database: Path) -> int:
+    def _lost_after_bad_header(self, database: Path) -> int:
         page_bytes = _read_page_size(database)
         salts = self._newest_salts(page_bytes)
         lost, newest, waiting = 0, dict[int, bytes](), dict[int, bytes]()
@@ -128,8 +128,8 @@ class LeftoverLog:
     def _newest_salts(self, page_bytes: int) -> _Salts:
         """Return the salts of the generation that the log begins with."""
         first, second = (
-            struct.unpack(">8x2I", found) if len(found) == 16 else None
-            for found in (
+            struct.unpack(">8x2I", header) if len(header) == 16 else None
+            for header in (
                 os.pread(self._file, 16, _HEADER_BYTES + n * (_FRAME_HEADER_BYTES + page_bytes)) for n in (0, 1)
             )
         )
@@ -144,15 +144,15 @@ class LeftoverLog:
         frame_bytes = _FRAME_HEADER_BYTES + page_bytes
         before = [sums] if sums is not None else []
         if begin:
-            found = os.pread(self._file, _FRAME_HEADER_BYTES, _HEADER_BYTES + (begin - 1) * frame_bytes)
-            before = [struct.unpack(">16x2I", found)]
+            header = os.pread(self._file, _FRAME_HEADER_BYTES, _HEADER_BYTES + (begin - 1) * frame_bytes)
+            before = [struct.unpack(">16x2I", header)]
         number = begin
-        while len(found := os.pread(self._file, frame_bytes, _HEADER_BYTES + number * frame_bytes)) == frame_bytes:
-            page, commit, one, two, *sums_read = struct.unpack(">6I", found[:_FRAME_HEADER_BYTES])
-            content = found[_FRAME_HEADER_BYTES:]
+        while len(frame := os.pread(self._file, frame_bytes, _HEADER_BYTES + number * frame_bytes)) == frame_bytes:
+            page, commit, salt_1, salt_2, *sums_read = struct.unpack(">6I", frame[:_FRAME_HEADER_BYTES])
+            content = frame[_FRAME_HEADER_BYTES:]
             stored = (sums_read[0], sums_read[1])
-            if (one, two) == salts:
-                computed = [_checksum(found[:8] + content, start, order) for start in before]
+            if (salt_1, salt_2) == salts:
+                computed = [_checksum(frame[:8] + content, start, order) for start in before]
                 yield _Frame(number, page, commit, stored in computed, content)
                 # where they differ either the frame or its checksum is damaged: the next frame may follow from both
                 before = [stored] if stored in computed else [stored, *computed[:1]]
@@ -199,16 +199,16 @@ def _frames_known_to_sqlite(database: Path) -> int:
     if not _has_content(database):  # SQLite does not read the log then
         return 0
     with closing(sqlite3.connect(database)) as connection:
-        _, known, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        return max(known, 0)
+        _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return max(frames, 0)
 
 
 def _read_page_size(database: Path) -> int:
     """Return the page size of the database, see https://sqlite.org/fileformat2.html#page_size."""
     if _has_content(database):
         with database.open("rb") as file:
-            found = int.from_bytes(file.read(18)[16:], "big")
-        return 65536 if found == 1 else found
+            page_size = int.from_bytes(file.read(18)[16:], "big")
+        return 65536 if page_size == 1 else page_size
     return 4096  # SQLite's default, which AgenticX uses
 
 
@@ -228,8 +228,8 @@ def _database_contains(database: Path, pages: dict[int, bytes], page_bytes: int)
 
 
 def _checksum(data: bytes, start: _Sums, order: str) -> _Sums:
-    one, two = start
+    sum_1, sum_2 = start
     for first, second in struct.iter_unpack(f"{order}2I", data[: len(data) // 8 * 8]):
-        one = (one + first + two) & 0xFFFFFFFF
-        two = (two + second + one) & 0xFFFFFFFF
-    return one, two
+        sum_1 = (sum_1 + first + sum_2) & 0xFFFFFFFF
+        sum_2 = (sum_2 + second + sum_1) & 0xFFFFFFFF
+    return sum_1, sum_2

@@ -13,7 +13,7 @@ from typing import Any, cast
 from agenticx.errors import StoreError
 from agenticx.sessions.store.sqlite._file import FileIdentity
 
-__all__ = ["OwnedElsewhere", "OwnerLock", "owner_pid"]
+__all__ = ["OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
 
 _ATTEMPTS = 250
 _PAUSE_SECONDS = 0.02
@@ -63,8 +63,11 @@ class OwnerLock:
             self._file = -1
 
 
-def owner_pid(database: Path) -> int | None:
-    """Return the id of the process that owns the database, None if none does; 0 if it has not written its id yet."""
+def probe_owner_pid(database: Path) -> int | None:
+    """Return the id of the process that owns the database, None if none does; 0 if it has not written its id yet.
+
+    If no process owns it, the probe takes the lock for a moment; `OwnerLock` retries meanwhile.
+    """
     try:
         file = os.open(_lock_file(database), os.O_RDWR)
     except OSError:
@@ -78,7 +81,8 @@ def owner_pid(database: Path) -> int | None:
 def _lock_with_retries(file: int) -> bool:
     """Return True once the lock is held, False if a running process holds it.
 
-    A lock without the note of a running process is held only briefly: by `owner_pid`, or by an owner that is starting.
+    A lock without the note of a running process is held only briefly: by `probe_owner_pid`, or by an owner that is
+    starting.
     """
     for _ in range(_ATTEMPTS):
         if _try_lock(file):
@@ -90,7 +94,7 @@ def _lock_with_retries(file: int) -> bool:
 
 
 def _lock_file(database: Path) -> Path:
-    """Return the path of the lock, beside the resolved file whatever links lead to it: one database has one lock."""
+    """Return the path of the lock, beside the file to which all links resolve: one database has one lock."""
     database = database.resolve()
     return database.with_name(f"{database.name}.owner")
 
@@ -130,7 +134,7 @@ def _make_try_lock() -> Callable[[int], bool]:
         windows = cast(Any, msvcrt)
 
         def lock_byte(file: int) -> bool:
-            os.lseek(file, 1 << 30, os.SEEK_SET)  # far behind the note, because others cannot read a locked byte
+            os.lseek(file, 1 << 30, os.SEEK_SET)  # far after the note, because others cannot read a locked byte
             try:
                 windows.locking(file, windows.LK_NBLCK, 1)
             except OSError:

@@ -1,7 +1,7 @@
 """A store in one SQLite file: one thread writes in groups, the newest events are read from memory.
 
 1. Appends of all sessions that arrive while a commit runs are committed together by the next one (group commit).
-2. A commit that holds an event of `DURABLE_EVENTS` or a journal entry is synced to the disk (synchronous=FULL). One of
+2. A commit that holds an event of `SYNCED_EVENTS` or a journal entry is synced to the disk (synchronous=FULL). One of
    tokens alone is not: it survives the death of the process, and a power cut may lose the last of them.
 3. The file has one owner: a second process is refused, with the owner's process id (`owner`).
 4. Events are read from the disk in a thread of their own: reading a session does not wait for a replay.
@@ -23,7 +23,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.sessions.store.base import (
-    DURABLE_EVENTS,
+    SYNCED_EVENTS,
     ArchivedFilter,
     JournalEntry,
     JournalKind,
@@ -123,7 +123,7 @@ class SqliteStore:
             if state is not None:
                 _apply_state(connection, number, state)
 
-        await self._writer.submit(work, durable=True, on_commit=lambda: self._publish(record.id, events))
+        await self._writer.submit(work, synced=True, on_commit=lambda: self._publish(record.id, events))
 
     async def get(self, session_id: str) -> SessionRecord:
         def work(connection: sqlite3.Connection) -> SessionRecord:
@@ -163,7 +163,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> None:
             index.set_name(connection, rows.update_record(connection, record), record.name)
 
-        await self._writer.submit(work, durable=True)
+        await self._writer.submit(work, synced=True)
 
     async def delete(self, session_id: str) -> None:
         position = str(self._position)
@@ -176,7 +176,7 @@ class SqliteStore:
             self._cursors.remove(session_id)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'position'", (position,))
 
-        await self._writer.submit(work, durable=True, on_commit=lambda: self._publish_deletion(session_id))
+        await self._writer.submit(work, synced=True, on_commit=lambda: self._publish_deletion(session_id))
         await self._replayer.submit(lambda _: self._log_reader.clear_cache())
         await self._purge()
 
@@ -202,7 +202,7 @@ class SqliteStore:
         return await self._writer.submit(lambda connection: rows.claim_turn(connection, turn))
 
     async def release(self, turn: TurnRecord) -> None:
-        await self._writer.submit(lambda connection: rows.release_turn(connection, turn), durable=True)
+        await self._writer.submit(lambda connection: rows.release_turn(connection, turn), synced=True)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
         return await self._reader.submit(lambda connection: rows.find_turn(connection, session_id, turn_id))
@@ -241,10 +241,10 @@ class SqliteStore:
                 rows.pack_fresh_rows(connection, cursor)
             return stored
 
-        durable = bool(journal) or record is not None or any(event.type in DURABLE_EVENTS for event in events)
+        synced = bool(journal) or record is not None or any(event.type in SYNCED_EVENTS for event in events)
         try:
-            return await self._writer.submit(work, durable=durable, on_commit=lambda: self._publish(session_id, stored))
-        except SequenceConflict:  # another process wrote: memory is behind the file, so read its end again
+            return await self._writer.submit(work, synced=synced, on_commit=lambda: self._publish(session_id, stored))
+        except SequenceConflict:  # another process wrote: the cache in memory is stale, so read the file's end
             _, position, _ = await self._reader.submit(_read_log_position)
             self._position = max(self._position, position)
             self._recent = RecentEvents(self._position)
@@ -296,8 +296,8 @@ class SqliteStore:
             reading.add_done_callback(lambda _: self._pending_reads.pop(key, None))
         return await asyncio.shield(reading)
 
-    def subscribe(self, session_id: str | None, news: asyncio.Event) -> AbstractContextManager[None]:
-        return self._notifier.subscribe(session_id, news)
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        return self._notifier.subscribe(session_id, wakeup)
 
     # --- beside the log -----------------------------------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class SqliteStore:
         def work(connection: sqlite3.Connection) -> JournalEntry:
             return rows.add_journal_entry(connection, session_number(connection, entry.session_id), entry)
 
-        return await self._writer.submit(work, durable=True)
+        return await self._writer.submit(work, synced=True)
 
     async def journal_entry(self, kind: JournalKind, key: str) -> JournalEntry | None:
         return await self._reader.submit(lambda connection: rows.find_journal_entry(connection, kind, key))
@@ -388,11 +388,9 @@ def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
     """Copy a damaged write-ahead log before SQLite deletes it, and log the loss; return True if it was damaged."""
     lost = log.lost_commits(path)
     if lost:
-        kept = log.keep_copy(now)
-        text = (
-            "the write-ahead log is damaged; what stood behind the damage is lost, and the log was put aside as it is"
-        )
-        _log.error(text, transactions=lost, kept=str(kept))
+        copy_path = log.keep_copy(now)
+        text = "write-ahead log damaged; data after the corruption is lost, and a copy of the log was kept"
+        _log.error(text, transactions=lost, copy=str(copy_path))
     return lost > 0
 
 
@@ -412,7 +410,7 @@ def _decode_text(stored: bytes) -> str:
     try:
         return stored.decode()
     except UnicodeDecodeError:
-        _log.error("a text in the database is damaged; its unreadable bytes stand as U+FFFD", size=len(stored))
+        _log.error("damaged text in the database; its undecodable bytes were replaced by U+FFFD", size=len(stored))
         return stored.decode(errors="replace")
 
 
