@@ -60,7 +60,7 @@ SMALL = Scale(repeats=1, tokens=50, paced_tokens=10, turns=2, rounds=2, messages
         ("imports", ["import agenticx.runtime", "memory after it"]),
     ],
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 def test_every_figure_is_measured(section: str, names: list[str]) -> None:
     assert [row.name for row in measure(section, SMALL)] == names
 

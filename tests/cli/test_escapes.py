@@ -75,6 +75,7 @@ def controls(raw: str) -> set[str]:
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["as text", "as json"])
+@pytest.mark.cases(quick=1)
 def test_no_field_of_any_event_reaches_a_terminal_raw(
     agx: Any, terminal: Callable[..., Any], tmp_path: Path, options: list[str]
 ) -> None:

@@ -22,7 +22,7 @@ RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
-@pytest.mark.cases(quick=3)
+@pytest.mark.cases(quick=1)
 def test_a_recorded_session_replays_as_recorded_and_its_events_byte_for_byte(agx: Any, file: Path) -> None:
     screen = subprocess.run(
         [*AGX, "sessions", "replay", str(file)],

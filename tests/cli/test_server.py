@@ -300,6 +300,7 @@ def test_an_unresponsive_server_is_named_with_its_process() -> None:
 
 
 @pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.cases(quick=1)
 def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: Any, announced: bool) -> None:
     home = Path(agx.environment["AGX_HOME"])
     home.mkdir(mode=0o700)

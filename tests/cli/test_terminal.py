@@ -18,6 +18,7 @@ PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
 
 
 @pytest.mark.parametrize(("keys", "written"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
+@pytest.mark.cases(quick=2)
 def test_a_question_is_shown_in_full_and_its_answer_decides(
     agx: Any, terminal: Callable[..., Any], keys: str, written: bool
 ) -> None:

@@ -27,6 +27,7 @@ def run_in_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", ["run hi", "chat", "permissions explain file_read {}", "serve --port 0"])
+@pytest.mark.cases(quick=1)
 def test_a_deleted_current_folder_is_reported(agx: Any, command: str) -> None:
     done = run_in_shell(agx, f'mkdir gone && cd gone && rmdir ../gone && exec "$@" {command}')
     assert (done.returncode, done.stdout) == (2, "")

@@ -88,6 +88,7 @@ async def test_a_fork_has_the_whole_conversation_and_a_log_of_its_own(make_studi
         (6, "uauatta", None),
     ],
 )
+@pytest.mark.cases(quick=2)
 async def test_a_fork_at_a_message_ends_with_it_as_if_the_turn_had_been_stopped(
     make_studio: StudioMaker, place: int, roles: str, last_turn: list[str] | None
 ) -> None:

@@ -91,6 +91,7 @@ async def test_the_stream_of_all_sessions_is_live_and_resumes_by_its_own_cursors
 
 @pytest.mark.promise("B2")
 @pytest.mark.parametrize("state", ["idle", "live", "finished"])
+@pytest.mark.cases(quick=1)
 async def test_an_odd_cursor_is_answered_by_one_reset_and_the_whole_log(make_studio: StudioMaker, state: str) -> None:
     scripts = {"idle": [], "live": [[say("a"), hang()]], "finished": ["hello"]}
     async with make_studio(ScriptedModel(scripts[state])) as studio:

@@ -212,6 +212,7 @@ def slow_server(head: bytes) -> Iterator[tuple[str, list[int]]]:
     ],
     ids=["body", "body of a closing connection", "head"],
 )
+@pytest.mark.cases(quick=1)
 async def test_a_server_that_sends_byte_by_byte_is_cut_off_after_a_second(
     head: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

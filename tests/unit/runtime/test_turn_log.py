@@ -50,7 +50,7 @@ def logged(caplog):
 
     def lines():
         texts = (re.sub(r" session='ses_\w+'| agent='meta'", "", record.getMessage()) for record in caplog.records)
-        return [re.sub(r"(?<=seconds=)\d+\.\d+", lambda found: str(round(float(found[0]), 2)), text) for text in texts]
+        return [re.sub(r"(?<=seconds=)\d+\.\d+", lambda found: str(round(float(found[0]), 1)), text) for text in texts]
 
     return lines
 

@@ -351,6 +351,7 @@ BROKEN_BLOCKS = ["x'00'", "x'0000000000000000000000000000'", f"x'{'ff' * 20}'", 
 
 @pytest.mark.parametrize("block", BROKEN_BLOCKS)
 @pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.cases(quick=3)
 async def test_an_index_damaged_in_use_stops_searches_only(
     tmp_path: Path, leaves: bool, block: str, caplog: pytest.LogCaptureFixture
 ) -> None:

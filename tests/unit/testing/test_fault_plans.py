@@ -30,7 +30,7 @@ def anyio_backend():
 
 
 @pytest.mark.parametrize("plan", fault_plans(), ids=lambda plan: plan.name)
-@pytest.mark.cases(quick=10)
+@pytest.mark.cases(quick=5)
 async def test_a_fault_ends_the_turn_as_planned(plan, agx_session):
     async with FakeOpenAIServer(plan.replies, clock=CLOCK) as server:
         model = OpenAIProvider("fake-model", api_key="sk-test", base_url=server.base_url)

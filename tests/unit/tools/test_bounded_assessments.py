@@ -281,7 +281,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
-@pytest.mark.cases(quick=5)
+@pytest.mark.cases(quick=3)
 def test_assessing_a_command_costs_no_more_than_its_size(runner, kind) -> None:
     """Check sizes up to the limit from which nothing is examined, and beyond it."""
     (runner.workspace / "file").touch()

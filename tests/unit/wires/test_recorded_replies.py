@@ -29,7 +29,7 @@ def test_a_recorded_stream_becomes_the_expected_reply(wire: Wire, recording: Rec
 
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize(("wire", "recording"), ALL)
-@pytest.mark.cases(quick=20)
+@pytest.mark.cases(quick=8)
 def test_chunking_of_a_recorded_stream_makes_no_difference(wire: Wire, recording: Recording) -> None:
     replies = [repr(parse_reply(wire.parser("m"), split_body(recording.body, chunking))) for chunking in CHUNKINGS]
     assert replies == [replies[0]] * len(CHUNKINGS)

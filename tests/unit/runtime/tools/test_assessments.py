@@ -203,6 +203,7 @@ REFUSED = {"what is not there"}
 
 @pytest.mark.parametrize("kind", CALLS)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.cases(quick=2)
 async def test_the_event_loop_runs_while_a_call_is_assessed(play_with_large_folder, anyio_backend, kind):
     made, arguments = CALLS[kind]
     holds = []
