@@ -33,7 +33,7 @@ DOWN = ModelError("down", code="provider.overloaded", retryable=True)
 @tool(risk="read")
 async def look(path: str, context: ToolContext) -> str:
     """Read a file."""
-    await context.clock.sleep(0.25)
+    await context.clock.sleep(0.5)
     return f"content of {path}"
 
 
@@ -75,11 +75,11 @@ async def test_a_turn_has_a_line_for_each_model_call_tool_call_and_question_and_
 
     assert logged() == [
         "llm_call model='scripted' outcome='ok' seconds=1.5 tokens=150 input_tokens=120 output_tokens=30 cost=0.0012",
-        "tool_call tool_name='look' call_id='call_1' outcome='ok' seconds=0.25",
+        "tool_call tool_name='look' call_id='call_1' outcome='ok' seconds=0.5",
         "confirm tool_name='note' call_id='call_2' approved=True by='user' seconds=0.0",
         "tool_call tool_name='note' call_id='call_2' outcome='ok' seconds=0.0",
         "llm_call model='scripted' outcome='ok' seconds=0.5 tokens=164 input_tokens=160 output_tokens=4 cost=0.0003",
-        turn(rounds=2, seconds=2.25, more=" tokens=314 input_tokens=280 output_tokens=34 cost=0.0015"),
+        turn(rounds=2, seconds=2.5, more=" tokens=314 input_tokens=280 output_tokens=34 cost=0.0015"),
     ]
 
 
