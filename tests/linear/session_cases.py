@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from agenticx.cli.terminal.event_text import event_note as narrate
+from agenticx.cli.terminal.event_text import event_note
 from agenticx.cli.terminal.event_text import one_line, question_notes, unreadable_event_note, user_message_note
 from agenticx.cli.terminal.output import PlainOutput
 from agenticx.runtime.events import EventType, RuntimeEvent
@@ -111,10 +111,10 @@ def _shown(text: str) -> None:
     plain.show(_Event(EventType.TOOL_RESULT, call))  # pyright: ignore[reportArgumentType]
 
 
-def _narrated(text: str) -> object:
+def _noted(text: str) -> object:
     call = {"tool_call_id": "c", "name": text, "is_error": True, "result": text, "arguments": text}
-    notes = [narrate(_Event(type_, call)) for type_ in (EventType.TOOL_CALL, EventType.TOOL_RESULT)]
-    return notes, narrate(_Event(EventType.ERROR, {"fatal": True, "code": text, "text": text}))
+    notes = [event_note(_Event(type_, call)) for type_ in (EventType.TOOL_CALL, EventType.TOOL_RESULT)]
+    return notes, event_note(_Event(EventType.ERROR, {"fatal": True, "code": text, "text": text}))
 
 
 def _folded(events: list[StoredEvent]) -> Generator[None]:
@@ -178,13 +178,15 @@ SESSION_CASES = [
         run=lambda bodies: list(merge_bodies(bodies, 1)),
         where="thread",
         inputs={
-            name: (lambda size, make=make: [pack.body for pack in encode_segments(make(size), compressed=False)])
+            name: (lambda size, make=make: [segment.body for segment in encode_segments(make(size), compressed=False)])
             for name, make in _LOGS.items()
         },
     ),
     Case(
         of=decode_segment,
-        run=lambda packs: [decode_segment("s", pack.last_seq, pack.body, compressed=True) for pack in packs],
+        run=lambda segments: [
+            decode_segment("s", segment.last_seq, segment.body, compressed=True) for segment in segments
+        ],
         where="thread",
         inputs={
             name: (lambda size, make=make: list(encode_segments(make(size), compressed=True)))
@@ -209,7 +211,7 @@ SESSION_CASES = [
         where="awaited",
     ),
     # --- the command line
-    Case(of=narrate, run=_narrated, inputs=TEXTS, where="program"),
+    Case(of=event_note, run=_noted, inputs=TEXTS, where="program"),
     Case(of=one_line, run=one_line, inputs=TEXTS, where="program"),
     Case(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
     Case(

@@ -195,13 +195,13 @@ async def test_connections_above_the_file_limit_are_refused_with_one_log_line(
         log = Reader(served.port, f"{path}/events", served.token)
         async with log.connect() as stream:
             opening = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(600)]
-            crowd = await asyncio.gather(*opening)
-            ends = [asyncio.create_task(assert_closed(reader)) for reader, _ in crowd]
+            connections = await asyncio.gather(*opening)
+            ends = [asyncio.create_task(assert_closed(reader)) for reader, _ in connections]
             async with asyncio.timeout(PATIENCE):
                 while sum(end.done() for end in ends) < 401:
                     await asyncio.sleep(0.01)
             assert sum(end.done() for end in ends) == 401
-            for _, writer in crowd:
+            for _, writer in connections:
                 writer.transport.abort()
             await asyncio.gather(*ends)
             async with served.client() as client:
@@ -242,9 +242,9 @@ async def test_accept_errors_are_logged_once_a_minute(caplog: pytest.LogCaptureF
         def monotonic(self) -> float:
             return times.pop(0)
 
-    crowd = ConnectionLimit(Watch())
+    limit = ConnectionLimit(Watch())
     while times:
-        crowd.log_accept_error(OSError(errno.ENOBUFS, "No buffer space available"))
+        limit.log_accept_error(OSError(errno.ENOBUFS, "No buffer space available"))
     assert len(caplog.records) == 3
     assert "reason='No buffer space available'" in caplog.text
 
