@@ -6,8 +6,13 @@ import io
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from agenticx.cli.terminal.event_text import event_note
-from agenticx.cli.terminal.event_text import one_line, question_notes, unreadable_event_note, user_message_note
+from agenticx.cli.terminal.event_text import (
+    event_note,
+    one_line,
+    question_notes,
+    unreadable_event_note,
+    user_message_note,
+)
 from agenticx.cli.terminal.output import PlainOutput
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.history.export import as_jsonl, as_markdown
