@@ -90,7 +90,7 @@ export class Conversation {
 
   /**
    * Add notes on restored files, always after the note of the rewind itself.
-   * The event of the rewind may arrive before the response to its request or after; in that case the notes are stored.
+   * If the response to the request arrives before the event of the rewind, the notes are stored until the event.
    */
   addRewindNotes({ rewound_to, lines }) {
     const eventArrived = this.branches.lastId === rewound_to;
