@@ -59,98 +59,106 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     llm_invoke_timeout_seconds: _Seconds = Field(120, description="Longest wait for the first delta of a model call.")
-    llm_heartbeat_timeout_seconds: _Seconds = Field(60, description="Longest wait between two deltas that bring text.")
+    llm_heartbeat_timeout_seconds: _Seconds = Field(60, description="Longest wait between two deltas with content.")
     llm_hard_timeout_seconds: _Seconds = Field(300, description="Longest time for one model call, retries included.")
-    llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting token is shown.")
+    llm_first_feedback_seconds: _Seconds = Field(8, description="Silence after which a waiting notice is shown.")
     llm_attempts: Annotated[int, integer(1, 10)] = Field(
-        3, description="Attempts per model; a call is only retried before its first delta."
+        3, description="Attempts per model, retries included; before its first delta only."
     )
     llm_retry_after_ceiling_seconds: _Seconds = Field(
-        60, description="Longest wait requested by a provider before a retry; with a longer one there is no retry."
+        60,
+        description="Longest Retry-After of a provider that is waited retry; with a longer one there is no retry.",
     )
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
     )
     turn_timeout_seconds: Annotated[float, number(0.05, 86_400, allow_zero=True)] = Field(
-        0, description="Longest time for a whole turn; 0 is off."
+        0, description="Longest time for a turn; 0 is off."
     )
     on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
-        "error", description="Out of rounds or turn time: end in an error, or with a partial answer (error, partial)."
+        "error",
+        description="A turn out of rounds or time ends with an error or with a partial answer (error, partial).",
     )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
-        2, description="How often one turn may ask for the state of a sub-agent."
+        2, description="Queries for the state of a sub-agent that one turn may make."
     )
-    status_query_cooldown_seconds: _Seconds = Field(8, description="Shortest time between two such questions.")
-    tool_timeout_seconds: _Seconds = Field(120, description="Longest time for one tool call, unless the tool says.")
-    confirm_timeout_seconds: _Seconds = Field(600, description="How long a question waits for the user; then: no.")
+    status_query_cooldown_seconds: _Seconds = Field(
+        8, description="Shortest time between two queries for the state of a sub-agent."
+    )
+    tool_timeout_seconds: _Seconds = Field(
+        120, description="Longest time for one tool call, unless the tool has its own limit."
+    )
+    confirm_timeout_seconds: _Seconds = Field(600, description="Time-out of a confirmation; then the call is denied.")
     question_timeout_seconds: Annotated[float, number(1, 31_536_000)] = Field(
-        604_800, description="How long a question that an agent asks waits for its answer; 1 to 31536000."
+        604_800, description="Time-out of a question that an agent asks; 1 to 31536000."
     )
     team_max_turns: Annotated[int, integer(1, 10_000)] = Field(
-        100, description="Turns of all agents of a team together, until the team ends."
+        100, description="Most turns of all agents of a team together; then the team ends."
     )
     hook_timeout_seconds: _Seconds = Field(5, description="Longest time for one hook.")
     compaction_threshold_messages: Annotated[int, integer(8, 100_000)] | None = Field(
         None,
         examples=[20],
-        description="More messages than this are compacted; unset: 20, or no limit if the context window is known.",
+        description="A history of more messages is compacted; unset: 20, or no limit if the context window is known.",
     )
     compaction_threshold_chars: Annotated[int, integer(1_000, 100_000_000)] | None = Field(
         None,
         examples=[48_000],
-        description="More characters than this are compacted; unset: 48000, or no limit if the window is known.",
+        description="A history of more characters is compacted; unset: 48000, or no limit if the window is known.",
     )
     compaction_retain_messages: Annotated[int, integer(4, 10_000)] = Field(
-        8, description="Messages at the end that compaction keeps as they are."
+        8, description="Latest messages that compaction leaves unchanged."
     )
-    compaction_timeout_seconds: _Seconds = Field(60, description="Longest time for writing a summary.")
+    compaction_timeout_seconds: _Seconds = Field(60, description="Longest time for the summary of a compaction.")
     tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
-        30_000, description="Longest tool result; of a longer one head and tail are kept."
+        30_000, description="Most characters of a tool result; of a longer one only head and tail are kept."
     )
     prune_tool_result_chars: Annotated[int, integer(200, 10_000_000)] = Field(
-        4_000, description="Longest tool result of an old round, once history is compacted."
+        4_000, description="Most characters of a tool result from an earlier round, once the history is compacted."
     )
     xml_tools: Annotated[Literal["auto", "always"], one_of("auto", "always")] = Field(
-        "auto", description="Tools in the prompt: for models without function calling, or for all (auto, always)."
+        "auto",
+        description="Tools in the prompt, for models without function calling (auto) or for every model (always).",
     )
     model: str | None = Field(
-        None, description="Model of new sessions, provider:name; unset: the first provider with a key, else demo."
+        None,
+        description="Model of new sessions, provider:name; unset: first provider with a key, a local server or demo.",
     )
     fallback_models: Annotated[tuple[str, ...], list_of(r"[^\s,]+", "names of models")] = Field(
-        (), description="Models that take over, in order, when the first cannot answer."
+        (), description="Fallback models in order, used if the model fails before its first delta."
     )
     permission_mode: Annotated[
         Literal["default", "accept_edits", "plan", "auto"], one_of("default", "accept_edits", "plan", "auto")
-    ] = Field("default", description="Mode of new sessions (default, accept_edits, plan, auto).")
+    ] = Field("default", description="Permission mode of new sessions (default, accept_edits, plan, auto).")
     enabled_tools: Annotated[tuple[str, ...], list_of(r"[\w.-]+", "names of tools")] | None = Field(
         None, description="Tools of new sessions; unset: all."
     )
     workspace_root: _Folder | None = Field(
-        None, description="Workspace of new sessions in the studio; unset: the folder it was started in."
+        None, description="Workspace of new sessions in the studio; unset: the folder in which it was started."
     )
     home: Annotated[_Folder, AfterValidator(folder_path)] = Field(
         Path("~/.agenticx"),
         validate_default=True,
-        description="Where sessions, the token and your own settings are kept; set by AGX_HOME alone.",
+        description="Folder of sessions, token and user settings; set by the variable AGX_HOME only.",
     )
     store_url: Annotated[str, matching(r"sqlite:///.+", "sqlite:///PATH")] | None = Field(
-        None, description="Where sessions and events are kept (sqlite:///PATH)."
+        None, description="Database of sessions and events (sqlite:///PATH); unset: sessions.db in home."
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
-        description="After a restart: only turns that wait for the user continue, or none does (confirms, off).",
+        description="Turns that continue after a restart: those that wait for a confirmation, or none (confirms, off).",
     )
     token_file: _Folder | None = Field(
-        None, description="File with the server's token, mode 0600; unset: made at first start in home."
+        None, description="File with the server's token, mode 0600; unset: a file in home, created at the first start."
     )
     allowed_origins: Annotated[tuple[str, ...], list_of(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
-        (), description="Origins other than our own page that may call the server, each exactly as it is sent."
+        (), description="Origins besides the page's own that may call the server, exactly as sent."
     )
     allowed_hosts: Annotated[tuple[str, ...], list_of(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
-        Field((), description="Host names the server answers to when it is bound to more than loopback.")
+        Field((), description="Host names accepted if the server is bound to other than loopback addresses.")
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], one_of("debug", "info", "warning", "error")] = (
-        Field("info", description="What is logged to stderr (debug, info, warning, error).")
+        Field("info", description="Lowest level that is logged to stderr (debug, info, warning, error).")
     )
 
     _from_user_file: frozenset[str] = PrivateAttr(frozenset())

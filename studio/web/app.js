@@ -1,53 +1,55 @@
-// The page: a view of one session's log, and the few things a person can do to it.
-// Everything shown comes from the log and goes in as text, never as markup.
+// The page: a view of the events of one session, and the actions of the user.
+// All content comes from events and is inserted as text, never as markup.
 
 import { followEvents } from "/assets/stream.js";
-import { Attachments, pasted } from "/assets/attachments.js";
-import { Conversation, visible } from "/assets/conversation.js";
-import { Sessions, sessionActions, titleOf } from "/assets/sessions.js";
-import { SENDING, Waiting } from "/assets/waiting.js";
+import { Attachments, pastedFiles } from "/assets/attachments.js";
+import { Conversation, escapeHidden } from "/assets/conversation.js";
+import { QueuedMessages, SEND_LABELS } from "/assets/queued_messages.js";
+import { SessionList, bindSessionActions, titleOf } from "/assets/sessions.js";
 
 const $ = (id) => document.getElementById(id);
-const attachments = new Attachments($("attached"), $("refused"));
-const waiting = new Waiting($("waiting"), giveBack);
-const TOKEN = "agenticx.token";
-let current = null; // {session, conversation, leave}
-const sessions = new Sessions(
+const attachments = new Attachments($("attached"), $("attachment-error"));
+const queuedMessages = new QueuedMessages($("queued"), restoreDraft);
+const TOKEN_KEY = "agenticx.token"; // in the session storage
+let current = null; // {session, conversation, unsubscribe}
+const sessionList = new SessionList(
   { list: $("sessions"), find: $("find"), archived: $("archived") },
-  { api, open, current: () => current?.session.id, say: (sentence) => say(sentence) },
+  { api, openSession, currentId: () => current?.session.id, showStatus },
 );
 
-// --- getting in -----------------------------------------------------------------------------------------------------
+// --- signing in -----------------------------------------------------------------------------------------------------
 
-async function enter() {
+/** Exchange the ticket in the URL, if there is one, for the token; show the first session. */
+async function signIn() {
   const ticket = location.hash.slice(1);
   if (ticket) {
     history.replaceState(null, "", location.pathname);
-    const answer = await fetch("/api/ticket", json("POST", { ticket }));
-    if (answer.ok) sessionStorage.setItem(TOKEN, (await answer.json()).token);
-    else if (!sessionStorage.getItem(TOKEN)) return lock("That ticket was used already or has expired.");
+    const response = await fetch("/api/ticket", json("POST", { ticket }));
+    if (response.ok) sessionStorage.setItem(TOKEN_KEY, (await response.json()).token);
+    else if (!sessionStorage.getItem(TOKEN_KEY)) return signOut("This ticket was used already or has expired.");
   }
-  if (!sessionStorage.getItem(TOKEN)) return lock();
+  if (!sessionStorage.getItem(TOKEN_KEY)) return signOut();
   $("studio").hidden = false;
   $("locked").hidden = true;
-  await showModels();
-  await openFirst();
+  await loadModels();
+  await openFirstSession();
 }
 
-async function openFirst() {
-  const [first] = await sessions.show();
-  await (first ? open(first) : create());
+async function openFirstSession() {
+  const [first] = await sessionList.refresh();
+  await (first ? openSession(first) : createSession());
 }
 
-function lock(reason) {
-  sessionStorage.removeItem(TOKEN);
-  current?.leave();
+/** Remove the token and show how to sign in. */
+function signOut(reason) {
+  sessionStorage.removeItem(TOKEN_KEY);
+  current?.unsubscribe();
   $("studio").hidden = true;
   $("locked").hidden = false;
   if (reason) $("locked-reason").textContent = reason;
 }
 
-// --- talking to the server ------------------------------------------------------------------------------------------
+// --- requests -------------------------------------------------------------------------------------------------------
 
 const json = (method, body) => ({
   method,
@@ -55,141 +57,153 @@ const json = (method, body) => ({
   body: JSON.stringify(body),
 });
 
-/** The answer's JSON; throws an Error with the server's own sentence. */
+/** Return the response's JSON or text, null if it has none; throw an Error with the server's message and `status`. */
 async function api(path, options = {}) {
-  const headers = { ...options.headers, Authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` };
-  const answer = await fetch(path, { ...options, headers });
-  if (answer.status === 401) lock("The studio was restarted with another key, or this tab never had one.");
-  const type = answer.headers.get("Content-Type") ?? "";
-  const content = answer.status === 204 ? null : await (/json/.test(type) ? answer.json() : answer.text());
-  if (!answer.ok) throw Object.assign(new Error(content.detail), { status: answer.status });
+  const headers = { ...options.headers, Authorization: `Bearer ${sessionStorage.getItem(TOKEN_KEY)}` };
+  const response = await fetch(path, { ...options, headers });
+  if (response.status === 401) signOut("This tab's token is not valid: the studio was restarted with another one.");
+  const type = response.headers.get("Content-Type") ?? "";
+  const content = response.status === 204 ? null : await (/json/.test(type) ? response.json() : response.text());
+  if (!response.ok) throw Object.assign(new Error(content.detail), { status: response.status });
   return content;
 }
 
 // --- sessions -------------------------------------------------------------------------------------------------------
 
-async function showModels() {
-  const { models, default: usual } = await api("/api/models");
+async function loadModels() {
+  const { models, default: defaultModel } = await api("/api/models");
   const option = (value, label) => Object.assign(document.createElement("option"), { value, textContent: label });
-  $("model").replaceChildren(option("", `as set up (${usual})`), ...models.map(({ id }) => option(id, id)));
+  $("model").replaceChildren(option("", `from settings (${defaultModel})`), ...models.map(({ id }) => option(id, id)));
 }
 
-/** The session has changed: show what of it stands around the conversation. */
-async function changed(session) {
+/** Update title, buttons and list after a change of the session. */
+async function showChangedSession(session) {
   if (session.id === current?.session.id) {
     current.session = session;
     $("title").textContent = titleOf(session);
-    for (const [name, label] of [["pin", session.pinned ? "Unpin" : "Pin"], ["archive", session.archived ? "Unarchive" : "Archive"]]) {
+    const labels = { pin: session.pinned ? "Unpin" : "Pin", archive: session.archived ? "Unarchive" : "Archive" };
+    for (const [name, label] of Object.entries(labels)) {
       $("actions").querySelector(`[name=${name}]`).textContent = label;
     }
   }
-  await sessions.show();
+  await sessionList.refresh();
 }
 
-sessionActions($("actions"), { api, json, session: () => current.session, changed, gone: () => openFirst(), say: (sentence) => say(sentence) });
+bindSessionActions($("actions"), {
+  api,
+  json,
+  session: () => current.session,
+  onChanged: showChangedSession,
+  onDeleted: openFirstSession,
+  showStatus,
+});
 
-async function create() {
-  const chosen = { model: $("model").value, permission_mode: $("mode").value, workspace: $("workspace").value.trim() };
-  const body = Object.fromEntries(Object.entries(chosen).filter(([, value]) => value));
+async function createSession() {
+  const options = { model: $("model").value, permission_mode: $("mode").value, workspace: $("workspace").value.trim() };
+  const body = Object.fromEntries(Object.entries(options).filter(([, value]) => value));
   try {
-    await open(await api("/api/sessions", json("POST", body)));
+    await openSession(await api("/api/sessions", json("POST", body)));
   } catch (error) {
     $("options").open = true;
-    say(error.message);
+    showStatus(error.message);
   }
 }
 
-async function open(session) {
-  current?.leave();
-  const conversation = new Conversation($("log"), { answer, useAgain: (text) => giveBack(text, []), rewind, fork });
-  const leave = followEvents(`/api/sessions/${session.id}/events`, {
-    token: () => sessionStorage.getItem(TOKEN),
-    event: (envelope) => {
-      if (!waiting.take(envelope)) conversation.take(envelope);
-      if (envelope.type === "session_changed") changed({ ...current.session, ...envelope.data }).catch(() => {});
-      reflect();
+async function openSession(session) {
+  current?.unsubscribe();
+  const insertDraft = (text) => restoreDraft(text, []);
+  const conversation = new Conversation($("log"), { answerQuestion, insertDraft, rewind, fork });
+  const unsubscribe = followEvents(`/api/sessions/${session.id}/events`, {
+    token: () => sessionStorage.getItem(TOKEN_KEY),
+    onEvent: (envelope) => {
+      if (!queuedMessages.handle(envelope)) conversation.handle(envelope);
+      if (envelope.type === "session_changed") {
+        showChangedSession({ ...current.session, ...envelope.data }).catch(() => {});
+      }
+      updateControls();
     },
-    reset: () => { conversation.clear(); waiting.clear(); },
-    status: say,
-    refused: (status) => (status === 401 ? lock() : say("This session is gone.")),
+    onReset: () => { conversation.clear(); queuedMessages.clear(); },
+    onStatus: showStatus,
+    onRejected: (status) => (status === 401 ? signOut() : showStatus("This session does not exist any more.")),
   });
-  current = { session, conversation, leave };
+  current = { session, conversation, unsubscribe };
   conversation.clear();
-  waiting.clear();
-  $("place").textContent = session.workspace;
-  reflect();
-  await changed(session);
+  queuedMessages.clear();
+  $("session-folder").textContent = session.workspace;
+  updateControls();
+  await showChangedSession(session);
   $("input").focus();
 }
 
-function reflect() {
+/** Show buttons and status according to whether a turn runs. */
+function updateControls() {
   const running = current.conversation.running;
   $("stop").hidden = $("when-busy").hidden = !running;
-  $("send").textContent = running ? SENDING[$("when-busy").value] : "Send";
-  say(running ? current.conversation.state : "");
+  $("send").textContent = running ? SEND_LABELS[$("when-busy").value] : "Send";
+  showStatus(running ? current.conversation.state : "");
 }
 
-const say = (sentence) => { $("status").textContent = sentence; };
+function showStatus(text) { $("status").textContent = text; }
 
-// --- what a person does -----------------------------------------------------------------------------------------------
+// --- actions of the user ----------------------------------------------------------------------------------------------
 
 async function send(when_busy = $("when-busy").value) {
   const input = $("input").value;
   if (!current) return;
   if (!input.trim()) {
-    if (attachments.files.length) attachments.refuse("Say what to do with what is attached.");
+    if (attachments.files.length) attachments.showError("Write a message for the attached files.");
     return;
   }
   $("input").value = "";
-  await attachments.ready;
-  const files = attachments.take();
+  await attachments.loaded;
+  const files = attachments.takeAll();
   const turn = { input, client_turn_id: crypto.randomUUID(), when_busy };
   if (files.length) turn.attachments = files.map(({ name, media_type, data }) => ({ name, media_type, data }));
-  waiting.sending(turn.client_turn_id, input, files);
+  queuedMessages.addSent(turn.client_turn_id, input, files);
   try {
     await api(`/api/sessions/${current.session.id}/turns`, json("POST", turn));
   } catch (error) {
-    if (waiting.refused(turn.client_turn_id)) giveBack(input, files);
-    if (files.length) attachments.refuse(error.message);
-    else say(error.message);
+    if (queuedMessages.removeSent(turn.client_turn_id)) restoreDraft(input, files);
+    if (files.length) attachments.showError(error.message);
+    else showStatus(error.message);
   }
 }
 
-/** Put a message that was not said back where it was written, behind what has been written since. */
-function giveBack(input, files) {
+/** Append an unsent message to the text in the input box, and its files to the attached ones. */
+function restoreDraft(input, files) {
   $("input").value = [$("input").value, input].filter((text) => text.trim()).join("\n\n");
   attachments.set([...attachments.files, ...files]);
   $("input").focus();
 }
 
 async function stop() {
-  say("stopping");
-  await api(`/api/sessions/${current.session.id}/stop`, json("POST", {})).catch((error) => say(error.message));
+  showStatus("stopping");
+  await api(`/api/sessions/${current.session.id}/stop`, json("POST", {})).catch((error) => showStatus(error.message));
 }
 
-/** Let the conversation end with that message; true if it does. What became of files is said in the log's place. */
+/** Rewind the conversation to this message and note which files were restored; return true on success. */
 async function rewind(message_id) {
   try {
     const { rewound_to, files } = await api(`/api/sessions/${current.session.id}/rewind`, json("POST", { message_id }));
-    const told = files.filter(({ outcome, reason }) => outcome !== "unchanged" || reason);
-    const lines = told.map(({ path, outcome, reason }) => visible(`${path}: ${reason ?? outcome}`));
-    current.conversation.tellOfRewind({ rewound_to, lines });
+    const reported = files.filter(({ outcome, reason }) => outcome !== "unchanged" || reason);
+    const lines = reported.map(({ path, outcome, reason }) => escapeHidden(`${path}: ${reason ?? outcome}`));
+    current.conversation.addRewindNotes({ rewound_to, lines });
     return true;
   } catch (error) {
-    say(error.message);
+    showStatus(error.message);
     return false;
   }
 }
 
 async function fork(message_id) {
   try {
-    await open(await api(`/api/sessions/${current.session.id}/fork`, json("POST", { message_id })));
+    await openSession(await api(`/api/sessions/${current.session.id}/fork`, json("POST", { message_id })));
   } catch (error) {
-    say(error.message);
+    showStatus(error.message);
   }
 }
 
-async function answer(question, decision) {
+async function answerQuestion(question, decision) {
   const body = { ...decision, digest: question.digest };
   await api(`/api/confirms/${question.id}`, json("POST", body));
 }
@@ -198,30 +212,30 @@ $("composer").addEventListener("submit", (event) => { event.preventDefault(); se
 $("input").addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.isComposing) return;
   const control = event.ctrlKey || event.metaKey;
-  if (event.shiftKey && !control) return; // a new line
+  if (event.shiftKey && !control) return; // inserts a line break
   event.preventDefault();
   if (control) send(event.shiftKey ? "interrupt" : "steer");
   else send();
 });
-$("when-busy").addEventListener("change", () => { reflect(); $("input").focus(); });
+$("when-busy").addEventListener("change", () => { updateControls(); $("input").focus(); });
 $("attach").addEventListener("click", () => $("files").click());
 $("files").addEventListener("change", () => {
   attachments.add([...$("files").files]);
-  $("files").value = ""; // so that the same file can be picked again
+  $("files").value = ""; // otherwise picking the same file again is no change
 });
 $("input").addEventListener("paste", (event) => {
-  const files = pasted(event.clipboardData);
+  const files = pastedFiles(event.clipboardData);
   if (files.length) { event.preventDefault(); attachments.add(files); }
 });
 for (const type of ["dragover", "drop"]) {
   $("studio").addEventListener(type, (event) => {
     if (!event.dataTransfer.types.includes("Files")) return;
-    event.preventDefault(); // the browser would leave the page and open the file
+    event.preventDefault(); // otherwise the browser leaves the page and opens the file
     if (type === "drop") attachments.add([...event.dataTransfer.files]);
   });
 }
 $("stop").addEventListener("click", stop);
-$("new-session").addEventListener("click", create);
-window.addEventListener("hashchange", () => { if (location.hash.length > 1) enter(); });
+$("new-session").addEventListener("click", createSession);
+window.addEventListener("hashchange", () => { if (location.hash.length > 1) signIn(); });
 
-enter().catch((error) => say(error.message));
+signIn().catch((error) => showStatus(error.message));

@@ -1,59 +1,61 @@
-// The files that go along with the next message: picked, dropped or pasted, shown, refused where they are too large.
-// The limits are the server's; what the page does not see, the server refuses in its own words.
+// The files attached to the next message: picked, dropped or pasted; checked against limits; listed.
+// The limits are those of the server, which also checks what the page cannot and reports it in its error message.
 
 const MiB = 1024 * 1024;
-const MOST = 20;
-const TOGETHER = 16 * MiB;
+const MAX_FILES = 20;
+const MAX_TOTAL_BYTES = 16 * MiB;
 const KINDS = {
-  image: { most: 5 * MiB, called: "an image" },
-  document: { most: 12 * MiB, called: "a PDF" },
-  text: { most: 512 * 1024, called: "a text file" },
+  image: { maxBytes: 5 * MiB, label: "an image" },
+  document: { maxBytes: 12 * MiB, label: "a PDF" },
+  text: { maxBytes: 512 * 1024, label: "a text file" },
 };
-const MAGIC = [["image", /^\x89PNG\r\n|^\xff\xd8\xff|^GIF8[79]a|^RIFF[^]{4}WEBP/], ["document", /^%PDF-/]];
+const SIGNATURES = [["image", /^\x89PNG\r\n|^\xff\xd8\xff|^GIF8[79]a|^RIFF[^]{4}WEBP/], ["document", /^%PDF-/]];
 
 export class Attachments {
-  /** Shows files in `list`, and in `refusal` why one of them cannot go along. */
-  constructor(list, refusal) {
+  /** List files in `list`; show in `errorLine` why a file cannot be attached. */
+  constructor(list, errorLine) {
     this.list = list;
-    this.refusal = refusal;
+    this.errorLine = errorLine;
     this.files = []; // {name, media_type, size, data}, data in base64
-    this.ready = Promise.resolve(); // when all that were added are read
+    this.loaded = Promise.resolve(); // resolved when all added files are read
   }
 
-  /** Take files in, one after the other; the first that cannot go along is said, the others are taken. */
+  /** Attach files, one after the other; those that cannot be attached are left out and the first error is shown. */
   add(files) {
-    this.ready = this.ready.then(() => this.addAll(files));
-    return this.ready;
+    this.loaded = this.loaded.then(() => this.addAll(files));
+    return this.loaded;
   }
 
   async addAll(files) {
-    this.refuse("");
+    this.showError("");
     for (const file of files) {
       try {
         await this.addOne(file);
       } catch (error) {
-        if (!this.refusal.textContent) this.refuse(error.message);
+        if (!this.errorLine.textContent) this.showError(error.message);
       }
     }
   }
 
   async addOne(file) {
     const { name, size } = file;
-    const { most, called } = KINDS[await kindOf(file)];
-    if (size > most) throw new Error(`${name} has ${sizeOf(size)}; ${called} may have ${sizeOf(most)}.`);
-    if (this.files.length >= MOST) throw new Error(`${name} is one too many: ${MOST} files may go with a message.`);
-    if (this.files.reduce((sum, other) => sum + other.size, size) > TOGETHER) {
-      throw new Error(`${name} does not fit: the files of a message may have ${sizeOf(TOGETHER)} together.`);
+    const { maxBytes, label } = KINDS[await kindOf(file)];
+    if (size > maxBytes) throw new Error(`${name} has ${formatSize(size)}; ${label} may have ${formatSize(maxBytes)}.`);
+    if (this.files.length >= MAX_FILES) {
+      throw new Error(`${name} is one too many: a message may have ${MAX_FILES} files.`);
+    }
+    if (this.files.reduce((sum, other) => sum + other.size, size) > MAX_TOTAL_BYTES) {
+      throw new Error(`${name} does not fit: the files of a message may have ${formatSize(MAX_TOTAL_BYTES)} in total.`);
     }
     const data = await base64(file);
     this.set([...this.files, { name, media_type: file.type || null, size, data }]);
   }
 
-  /** The files, which are shown no more; `set` gives them back. */
-  take() {
+  /** Remove all files and return them; `set` restores them. */
+  takeAll() {
     const files = this.files;
     this.set([]);
-    this.refuse("");
+    this.showError("");
     return files;
   }
 
@@ -68,26 +70,26 @@ export class Attachments {
     const remove = Object.assign(document.createElement("button"), { type: "button", textContent: "×" });
     remove.setAttribute("aria-label", `Remove ${file.name}`);
     remove.addEventListener("click", () => this.set(this.files.filter((other) => other !== file)));
-    row.append(describe(file), remove);
+    row.append(fileLabel(file), remove);
     return row;
   }
 
-  refuse(sentence) {
-    this.refusal.textContent = sentence;
-    this.refusal.hidden = !sentence;
+  showError(text) {
+    this.errorLine.textContent = text;
+    this.errorLine.hidden = !text;
   }
 }
 
-/** Name and size of a file, as one line. */
-export const describe = ({ name, size }) => `${name} (${sizeOf(size)})`;
+/** The name and size of a file, on one line. */
+export const fileLabel = ({ name, size }) => `${name} (${formatSize(size)})`;
 
-/** Files of a paste, none where it is rich text that merely brings a picture of itself. */
-export function pasted(clipboard) {
+/** Return the files of a paste, none for rich text: office programs add a picture of the text. */
+export function pastedFiles(clipboard) {
   const isText = ["text/plain", "text/html"].every((type) => clipboard.types.includes(type));
   return isText ? [] : [...clipboard.files];
 }
 
-function sizeOf(bytes) {
+function formatSize(bytes) {
   if (bytes < 1024) return `${bytes} byte${bytes === 1 ? "" : "s"}`;
   const [unit, size] = bytes < MiB ? ["KiB", bytes / 1024] : ["MiB", bytes / MiB];
   return `${Number.isInteger(size) ? size : (Math.ceil(size * 100) / 100).toFixed(2)} ${unit}`;
@@ -95,10 +97,10 @@ function sizeOf(bytes) {
 
 async function kindOf(file) {
   try {
-    const first = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
-    return MAGIC.find(([, pattern]) => pattern.test(first))?.[0] ?? "text";
+    const start = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
+    return SIGNATURES.find(([, pattern]) => pattern.test(start))?.[0] ?? "text";
   } catch {
-    throw new Error(`${file.name} cannot be read; a folder cannot go along.`);
+    throw new Error(`${file.name} cannot be read; folders cannot be attached.`);
   }
 }
 

@@ -1,35 +1,36 @@
-// Which messages are the conversation now: a session that was rewound has said more than is still part of it.
-// Messages are named as GET …/messages names them; each holds the elements that were added while it was the last one.
+// The tree of messages: after a rewind, those that are no longer part of the conversation are hidden.
 
+/** Messages by the ids of GET …/messages; each has the elements that were added while it was the last one. */
 export class Branches {
   constructor() {
-    this.messages = new Map([[null, { follows: null, elements: [] }]]); // null: before any message
-    this.head = null;
-    this.speaking = false; // whether the calls that come belong to the last message
+    this.messages = new Map([[null, { previous: null, elements: [] }]]); // null: before the first message
+    this.lastId = null;
+    this.acceptsCalls = false; // whether the next tool calls belong to the last message
   }
 
-  begin(id, speaking = false) {
+  /** Append a message to the conversation, unless it is known. */
+  append(id, acceptsCalls = false) {
     if (!this.messages.has(id)) {
-      this.messages.set(id, { follows: this.head, elements: [] });
-      this.head = id;
+      this.messages.set(id, { previous: this.lastId, elements: [] });
+      this.lastId = id;
     }
-    this.speaking = speaking;
+    this.acceptsCalls = acceptsCalls;
   }
 
-  add(element) { this.messages.get(this.head).elements.push(element); }
+  addElement(element) { this.messages.get(this.lastId).elements.push(element); }
 
-  before(id) { return this.messages.get(id).follows; }
+  previousId(id) { return this.messages.get(id).previous; }
 
-  /** Let the conversation end with that message; returns the one that it ended with. */
+  /** Make this message the last one of the conversation; return the id of the one that was the last before. */
   rewind(id) {
-    const last = this.head;
-    this.head = this.messages.has(id) ? id : null;
-    this.speaking = false;
+    const oldLastId = this.lastId;
+    this.lastId = this.messages.has(id) ? id : null;
+    this.acceptsCalls = false;
     const path = new Set([null]);
-    for (let place = this.head; place !== null; place = this.before(place)) path.add(place);
-    for (const [name, { elements }] of this.messages) {
-      for (const element of elements) element.hidden = !path.has(name);
+    for (let ancestor = this.lastId; ancestor !== null; ancestor = this.previousId(ancestor)) path.add(ancestor);
+    for (const [messageId, { elements }] of this.messages) {
+      for (const element of elements) element.hidden = !path.has(messageId);
     }
-    return last;
+    return oldLastId;
   }
 }

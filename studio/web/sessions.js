@@ -1,27 +1,27 @@
-// The list of sessions: found by what was said, pinned ones first, archived ones when asked for.
+// The list of sessions: searched by their text, pinned ones first, archived ones on request.
 
-const TYPING = 250; // a search begins when nothing was typed for so long
+const SEARCH_DELAY_MS = 250; // from the last keystroke to the search
 
 export const titleOf = (session) =>
   session.name ?? new Date(session.created_at).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
-export class Sessions {
-  constructor({ list, find, archived }, { api, open, current, say }) {
-    Object.assign(this, { list, find, archived, api, open, current, say });
-    const again = () => this.show().catch((error) => say(error.message));
+export class SessionList {
+  constructor({ list, find, archived }, { api, openSession, currentId, showStatus }) {
+    Object.assign(this, { list, find, archived, api, openSession, currentId });
+    const refresh = () => this.refresh().catch((error) => showStatus(error.message));
     find.addEventListener("input", () => {
-      clearTimeout(this.alarm);
-      this.alarm = setTimeout(again, TYPING);
+      clearTimeout(this.searchTimer);
+      this.searchTimer = setTimeout(refresh, SEARCH_DELAY_MS);
     });
-    archived.addEventListener("change", again);
+    archived.addEventListener("change", refresh);
   }
 
-  /** Read the list and show it; returns the sessions. */
-  async show() {
-    const asked = new URLSearchParams({ archived: this.archived.checked, q: this.find.value.trim() });
-    const mine = (this.newest = {});
-    const { sessions } = await this.api(`/api/sessions?${asked}`);
-    if (mine === this.newest) this.list.replaceChildren(...sessions.map((session) => this.row(session)));
+  /** Load and render the list; return the sessions. */
+  async refresh() {
+    const query = new URLSearchParams({ archived: this.archived.checked, q: this.find.value.trim() });
+    const request = (this.latestRequest = {}); // an older response that arrives later is not rendered
+    const { sessions } = await this.api(`/api/sessions?${query}`);
+    if (request === this.latestRequest) this.list.replaceChildren(...sessions.map((session) => this.row(session)));
     return sessions;
   }
 
@@ -30,47 +30,47 @@ export class Sessions {
     const button = row.appendChild(document.createElement("button"));
     button.type = "button";
     button.textContent = `${session.pinned ? "★ " : ""}${titleOf(session)}`;
-    if (session.id === this.current()) button.setAttribute("aria-current", "true");
-    button.addEventListener("click", () => this.open(session));
+    if (session.id === this.currentId()) button.setAttribute("aria-current", "true");
+    button.addEventListener("click", () => this.openSession(session));
     for (const match of session.matches ?? []) {
-      if (match.role !== "name") row.append(placeOf(match));
+      if (match.role !== "name") row.append(matchExcerpt(match));
     }
     return row;
   }
 }
 
-function placeOf({ before, found, after }) {
-  const place = document.createElement("p");
-  place.className = "match";
+function matchExcerpt({ before, found, after }) {
+  const excerpt = document.createElement("p");
+  excerpt.className = "match";
   const mark = Object.assign(document.createElement("mark"), { textContent: found });
-  place.append(before.slice(-20), mark, after);
-  return place;
+  excerpt.append(before.slice(-20), mark, after);
+  return excerpt;
 }
 
-/** What a person can do to the session that is shown, each a button of `row`. */
-export function sessionActions(row, { api, json, session, changed, gone, say }) {
+/** Connect the buttons of `row` with the actions on the session that is shown. */
+export function bindSessionActions(row, { api, json, session, onChanged, onDeleted, showStatus }) {
   const path = () => `/api/sessions/${session().id}`;
-  const change = async (fields) => changed(await api(path(), json("PATCH", fields)));
+  const change = async (fields) => onChanged(await api(path(), json("PATCH", fields)));
   const actions = {
     rename: async () => {
-      const name = prompt("What is this session called?", session().name ?? "");
+      const name = prompt("Name of the session (empty: none)", session().name ?? "");
       if (name !== null) await change({ name: name.trim().slice(0, 200) || null });
     },
     pin: () => change({ pinned: !session().pinned }),
     archive: () => change({ archived: !session().archived }),
-    export: async () => save(await api(`${path()}/export?format=markdown`), `${session().id}.md`),
+    export: async () => download(await api(`${path()}/export?format=markdown`), `${session().id}.md`),
     delete: async () => {
-      if (!confirm(`Delete “${titleOf(session())}” for good? Files that it changed stay as they are.`)) return;
+      if (!confirm(`Delete “${titleOf(session())}” permanently? Files that it changed are kept.`)) return;
       await api(path(), { method: "DELETE" });
-      gone();
+      onDeleted();
     },
   };
   for (const button of row.querySelectorAll("button")) {
-    button.addEventListener("click", () => actions[button.name]().catch((error) => say(error.message)));
+    button.addEventListener("click", () => actions[button.name]().catch((error) => showStatus(error.message)));
   }
 }
 
-function save(text, name) {
+function download(text, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/markdown" }));
   link.download = name;

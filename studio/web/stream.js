@@ -1,68 +1,70 @@
-// Server-sent events over fetch (an EventSource cannot send the token), resumed by the last cursor seen.
+// A reader of server-sent events over fetch (an EventSource cannot send the token), resumed at the last cursor.
 
-const LONGEST_WAIT = 5000;
-const QUIET = 25000; // a heartbeat comes every 10 s: longer silence is a dead connection
+const FIRST_RETRY_DELAY_MS = 500;
+const MAX_RETRY_DELAY_MS = 5000;
+const SILENCE_TIMEOUT_MS = 25000; // the server sends a heartbeat every 10 s: after this long the connection is dead
 
-/** Follow a stream until the returned function is called. */
-export function followEvents(path, { token, event, reset, status, refused }) {
-  const leaving = new AbortController();
-  follow().catch((error) => status(error.message));
-  return () => leaving.abort();
+/** Follow a stream of events, with reconnects; return a function that ends it. */
+export function followEvents(path, { token, onEvent, onReset, onStatus, onRejected }) {
+  const ended = new AbortController();
+  follow().catch((error) => onStatus(error.message));
+  return () => ended.abort();
 
   async function follow() {
     let cursor = null;
-    let wait = 500;
-    while (!leaving.signal.aborted) {
+    let retryDelay = FIRST_RETRY_DELAY_MS;
+    while (!ended.signal.aborted) {
       const attempt = new AbortController();
-      const give_up = () => attempt.abort();
-      leaving.signal.addEventListener("abort", give_up);
-      let alarm = setTimeout(give_up, QUIET);
+      const abortAttempt = () => attempt.abort();
+      ended.signal.addEventListener("abort", abortAttempt);
+      let timer = setTimeout(abortAttempt, SILENCE_TIMEOUT_MS);
       try {
         const headers = { Authorization: `Bearer ${token()}`, Accept: "text/event-stream" };
         if (cursor) headers["Last-Event-ID"] = cursor;
-        const answer = await fetch(path, { headers, signal: attempt.signal, cache: "no-store" });
-        if (answer.status === 401 || answer.status === 404) return refused(answer.status);
-        for await (const frame of framesOf(answer.body)) {
-          clearTimeout(alarm);
-          alarm = setTimeout(give_up, QUIET);
-          wait = 500;
+        const response = await fetch(path, { headers, signal: attempt.signal, cache: "no-store" });
+        if (response.status === 401 || response.status === 404) return onRejected(response.status);
+        for await (const frame of readFrames(response.body)) {
+          clearTimeout(timer);
+          timer = setTimeout(abortAttempt, SILENCE_TIMEOUT_MS);
+          retryDelay = FIRST_RETRY_DELAY_MS;
           if (frame.data === "") continue;
           const envelope = JSON.parse(frame.data);
-          if (envelope.type === "reset") reset();
-          else if (envelope.type === "server_closing") status("the studio is closing");
-          else event(envelope);
+          if (envelope.type === "reset") onReset();
+          else if (envelope.type === "server_closing") onStatus("the studio is closing");
+          else onEvent(envelope);
           cursor = frame.id ?? cursor;
         }
       } catch (error) {
-        if (!leaving.signal.aborted && error.name !== "AbortError" && !(error instanceof TypeError)) throw error;
+        // A TypeError is fetch's network error: reconnect, as after an abort for silence.
+        if (!ended.signal.aborted && error.name !== "AbortError" && !(error instanceof TypeError)) throw error;
       } finally {
-        clearTimeout(alarm);
-        leaving.signal.removeEventListener("abort", give_up);
+        clearTimeout(timer);
+        ended.signal.removeEventListener("abort", abortAttempt);
       }
-      if (leaving.signal.aborted) return;
-      status("reconnecting");
-      await new Promise((resume) => setTimeout(resume, wait));
-      wait = Math.min(wait * 2, LONGEST_WAIT);
+      if (ended.signal.aborted) return;
+      onStatus("reconnecting");
+      await new Promise((resolve) => setTimeout(resolve, retryDelay));
+      retryDelay = Math.min(retryDelay * 2, MAX_RETRY_DELAY_MS);
     }
   }
 }
 
-/** `{id, data}` of each frame; a comment or another frame without data has the data "". */
-async function* framesOf(body) {
+/** Yield `{id, data}` for each frame; `data` is "" for a comment or another frame without data. */
+async function* readFrames(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  const parts = []; // of the frame that has not ended yet
+  const chunks = []; // of the incomplete frame at the end
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    parts.push(value);
+    chunks.push(value);
     if (!value.includes("\n")) continue;
-    const frames = parts.splice(0).join("").split("\n\n");
-    parts.push(frames.pop());
-    for (const frame of frames) yield parse(frame);
+    const frames = chunks.splice(0).join("").split("\n\n");
+    chunks.push(frames.pop());
+    for (const frame of frames) yield parseFrame(frame);
   }
 }
 
-function parse(frame) {
+function parseFrame(frame) {
   const parsed = { id: undefined, data: "" };
   for (const line of frame.split("\n")) {
     if (line.startsWith("data: ")) parsed.data += line.slice(6);

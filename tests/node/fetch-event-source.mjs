@@ -1,13 +1,13 @@
-// `@microsoft/fetch-event-source` on the stream AGX_STREAM: one line `id TAB data` per message, until it is ended.
+// A reader of the stream AGX_STREAM with `@microsoft/fetch-event-source`: prints `id TAB data` per message.
 //
-// Three things that it leaves to whoever uses it:
-// 1. It takes the id of a frame for seen as soon as that line is there, so a connection that is cut between id and data
-//    would lose the event. Its own `fetch` sends the cursor of the last message that was handled instead.
-// 2. A stream that ends well, as after `server_closing`, is over for it, unless `onclose` throws.
-// 3. It hands on comments and `retry` as messages without data.
+// Three things that the library leaves to its caller:
+// 1. It counts a frame as received as soon as its id line has arrived: if the connection fails between id and data, the
+//    event would be lost. So `fetch` below sends the cursor of the last message that was handled.
+// 2. It does not reconnect after a stream that ends normally, as after `server_closing`, unless `onclose` throws.
+// 3. It passes comments and `retry` to `onmessage`, as messages without data.
 import { fetchEventSource } from "@microsoft/fetch-event-source";
 
-globalThis.window = globalThis; // what it wants of a browser
+globalThis.window = globalThis; // the browser globals that the library uses
 globalThis.document = { hidden: false, addEventListener() {}, removeEventListener() {} };
 
 let cursor;
@@ -20,6 +20,6 @@ await fetchEventSource(process.env.AGX_STREAM, {
     cursor = id || cursor;
   },
   onclose() {
-    throw new Error("the stream ended; ask again");
+    throw new Error("the stream ended; reconnect");
   },
 });

@@ -10,10 +10,10 @@ from pydantic.fields import FieldInfo
 from agenticx.settings import PROJECT_SETTINGS, UNUSED_SETTINGS, Settings
 
 HEADER = """\
-# Every setting of AgenticX with its default. This page is written from the code and read by nobody but you:
-# put what you want to change into ~/.agenticx/settings.toml, or set AGX_ and the name in capital letters.
-# What is marked [project] may also stand in .agenticx/settings.toml of a workspace. What is marked [not read yet] is
-# checked and has no effect yet.
+# All settings of AgenticX with their defaults. This file is documentation: it is generated from the code, and AgenticX
+# does not read it. To change a setting, put it into ~/.agenticx/settings.toml or set the environment variable AGX_NAME
+# (the name in capital letters). Settings marked [project] may also be in .agenticx/settings.toml of a workspace.
+# Settings marked [not read yet] are validated but have no effect yet.
 """
 
 

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
-SHOWN = "[...document.querySelectorAll('#log > :not(.choices)')].map((part) => part.innerText).join('\\n')"
+SHOWN = "[...document.querySelectorAll('#log > :not(.message-actions)')].map((part) => part.innerText).join('\\n')"
 """A JavaScript expression for the text of the log, without the buttons after its messages."""
 
 
@@ -132,7 +132,7 @@ async def test_a_fallback_model_is_shown_with_the_reason(make_studio: StudioMake
 # --- files ------------------------------------------------------------------------------------------------------------
 
 ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').split('\\n').join(' ').trim()"
-REFUSED = "document.getElementById('refused').textContent"
+ATTACHMENT_ERROR = "document.getElementById('attachment-error').textContent"
 FILE_EVENTS = {
     "picked": "const i = document.getElementById('files'); i.files = files.files; i.dispatchEvent(new Event('change'))",
     "dropped": "document.getElementById('log').dispatchEvent("
@@ -204,11 +204,11 @@ async def test_a_file_that_cannot_be_attached_is_refused_and_the_others_stay(
         await enter(tab, studio)
         for name, (content, sentence) in refusals.items():
             await add_files(tab, "dropped", (name, content), ("a.txt", "['a']"))
-            assert await tab.wait_for(f"{REFUSED}.startsWith({name!r}) && {REFUSED}") == sentence
+            assert await tab.wait_for(f"{ATTACHMENT_ERROR}.startsWith({name!r}) && {ATTACHMENT_ERROR}") == sentence
         await tab.wait_for("document.querySelectorAll('#attached li').length === 3")
         await add_files(tab, "dropped", *[(f"{n}.txt", "['a']") for n in range(MAX_ATTACHMENTS - 2)])
-        sentence = f"{MAX_ATTACHMENTS - 3}.txt is one too many: {MAX_ATTACHMENTS} files may go with a message."
-        assert await tab.wait_for(f"{REFUSED}.includes('too many') && {REFUSED}") == sentence
+        sentence = f"{MAX_ATTACHMENTS - 3}.txt is one too many: a message may have {MAX_ATTACHMENTS} files."
+        assert await tab.wait_for(f"{ATTACHMENT_ERROR}.includes('too many') && {ATTACHMENT_ERROR}") == sentence
 
 
 async def test_a_file_refused_by_the_server_loses_nothing_in_the_page(make_studio: StudioMaker, tab: Tab) -> None:
@@ -216,16 +216,17 @@ async def test_a_file_refused_by_the_server_loses_nothing_in_the_page(make_studi
         await enter(tab, studio)
         half = f"['%PDF-1.7', new Uint8Array({MAX_TOTAL_BYTES // 2})]"
         await add_files(tab, "dropped", ("one.pdf", half), ("two.pdf", half))
-        sentence = "two.pdf does not fit: the files of a message may have 16 MiB together."
-        assert await tab.wait_for(f"{REFUSED}.startsWith('two') && {REFUSED}") == sentence
+        sentence = "two.pdf does not fit: the files of a message may have 16 MiB in total."
+        assert await tab.wait_for(f"{ATTACHMENT_ERROR}.startsWith('two') && {ATTACHMENT_ERROR}") == sentence
         await add_files(tab, "dropped", ("odd.txt", "[Uint8Array.of(0, 1, 2)]"))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 2")
         await tab.evaluate("document.getElementById('send').click()")
         assert (
-            await tab.wait_for(f"{REFUSED}.startsWith('Say') && {REFUSED}") == "Say what to do with what is attached."
+            await tab.wait_for(f"{ATTACHMENT_ERROR}.startsWith('Write') && {ATTACHMENT_ERROR}")
+            == "Write a message for the attached files."
         )
         await send_message(tab, "Look")
-        refused = await tab.wait_for(f"{REFUSED}.includes('neither') && {REFUSED}")
+        refused = await tab.wait_for(f"{ATTACHMENT_ERROR}.includes('neither') && {ATTACHMENT_ERROR}")
         assert refused.startswith("'odd.txt' is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8")
         assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 2
         assert await tab.evaluate("document.getElementById('input').value") == "Look"
@@ -275,21 +276,21 @@ async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMak
         session_id = await studio.session(name="Steps")
         await enter(tab, studio)
         await send_message(tab, "first")
-        await tab.wait_for("document.querySelectorAll('.choices').length == 2")
+        await tab.wait_for("document.querySelectorAll('.message-actions').length == 2")
         await send_message(tab, "second")
-        await tab.wait_for("document.querySelectorAll('.choices').length == 4")
+        await tab.wait_for("document.querySelectorAll('.message-actions').length == 4")
         shown = (
             "[...document.querySelectorAll('#log .text')].filter((e) => !e.hidden).map((e) => e.textContent).join('|')"
         )
         assert await tab.evaluate(shown) == "first|One.|second|Writing.|Two."
-        await tab.evaluate("document.querySelectorAll('.choices')[1].querySelector('button').click()")
+        await tab.evaluate("document.querySelectorAll('.message-actions')[1].querySelector('button').click()")
         await tab.wait_for(f"{shown} == 'first|One.'")
         await tab.wait_for("document.querySelector('#log').innerText.includes('a.txt: removed')")
         assert not (studio.workspace / "a.txt").exists()
         await click(tab, ".undo")
         await tab.wait_for(f"{shown} == 'first|One.|second|Writing.|Two.'")
         assert (studio.workspace / "a.txt").read_text() == "two"
-        await tab.evaluate("document.querySelectorAll('.choices')[2].querySelector('button').click()")
+        await tab.evaluate("document.querySelectorAll('.message-actions')[2].querySelector('button').click()")
         await tab.wait_for(f"document.querySelector('#input').value == 'second' && {shown} == 'first|One.'")
         await tab.evaluate("document.getElementById('input').value = ''")
         await send_message(tab, "third")
@@ -298,6 +299,6 @@ async def test_a_user_rewinds_undoes_that_edits_and_forks(make_studio: StudioMak
         await tab.wait_for(f"{shown} == 'first|One.|third|Three.'")
         listed = (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
         assert [message["content"] for message in listed] == ["first", "One.", "third", "Three."]
-        await tab.evaluate("document.querySelectorAll('.choices')[1].querySelectorAll('button')[1].click()")
+        await tab.evaluate("document.querySelectorAll('.message-actions')[1].querySelectorAll('button')[1].click()")
         await tab.wait_for("document.querySelector('#title').textContent == 'Steps (fork)'")
         await tab.wait_for(f"{shown} == 'first|One.'")

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
-WAITING = "document.getElementById('waiting').innerText"
+QUEUED = "document.getElementById('queued').innerText"
 INPUT = "document.getElementById('input').value"
 
 
@@ -49,20 +49,23 @@ async def test_a_message_sent_during_a_turn_is_shown_as_queued_and_runs_later(
         await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
-        await tab.wait_for(f"{WAITING}.includes('two')")
+        await tab.wait_for(f"{QUEUED}.includes('two')")
         await press_enter(tab, "mind <b>the step</b>", "ctrlKey")
-        shown = await tab.wait_for(f"{WAITING}.includes('step') && {WAITING}")
-        assert shown.splitlines() == [f"next two · {PNG.name} (16 bytes)", "into this turn mind <b>the step</b>"]
+        shown = await tab.wait_for(f"{QUEUED}.includes('step') && {QUEUED}")
+        assert shown.splitlines() == [
+            f"after this turn two · {PNG.name} (16 bytes)",
+            "into this turn mind <b>the step</b>",
+        ]
         await tab.evaluate("document.querySelector('.allow').click()")
         log = await tab.wait_for(f"document.getElementById('stop').hidden && {SHOWN}.includes('second') && {SHOWN}")
         expected = ["one", "mind <b>the step</b>", "first done", "two", "second done"]
         assert [line for line in log.splitlines() if line in expected] == expected
-        assert await tab.evaluate("document.getElementById('waiting').hidden")
+        assert await tab.evaluate("document.getElementById('queued').hidden")
         assert await tab.evaluate("document.getElementById('send').textContent") == "Send"
         before = await tab.evaluate(SHOWN)
         await tab.reload()
         await tab.wait_for(f"{SHOWN} === {before!r}")
-        assert await tab.evaluate("document.getElementById('waiting').hidden")
+        assert await tab.evaluate("document.getElementById('queued').hidden")
         assert tab.errors == []
     last = [message for message in model.requests[-1].messages if isinstance(message, UserMessage)][-1]
     assert (last.content, [file.data for file in last.attachments]) == ("two", [PNG.data])
@@ -86,23 +89,23 @@ async def test_a_stop_returns_queued_messages_and_files_to_the_input_box(make_st
         await add_files(tab, "picked", (PNG.name, file_parts(PNG.data)))
         await tab.wait_for("document.querySelectorAll('#attached li').length === 1")
         await press_enter(tab, "two")
-        await tab.wait_for(f"{WAITING}.includes('two')")
+        await tab.wait_for(f"{QUEUED}.includes('two')")
         await tab.evaluate(
             "(() => { const mode = document.getElementById('when-busy'); mode.value = 'steer';"
             "mode.dispatchEvent(new Event('change')); })()"
         )
         await press_enter(tab, "three")
-        await tab.wait_for(f"{WAITING}.includes('three')")
+        await tab.wait_for(f"{QUEUED}.includes('three')")
         await tab.evaluate(f"{INPUT} = 'half a sent'")
         await tab.evaluate("document.getElementById('stop').click()")
         back = await tab.wait_for(f"{INPUT}.includes('three') && {INPUT}")
         assert back == "half a sent\n\ntwo\n\nthree"
         assert await tab.evaluate("document.querySelectorAll('#attached li').length") == 1
-        assert await tab.evaluate("document.getElementById('waiting').hidden")
+        assert await tab.evaluate("document.getElementById('queued').hidden")
 
         await tab.reload()
-        await tab.wait_for("document.querySelectorAll('.unsaid').length === 2")
+        await tab.wait_for("document.querySelectorAll('.unsent').length === 2")
         assert await tab.evaluate(INPUT) == ""
-        await tab.evaluate("document.querySelector('.unsaid button').click()")
+        await tab.evaluate("document.querySelector('.unsent button').click()")
         assert await tab.evaluate(INPUT) == "two"
         assert tab.errors == []
