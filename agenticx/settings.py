@@ -67,7 +67,7 @@ class Settings(BaseModel):
     )
     llm_retry_after_ceiling_seconds: _Seconds = Field(
         60,
-        description="Longest Retry-After of a provider that is waited retry; with a longer one there is no retry.",
+        description="Longest Retry-After of a provider that is waited for; with a longer one there is no retry.",
     )
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
         30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
