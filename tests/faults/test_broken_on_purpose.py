@@ -37,7 +37,7 @@ LONGEST_LIFE = 1.5
         ("runs calls again", "ran 2 times|ran and is reported as"),
     ],
 )
-@pytest.mark.cases(quick=2)
+@pytest.mark.cases(quick=1)
 async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, broken: str, words: str) -> None:
     async with server_forker() as forker:
         world, order = World(tmp_path / "home"), {"broken": broken}

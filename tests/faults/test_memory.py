@@ -285,7 +285,7 @@ def on_wires(*wires: str) -> Callable[[Any], Any]:
 
 
 @pytest.mark.promise("C7")
-@pytest.mark.cases(quick=3)
+@pytest.mark.cases(quick=2)
 async def test_a_flood_is_aborted_before_it_takes_memory(wire, refused):
     run = await measured(wire, refused)
 
