@@ -83,7 +83,7 @@ MODULES = [
     "tools.schema",
     "tools.builtin.edits",
     "tools.builtin.shell",
-    "sessions.hub.titles",
+    "sessions.hub.session_names",
     "sessions.store.search",
     "sessions.history.transcript",
     "sessions.history.export",

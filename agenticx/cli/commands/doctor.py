@@ -76,7 +76,7 @@ def _print(results: list[Finding]) -> None:
 
 def run_checks(*, online: bool = False) -> Iterator[Finding]:
     """Yield the finding of every check, cheap and certain ones first; only `online` contacts other machines."""
-    yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[1]}")
+    yield Finding("agenticx", f"{version('agenticx')} in {Path(__file__).parents[2]}")
     yield Finding("python", f"{platform.python_version()} ({sys.executable}) on {platform.platform()}")
     try:
         settings = load_settings(project=current_folder())
