@@ -40,8 +40,8 @@ __all__ = [
     "ContextCompactor",
     "UsageCallback",
     "estimate_tokens",
-    "history_size",
     "is_summary",
+    "row_count_size",
 ]
 
 UsageCallback = Callable[[Usage], None]
@@ -187,7 +187,7 @@ class ContextCompactor:
             messages,
             model.context_window,
             input_tokens or 0,
-            size=history_size(messages),
+            size=row_count_size(messages),
             name=_THREAD,
         )
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _SummaryPlan) else plan
@@ -222,7 +222,7 @@ class ContextCompactor:
         Returns None if that gains nothing.
         """
         model = adapt(llm)
-        plan = await run_sized(self._plan, messages, input_tokens or 0, size=history_size(messages), name=_THREAD)
+        plan = await run_sized(self._plan, messages, input_tokens or 0, size=row_count_size(messages), name=_THREAD)
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
 
     async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult | None:
@@ -337,7 +337,7 @@ class _Summarizer:
 
     async def summary(self, messages: Sequence[Message]) -> str | None:
         """Return the model's summary of `messages`, or None if it fails or takes too long."""
-        text = await run_sized(render, messages, size=history_size(messages), name=_THREAD)
+        text = await run_sized(render, messages, size=row_count_size(messages), name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt_text("compaction")), UserMessage(content=text)],
             tool_choice="none",
@@ -385,7 +385,7 @@ async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Messa
     answer = await summarizer.summary(parts.new)
     summary = answer
     if summary is None:
-        summary = await run_sized(snippets, parts.new, size=history_size(parts.new), name=_THREAD)
+        summary = await run_sized(snippets, parts.new, size=row_count_size(parts.new), name=_THREAD)
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     summaries = [*earlier, SystemMessage(content=text + request)]
     plain, limit = [_without_request(message) for message in summaries], _summaries_limit(summarizer.model)
@@ -425,7 +425,7 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
     return (texts + count_attachment_characters(messages)) // _TOKEN_CHARS
 
 
-def history_size(messages: Sequence[Message]) -> int:
+def row_count_size(messages: Sequence[Message]) -> int:
     """Return the size of a history for `run_sized`, for passes that look at each message and not at each character."""
     return _MESSAGE_CHARS * len(messages)
 

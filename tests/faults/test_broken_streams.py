@@ -15,7 +15,7 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import AgentRuntime, RuntimeEvent
 from agenticx.testing import GrammarError
 from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS
-from tests.faults.test_closing import Crowd
+from tests.faults.test_closing import ShutdownScenario
 from tests.faults.test_large_logs import large_log_figures
 from tests.server.streams import test_slow_readers as slow_readers
 from tests.support.faults import broken
@@ -160,7 +160,7 @@ async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, m
 @pytest.mark.cases(quick=1)
 async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, mutant: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
-        await Crowd(running=2, asking=1, streams=7).check_shutdown(tmp_path / "home", mutant)
+        await ShutdownScenario(running=2, asking=1, streams=7).check_shutdown(tmp_path / "home", mutant)
 
 
 @pytest.mark.promise("B7")

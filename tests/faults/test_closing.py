@@ -49,13 +49,13 @@ async def all_have(readers: list[Reader], type_: str) -> None:
 async def test_a_hundred_streams_twenty_turns_and_five_questions_end_in_time_and_go_on_after_a_restart(
     tmp_path: Path,
 ) -> None:
-    crowd = Crowd(running=20, asking=5, streams=100)
-    await crowd.check_shutdown(tmp_path / "home")
-    await crowd.check_restart(tmp_path / "home")
+    scenario = ShutdownScenario(running=20, asking=5, streams=100)
+    await scenario.check_shutdown(tmp_path / "home")
+    await scenario.check_restart(tmp_path / "home")
 
 
 @dataclass
-class Crowd:
+class ShutdownScenario:
     """Sessions whose turns run or ask, with readers: equally many for each session, and the rest for all."""
 
     running: int

@@ -20,7 +20,7 @@ from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.calls.question_text import question_lines
 from agenticx.runtime.calls.tool_output import is_large, jsonable, render, render_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
-from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, history_size
+from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, row_count_size
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
 from agenticx.runtime.loop_detector import LoopDetector
@@ -204,7 +204,7 @@ RUNTIME_CASES = [
     ),
     Case(of=ContextCompactor, variant="a summary", run=_compacted("all is well"), inputs=_ROWS, where="awaited"),
     Case(of=ContextCompactor, variant="no summary", run=_compacted(" "), inputs=_ROWS, where="awaited"),
-    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(history_size,)),
+    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(row_count_size,)),
     Case(of=rows_as_text, run=rows_as_text, inputs=_ROWS, where="thread"),
     Case(of=snippets, run=snippets, inputs=_ROWS, where="thread"),
     Case(of=parse_inline_calls, run=lambda text: parse_inline_calls(text, ("look",)), inputs=TEXTS),

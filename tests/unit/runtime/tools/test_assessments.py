@@ -26,6 +26,7 @@ from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.registry import tool
 from tests.linear.growth import grows_linearly
 from tests.support.jumping_clock import LoopClock
+from tests.support.lanes import Count
 from tests.support.patience import PATIENCE, comes_true, longest_hold
 from tests.unit.runtime.test_stop import LIMIT, STOPPED, TimedStop
 
@@ -268,12 +269,9 @@ def test_a_question_and_its_digest_cost_no_more_than_the_size_of_the_arguments(k
     assert question(made(MEGABYTE)) < 400_000
 
 
-def test_the_digest_is_that_of_plain_json():
-    seed = int(os.environ.get("AGX_SEED", random.randrange(2**32)))
-    print(f"AGX_SEED={seed}")
-    choose = random.Random(seed)
-    for _ in range(500):
-        value = {"a": _value(choose, 0), "b": [_value(choose, 0)] * choose.randrange(3)}
+def test_the_digest_is_that_of_plain_json(rng: random.Random, count: Count):
+    for _ in range(count(100, 500, 5_000)):
+        value = {"a": _value(rng, 0), "b": [_value(rng, 0)] * rng.randrange(3)}
         pieces: list[str] = []
         write_json(value, pieces.append)
         assert "".join(pieces) == json.dumps(value, sort_keys=True, separators=(",", ":"))
