@@ -2,7 +2,8 @@
 //
 // Three things that the library leaves to its caller:
 // 1. It counts a frame as received as soon as its id line has arrived: if the connection fails between id and data, the
-//    event would be lost. So `fetch` below sends the cursor of the last message that was handled.
+//    event would be lost. So `fetchFromCursor` sends the cursor of the last message that was handled, or none before
+//    the first one, instead of the library's own header.
 // 2. It does not reconnect after a stream that ends normally, as after `server_closing`, unless `onclose` throws.
 // 3. It passes comments and `retry` to `onmessage`, as messages without data.
 import { fetchEventSource } from "@microsoft/fetch-event-source";
@@ -11,8 +12,12 @@ globalThis.window = globalThis; // the browser globals that the library uses
 globalThis.document = { hidden: false, addEventListener() {}, removeEventListener() {} };
 
 let cursor;
+const fetchFromCursor = (url, init) => {
+  const { "last-event-id": _, ...headers } = init.headers;
+  return fetch(url, { ...init, headers: cursor ? { ...headers, "last-event-id": cursor } : headers });
+};
 await fetchEventSource(process.env.AGX_STREAM, {
-  fetch: (url, init) => fetch(url, { ...init, headers: cursor ? { ...init.headers, "last-event-id": cursor } : init.headers }),
+  fetch: fetchFromCursor,
   headers: { Authorization: `Bearer ${process.env.AGX_TOKEN}` },
   onmessage({ id, data }) {
     if (!data) return;
