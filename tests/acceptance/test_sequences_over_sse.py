@@ -212,7 +212,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.cases(quick=6)
+@pytest.mark.cases(quick=4)
 async def test_a_client_reads_this_sequence(case: Case, tmp_path: Path) -> None:
     clock = ModelClock()
     if not case.held:

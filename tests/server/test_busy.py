@@ -131,6 +131,7 @@ async def test_an_interrupting_message_starts_its_turn_right_after_the_stopped_o
         assert outcomes(events) == ["turn_started one", "queued two", "error", "turn_started two", "final"]
 
 
+@pytest.mark.cases(quick=0)
 async def test_queued_messages_have_at_most_64_mib_of_texts_and_files(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([[say("a"), hang()]])) as studio:
         session_id = await studio.session()

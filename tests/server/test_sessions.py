@@ -344,6 +344,7 @@ async def long_conversation(studio: Studio, messages: int, tokens: int, text: st
     return session_id
 
 
+@pytest.mark.cases(quick=0)
 async def test_a_long_conversation_is_read_without_blocking_the_loop(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await long_conversation(studio, 50, 1000)

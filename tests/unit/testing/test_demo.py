@@ -119,7 +119,7 @@ async def test_a_long_text_is_said_whole_with_its_rest_in_one_delta():
     ],
 )
 @pytest.mark.parametrize("verb", ["", "write a", "say ", "run ", "replace ", "todo "])
-@pytest.mark.cases(quick=20)
+@pytest.mark.cases(quick=10)
 def test_reading_a_message_is_linear_in_its_length(verb, words):
     assert grows_linearly(lambda size: make_plan(verb + words * (size // len(words)) + "!"))
 

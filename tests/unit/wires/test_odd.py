@@ -35,7 +35,7 @@ def test_each_malformed_stream_has_an_outcome_and_each_wire_has_a_folder() -> No
 @pytest.mark.promise("C1", "C2")
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize("oddity", ALL)
-@pytest.mark.cases(quick=200)
+@pytest.mark.cases(quick=100)
 def test_a_malformed_stream_has_the_expected_outcome(oddity: MalformedStream, chunking: Chunking) -> None:
     assert outcome(*read(oddity.wire.parser("m"), split_body(oddity.body, chunking))) == oddity.expected
 
@@ -43,7 +43,7 @@ def test_a_malformed_stream_has_the_expected_outcome(oddity: MalformedStream, ch
 @pytest.mark.promise("C1")
 @pytest.mark.anyio
 @pytest.mark.parametrize("oddity", ALL)
-@pytest.mark.cases(quick=60)
+@pytest.mark.cases(quick=30)
 async def test_a_turn_with_a_malformed_stream_ends_once_and_the_session_can_continue(
     oddity: MalformedStream, tmp_path: Path
 ) -> None:

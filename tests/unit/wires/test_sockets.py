@@ -54,7 +54,7 @@ def of_each_wire(found: Callable[[str], list[Any]]) -> list[Any]:
 @pytest.mark.promise("C2")
 @pytest.mark.parametrize("chunking", CHUNKINGS)
 @pytest.mark.parametrize(("wire", "recording"), of_each_wire(recordings))
-@pytest.mark.cases(quick=40)
+@pytest.mark.cases(quick=24)
 async def test_a_recorded_stream_becomes_the_expected_reply(
     wire: ServedWire, recording: Recording, chunking: Chunking
 ) -> None:

@@ -105,7 +105,7 @@ def test_a_conversation_can_switch_wires_and_back(first: Wire, then: Wire) -> No
 
 @pytest.mark.parametrize("ids", FOREIGN_IDS)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-@pytest.mark.cases(quick=40)
+@pytest.mark.cases(quick=20)
 def test_calls_with_any_ids_become_a_valid_request(first: Wire, then: Wire, ids: list[str]) -> None:
     history = conversation(first, ids, [f"{ids[0]}2"])
     assert then.refusals(history, tools=[LOOK]) == []
@@ -114,7 +114,7 @@ def test_calls_with_any_ids_become_a_valid_request(first: Wire, then: Wire, ids:
 @pytest.mark.promise("D5")
 @pytest.mark.parametrize("names", CALL_NAMES)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-@pytest.mark.cases(quick=30)
+@pytest.mark.cases(quick=15)
 def test_calls_of_any_name_become_a_valid_request(first: Wire, then: Wire, names: list[str]) -> None:
     message = reply_with_names(first, names, own_ids(first, len(names)))
     history = [UserMessage(content="Look."), message, *results_of(message)]
