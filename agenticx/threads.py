@@ -85,6 +85,9 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "
     giving_up = loop.call_later(_START_SECONDS, give_up)
     try:
         return await future
+    except asyncio.CancelledError:
+        future.add_done_callback(_close_result)  # it may have been delivered before the task was cancelled
+        raise
     finally:
         giving_up.cancel()
 
@@ -102,9 +105,8 @@ def _deliver(
     loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, exc: BaseException | None
 ) -> None:
     def set_outcome() -> None:
-        if future.done():  # nobody waits any more
-            if inspect.iscoroutine(result):
-                result.close()
+        if future.done():  # the task was cancelled
+            _close_coroutine(result)
             return
         if exc is None:
             future.set_result(result)
@@ -115,3 +117,14 @@ def _deliver(
         loop.call_soon_threadsafe(set_outcome)
     except RuntimeError:  # the loop is closed: no task waits for the result
         return
+
+
+def _close_coroutine(result: object) -> None:
+    """Close the result of a call that was abandoned, if it is a coroutine that nothing will await."""
+    if inspect.iscoroutine(result):
+        result.close()
+
+
+def _close_result(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        _close_coroutine(future.result())
