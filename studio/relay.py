@@ -38,7 +38,8 @@ from starlette.types import Receive, Scope, Send
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import Store, StoredEvent
+from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.records import StoredEvent
 from studio.http.write_timeout import CHUNK_BYTES, IS_CLOSING_KEY
 
 __all__ = ["Relay", "requested_cursor"]

@@ -18,8 +18,9 @@ from agenticx.llms.model_cache import ModelCache
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.hub.hub import Hub
-from agenticx.sessions.store.base import SessionRecord, Store
+from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools

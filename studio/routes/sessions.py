@@ -15,7 +15,8 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
 from agenticx.exhaustion import raise_if_exhausted
-from agenticx.sessions.store.base import ArchivedFilter, SearchResult, SessionRecord
+from agenticx.sessions.store.base import ArchivedFilter, SearchResult
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import RequestBody, read_body
 from studio.http.openapi import Parameter

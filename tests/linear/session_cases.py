@@ -19,8 +19,8 @@ from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.hub.session_names import derive_name
-from agenticx.sessions.store.base import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.store.memory import MemoryStore
+from agenticx.sessions.store.records import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
 from agenticx.sessions.store.sqlite._segments import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
 from studio.relay import Relay

@@ -11,7 +11,7 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions.store.base import SessionRecord
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["Client", "ServerLost", "SessionInfo", "SessionOptions", "TurnPosition"]

@@ -18,7 +18,8 @@ from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.hub import Hub, TurnRequest
-from agenticx.sessions.store.base import SessionRecord, Store, read_log_pages
+from agenticx.sessions.store.base import Store, read_log_pages
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools

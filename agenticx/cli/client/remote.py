@@ -21,7 +21,7 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnreachable, ServerUnresponsive
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions.store.base import SessionRecord
+from agenticx.sessions.store.records import SessionRecord
 
 __all__ = ["RemoteClient"]
 

@@ -15,7 +15,7 @@ from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadabl
 from agenticx.cli.terminal.output import Output
 from agenticx.runtime.events import EventType
 from agenticx.sessions.history.transcript import transcript
-from agenticx.sessions.store.base import StoredEvent
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [

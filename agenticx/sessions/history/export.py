@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agenticx.sessions.store.base import SessionRecord, StoredEvent
+from agenticx.sessions.store.records import SessionRecord, StoredEvent
 from agenticx.tools.visible import escape_controls
 
 __all__ = ["as_jsonl", "as_markdown"]

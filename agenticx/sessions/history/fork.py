@@ -22,8 +22,9 @@ from agenticx.sessions.history.transcript import (
     searchable_path_texts,
     tool_call_ids,
 )
-from agenticx.sessions.store.base import SessionRecord, SessionState, Store, StoredEvent
+from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import SessionRecord, SessionState, StoredEvent
 from agenticx.threads import run_in_thread
 
 __all__ = ["fork"]

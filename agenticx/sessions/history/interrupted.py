@@ -22,8 +22,9 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
-from agenticx.sessions.store.base import JournalEntry, StoredEvent
+from agenticx.sessions.store.base import JournalEntry
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "resume_point"]
 

@@ -19,7 +19,7 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import RuntimeEvent, Session
-from agenticx.sessions.store.base import SYNCED_EVENTS, SessionRecord, SessionState
+from agenticx.sessions.store.records import SYNCED_EVENTS, SessionRecord, SessionState
 from agenticx.tools.base import ToolState
 
 __all__ = ["StateTracker", "load_session", "read_replacement_counts"]

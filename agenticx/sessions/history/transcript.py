@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.errors import AgenticXError
-from agenticx.sessions.store.base import Store, StoredEvent, read_log_pages
+from agenticx.sessions.store.base import Store, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.sessions.store.search import SearchableText
 
 __all__ = [

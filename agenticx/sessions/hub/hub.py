@@ -34,8 +34,9 @@ from agenticx.sessions.hub.submission import (
     check_same_input,
 )
 from agenticx.sessions.hub.turn_runner import TurnRunner
-from agenticx.sessions.store.base import SessionRecord, Store, TurnRecord
+from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool, is_idempotent

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from agenticx.runtime import EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.sessions.history.state import StateTracker
 from agenticx.sessions.hub.message_queue import MessageQueue
-from agenticx.sessions.store.base import JournalEntry, SessionRecord, SessionState, Store, StoredEvent, TurnRecord
+from agenticx.sessions.store.base import JournalEntry, Store
+from agenticx.sessions.store.records import SessionRecord, SessionState, StoredEvent, TurnRecord
 
 __all__ = ["LiveSession", "RunningTurn", "run_to_completion"]
 

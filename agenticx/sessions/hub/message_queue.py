@@ -19,8 +19,9 @@ from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
-from agenticx.sessions.store.base import JournalEntry, TurnRecord
+from agenticx.sessions.store.base import JournalEntry
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import TurnRecord
 
 __all__ = ["MessageQueue", "QueuedMessage", "journal_key", "recorded_submission"]
 

@@ -23,7 +23,8 @@ from agenticx.runtime import EventType
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.hub.message_queue import QueuedMessage, journal_key, recorded_submission
 from agenticx.sessions.hub.submission import Submission, TurnRequest, check_same_input
-from agenticx.sessions.store.base import JournalEntry, Store, TurnRecord
+from agenticx.sessions.store.base import JournalEntry, Store
+from agenticx.sessions.store.records import TurnRecord
 
 __all__ = ["QueueDispatcher", "turn_record"]
 

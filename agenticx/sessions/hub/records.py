@@ -14,7 +14,8 @@ from typing import Any
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.hub.session_cache import SessionCache
-from agenticx.sessions.store.base import JournalEntry, JournalKind, SessionRecord, Store, StoredEvent
+from agenticx.sessions.store.base import JournalEntry, JournalKind, Store
+from agenticx.sessions.store.records import SessionRecord, StoredEvent
 
 __all__ = ["RecordUpdater"]
 

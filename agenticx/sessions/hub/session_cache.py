@@ -9,8 +9,9 @@ from agenticx.logs import get_logger
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.state import load_session
 from agenticx.sessions.hub.live_session import LiveSession
-from agenticx.sessions.store.base import SessionRecord, SessionState, Store
+from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.records import SessionRecord, SessionState
 
 __all__ = ["SessionCache"]
 

@@ -8,7 +8,7 @@ from typing import Literal
 from agenticx.attachments import Attachment, fingerprint
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
-from agenticx.sessions.store.base import TurnRecord
+from agenticx.sessions.store.records import TurnRecord
 
 __all__ = [
     "HubClosed",

@@ -27,8 +27,9 @@ from agenticx.sessions.hub.confirms import DurableConfirmations
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.system_prompt import default_system_prompt
-from agenticx.sessions.store.base import JournalEntry, JournalKind, Store, StoredEvent, TurnRecord, read_log_pages
+from agenticx.sessions.store.base import JournalEntry, JournalKind, Store, read_log_pages
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.records import StoredEvent, TurnRecord
 from agenticx.settings import PROJECT_FILE, Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool

@@ -1,74 +1,54 @@
-"""The records, the stored event and the protocol of every session store."""
+"""The protocols of a session store.
+
+A store has three parts. `Ownership` gives one owner at a time the right to write a session, as a `Lease`; a session's
+only write is `Lease.commit`. `Log` has the committed events, for any reader. `Catalog` answers questions about many
+sessions and may lag behind the log.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
-from agenticx.messages import Message, new_id
-from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
+from agenticx.messages import Message
+from agenticx.sessions.store.records import (
+    Commit,
+    Fact,
+    FactKind,
+    Loaded,
+    Position,
+    SessionRecord,
+    SessionState,
+    StateChange,
+    StoredEvent,
+    TurnRecord,
+)
 from agenticx.sessions.store.search import SearchableText, SearchExcerpt
 from agenticx.sessions.store.usage import DailyUsage
-from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
-    "CLOSED_KINDS",
-    "SYNCED_EVENTS",
     "ArchivedFilter",
-    "JournalEntry",
-    "JournalKind",
+    "Catalog",
+    "CommandHandler",
+    "Doubtful",
+    "Durability",
+    "Lease",
+    "Log",
+    "NoOwner",
+    "Ownership",
+    "OwnershipLost",
     "SearchResult",
-    "SequenceConflict",
-    "SessionRecord",
-    "SessionState",
+    "SessionOwnedElsewhere",
     "Store",
-    "StoredEvent",
-    "TurnRecord",
-    "encode_events",
     "read_log_pages",
 ]
 
-SYNCED_EVENTS = frozenset(EventType) - {
-    EventType.ROUND_START,
-    EventType.STATE,
-    EventType.TOKEN,
-    EventType.THINKING,
-    EventType.TOOL_CALL_DELTA,
-    EventType.TOOL_PROGRESS,
-    EventType.USAGE,
-    EventType.STALL,
-    EventType.ARTIFACT,
-}
-"""The events that are synced to the disk before `append` returns, so that they survive a power cut: among them all that
-report a message, a call, a question, an answer or an ending. The others, such as tokens, survive the death of the
-process."""
-
-
-class SequenceConflict(StoreError):
-    """An append whose `expected_seq` is not the last one: another writer appended first; nothing was written."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRecord:
-    """The properties of a session apart from its events.
-
-    `tools` None means all; `model` None means the default one; `forked_from` is the id of the session it was made from.
-    """
-
-    id: str = field(default_factory=lambda: new_id("ses"))
-    name: str | None = None
-    model: str | None = None
-    permission_mode: PermissionMode = "default"
-    workspace: str
-    tools: tuple[str, ...] | None = None
-    pinned: bool = False
-    archived: bool = False
-    forked_from: str | None = None
-    created_at: str
+Durability = Literal["process", "disk", "replicas", "memory"]
+"""What a returned synced commit survives: the death of the process, a power cut, the loss of a server, or nothing."""
 
 
 ArchivedFilter = Literal["without", "only", "with"]
@@ -83,119 +63,153 @@ class SearchResult:
     matches: Sequence[SearchExcerpt]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRecord:
-    """A claimed turn.
-
-    `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
-    the fingerprint of the attachments of the input, "" for none.
-    """
-
-    id: str = field(default_factory=lambda: new_id("turn"))
-    session_id: str
-    input: str
-    attachments_digest: str = ""
-    client_turn_id: str | None = None
-    after_seq: int | None = None
+class Doubtful(StoreError):
+    """A commit of unknown outcome: it is stored or not; `Lease.settle` repeats it until that is known."""
 
 
-class StoredEvent(NamedTuple):
-    """An event as it is stored in the log.
-
-    `seq` counts within the session from 1 without gaps, `position` rises over the whole log (gaps allowed).
-    `frame_json` is the encoded envelope: encoded once, the same bytes for every reader and every replay. `type` is a
-    plain string for an event that a newer release stored.
-    """
-
-    session_id: str
-    turn_id: str | None
-    seq: int
-    position: int
-    type: EventType | str
-    terminal: bool
-    frame_json: bytes
+class OwnershipLost(StoreError):
+    """A write under a lease that another owner has taken over, or that is released; final for the lease."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionState:
-    """The state that a session's next turn starts from: the model's messages, and tool state with permissions.
+class SessionOwnedElsewhere(StoreError):
+    """A claim of a session that another owner holds; `owner` names it."""
 
-    As a change: the first `keep_messages` of the messages stay, `messages` follow them; `state_json` is JSON, None for
-    unchanged. `compacted` are messages that summaries have replaced since, stored after the first `keep_compacted` of
-    those that are stored already; with None nothing of these changes. As a value read back: all of the messages,
-    `keep_messages` being 0, without `compacted`, which only `Store.compacted_messages` reads.
-
-    A search finds the text of `messages` from then on, after compaction too; if `searchable_ids` is given, it finds
-    only messages with these ids.
-    """
-
-    messages: Sequence[Message] = ()
-    state_json: str | None = None
-    keep_messages: int = 0
-    searchable_ids: frozenset[str] | None = None
-    compacted: Sequence[Message] = ()
-    keep_compacted: int | None = None
+    def __init__(self, message: str, *, owner: str) -> None:
+        super().__init__(message)
+        self.owner = owner
 
 
-JournalKind = Literal["began", "process", "asked", "answered", "closed", "posted", "taken", "named", "told"]
-CLOSED_KINDS: Mapping[JournalKind, JournalKind] = {"taken": "posted", "told": "named"}
-"""By kind, the kind that it closes: storing an entry removes the one of the closed kind with the same key."""
+class NoOwner(StoreError):
+    """A command for the owner of a session that has none, or one that does not answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
-    """A durable entry beside the log; there is at most one for its `kind` and `key`.
+class Lease(Protocol):
+    """The right to write one session, until it is released or another owner takes it over.
 
-    The journal holds what the log cannot: that a call is about to run, before it runs, and the answer to a question,
-    before its turn continues. The first entry of a kind and key is kept, so answers from two clients become one.
-
-    `began`: a call is about to run, {call_id, name, arguments}. `process`: a call started one, {call_id, pid, started,
-    mark}; models repeat their call ids, so the keys of these two contain the turn as well. `asked`: the question `key`
-    was asked, {digest, …}. `answered`: the user's answer to it, {approved, …}. `closed`: its final decision, the same
-    with {by}. `posted`: the user's message `key` was accepted and is queued, {message, …}. `taken`: the outcome of that
-    message, {state, after_seq, …}. `named`: the turn `key` gave its session the name {name}. `told`: the event that
-    reports this name is in the log.
-    """
-
-    kind: JournalKind
-    key: str
-    session_id: str
-    turn_id: str
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
-
-
-class Store(Protocol):
-    """The storage of sessions and their events.
-
-    Events that `append` returned are committed and visible to readers: they survive the end of the process, and those
-    of `SYNCED_EVENTS` a power cut too. Events that it did not return are neither committed nor visible. All methods
-    that name a session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
+    One commit is made at a time. After `Doubtful` only `settle` and `release` may be called.
     """
 
     @property
-    def is_persistent(self) -> bool:
-        """True if stored data survives a restart of the process."""
+    def session_id(self) -> str: ...
+
+    @property
+    def epoch(self) -> int:
+        """A number that rises with each owner of the session."""
         ...
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """Set once the lease is known to be lost, which may be late; safety never depends on it."""
+        ...
+
+    async def load(self) -> Loaded:
+        """Return the session as it is stored, and let the next commit follow its last event.
+
+        Raises `DamagedData` for a session that cannot be read, `SessionNotFound`, `OwnershipLost`.
+        """
+        ...
+
+    async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
+        """Store `commit` and return its events.
+
+        Raises `OwnershipLost`; `Doubtful` if the outcome is unknown; `SessionNotFound` or another `StoreError` if it is
+        known that nothing was stored.
+        """
+        ...
+
+    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
+        """Store `commit`, whose outcome is unknown, unless it is stored; return its events; raises as `commit` does."""
+        ...
+
+    async def fact(self, kind: FactKind, key: str) -> Fact | None:
+        """Return the session's fact of that kind and key, else None."""
+        ...
+
+    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
+        """Return the session's turn of that `client_turn_id`, running or ended, else None."""
+        ...
+
+    async def release(self, *, work_left: bool = False) -> None:
+        """Give the session up; with `work_left` it is one of `Ownership.orphans` again."""
+        ...
+
+
+CommandHandler = Callable[[str, bytes], Awaitable[bytes]]
+"""A function that carries out a command for a session that its process owns: session id and command → result."""
+
+
+class Ownership(Protocol):
+    """The ownership of sessions: each has at most one owner that can write it."""
+
+    async def claim(self, session_id: str) -> Lease:
+        """Become the session's owner; raises `SessionOwnedElsewhere`, `SessionNotFound`."""
+        ...
+
+    async def call(self, session_id: str, command: bytes) -> bytes:
+        """Send a command to the session's owner and return its result; raises `NoOwner`."""
+        ...
+
+    def serve(self, handler: CommandHandler) -> AbstractAsyncContextManager[None]:
+        """Answer the commands of others for sessions owned here while the block runs."""
+        ...
+
+    def orphans(self) -> AsyncIterator[str]:
+        """Yield the ids of sessions with work left and no owner: a running turn, or an open fact; oldest turn first."""
+        ...
+
+
+class Log(Protocol):
+    """The committed events of all sessions, for any reader, without the owner."""
+
+    @property
+    def durability(self) -> Durability: ...
 
     @property
     def log_id(self) -> str:
         """The identifier of this log, constant for its lifetime: positions of another log mean nothing here."""
         ...
 
-    async def create(
-        self,
-        record: SessionRecord,
-        *,
-        initial_events: Sequence[StoredEvent] = (),
-        texts: Sequence[SearchableText] = (),
-        state: SessionState | None = None,
-    ) -> None:
-        """Create a session; `initial_events` are put at the start of its log.
+    async def head(self, session_id: str) -> int:
+        """Return the number of the session's last event, 0 if it has none."""
+        ...
 
-        Those are copied from another session; the store numbers their positions. The usage that they report was counted
-        in that session and does not count here. A search finds `texts`, which belong to them.
+    async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
+        """Return up to `limit` events of the session with a higher `seq` than `after`, in order.
+
+        Fewer if they are large, but at least one if there is any.
         """
         ...
+
+    async def position(self, given: int | None = None) -> Position | None:
+        """Return `given` as a position of this log, None if it is not one or lies ahead; without it the last one."""
+        ...
+
+    async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
+        """Return up to `limit` events of all sessions that follow the position, in order; fewer as in `read`."""
+        ...
+
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        """Set `wakeup` after each commit with events to the session (None: to any) while the block lasts.
+
+        Subscribe first, then read: a commit in between then sets `wakeup`.
+        """
+        ...
+
+    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
+        """Return the session's turn, running or ended, else None."""
+        ...
+
+    async def state(self, session_id: str) -> SessionState:
+        """Return the state that the session's next turn starts from."""
+        ...
+
+    async def compacted_messages(self, session_id: str) -> Sequence[Message]:
+        """Return the original messages, in order, that the summaries at the start of the conversation replace."""
+        ...
+
+
+class Catalog(Protocol):
+    """The sessions by their records, texts, usage and open questions; it may lag behind the log."""
 
     async def get(self, session_id: str) -> SessionRecord: ...
 
@@ -226,97 +240,52 @@ class Store(Protocol):
         """
         ...
 
-    async def update(self, record: SessionRecord) -> None: ...
-
-    async def delete(self, session_id: str) -> None:
-        """Delete the session with everything stored of it, and notify its readers; no byte of it is left in a file."""
+    async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
+        """Return the ids of the running turns of these sessions by session id."""
         ...
 
-    async def claim(self, turn: TurnRecord) -> TurnRecord:
-        """Make `turn` the running turn of its session, atomically.
-
-        Returns `turn`; or, if its `client_turn_id` was claimed before, that earlier turn, running or ended. Raises
-        `SessionBusy` while another turn runs. Nothing is stored if either exception is raised.
-        """
+    async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
+        """Return the `confirm_required` events whose questions have no answer, of a session or of all, oldest first."""
         ...
 
-    async def release(self, turn: TurnRecord) -> None:
-        """Free the session of a turn that ended without a stored terminal event; delete a turn without events."""
+    async def session_of(self, kind: FactKind, key: str) -> str | None:
+        """Return the id of the session that has the fact of that kind and key, else None."""
         ...
 
-    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None: ...
 
-    async def unfinished_turns(self) -> Sequence[TurnRecord]:
-        """Return the turns that are running, or ran when the previous process died, oldest first."""
-        ...
+class Store(Protocol):
+    """The storage of sessions and their events.
 
-    async def append(
+    Events that a commit returned are visible to readers and survive what `Log.durability` says. All methods that name a
+    session raise `SessionNotFound` when there is none, and `StoreError` when the storage fails.
+    """
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def ownership(self) -> Ownership: ...
+
+    async def create(
         self,
-        session_id: str,
-        turn_id: str | None,
-        events: Sequence[RuntimeEvent],
+        record: SessionRecord,
         *,
-        expected_seq: int,
-        state: SessionState | None = None,
-        journal: Sequence[JournalEntry] = (),
-        record: SessionRecord | None = None,
-    ) -> Sequence[StoredEvent]:
-        """Add `events` right after `expected_seq`, all or none; raise `SequenceConflict` if that is not the last one.
+        initial_events: Sequence[StoredEvent] = (),
+        texts: Sequence[SearchableText] = (),
+        state: StateChange | None = None,
+    ) -> None:
+        """Create a session; `initial_events` are put at the start of its log.
 
-        A terminal event of the running turn frees the session in the same transaction; `state` and `journal` are stored
-        in it too, and `record` replaces the session's record.
+        Those are copied from another session; the store sets their positions. The usage that they report was counted in
+        that session and does not count here. A search finds `texts`, which belong to them.
         """
         ...
 
-    async def add_journal_entry(self, entry: JournalEntry) -> JournalEntry:
-        """Store an entry durably and return the stored one: an earlier one of the same kind and key is kept instead.
-
-        Here as in `append` it removes the entry that it closes, see `CLOSED_KINDS`.
-        """
-        ...
-
-    async def journal_entry(self, kind: JournalKind, key: str) -> JournalEntry | None:
-        """Return the entry of that kind and key, of any session, else None."""
-        ...
-
-    async def turn_journal(self, session_id: str, turn_id: str) -> Sequence[JournalEntry]:
-        """Return all entries of a turn, in the order they were stored."""
-        ...
-
-    async def open_journal_entries(self, kind: JournalKind, closing: JournalKind) -> Sequence[JournalEntry]:
-        """Return the entries of `kind` without an entry of kind `closing` for the same key, in the order of storage."""
-        ...
-
-    async def session_state(self, session_id: str) -> SessionState:
-        """Return the state that the session's next turn starts from."""
-        ...
-
-    async def compacted_messages(self, session_id: str) -> Sequence[Message]:
-        """Return the original messages, in order, that the summaries at the start of the conversation replace."""
-        ...
-
-    async def last_seq(self, session_id: str) -> int: ...
-    async def last_position(self) -> int: ...
-
-    async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
-        """Return up to `limit` events of the session with a higher `seq` than `after`, in order.
-
-        Fewer if they are large, but at least one if there is any.
-        """
-        ...
-
-    async def read_all(self, after: int, limit: int) -> Sequence[StoredEvent]:
-        """Return up to `limit` events of all sessions with a higher `position` than `after`, in order.
-
-        Fewer as in `read`.
-        """
-        ...
-
-    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
-        """Set `wakeup` after each append to the session (None: to any) while the block lasts.
-
-        Subscribe first, then read: an append in between then sets `wakeup`.
-        """
+    async def delete(self, lease: Lease) -> None:
+        """Delete the session with everything stored of it, and notify its readers; no byte of it is left in a file."""
         ...
 
     async def check(self) -> None:
@@ -328,30 +297,12 @@ class Store(Protocol):
         ...
 
 
-def encode_events(
-    session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, seq: int, position: int, ts: str
-) -> list[StoredEvent]:
-    """Return `events` as stored right after `seq` and `position`; a store with gaps between positions sets its own."""
-    return [
-        StoredEvent(
-            session_id,
-            turn_id,
-            seq + offset,
-            position + offset,
-            event.type,
-            event.terminal,
-            encode_envelope(event, session_id=session_id, turn_id=turn_id, seq=seq + offset, ts=ts),
-        )
-        for offset, event in enumerate(events, 1)
-    ]
-
-
 _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
-async def read_log_pages(store: Store, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
+async def read_log_pages(log: Log, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
     """Yield the events after `after` page by page, up to the end of the log at the time it is reached."""
-    while events := await store.read(session_id, after, _PAGE_EVENTS):
+    while events := await log.read(session_id, after, _PAGE_EVENTS):
         yield events
         after = events[-1].seq
         await asyncio.sleep(0)

@@ -1,34 +1,45 @@
-"""A store in memory: for tests, for one-off runs, and as the reference for the protocol."""
+"""A store in memory: for tests, for one-off runs, and as the reference for the protocols."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
-from agenticx.errors import SessionBusy, SessionNotFound
+from agenticx.errors import SessionNotFound
 from agenticx.messages import Message, new_id
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime.events import EventType
 from agenticx.sessions.store.base import (
-    CLOSED_KINDS,
     ArchivedFilter,
-    JournalEntry,
-    JournalKind,
+    CommandHandler,
+    Durability,
+    Lease,
+    NoOwner,
+    OwnershipLost,
     SearchResult,
-    SequenceConflict,
+    SessionOwnedElsewhere,
+)
+from agenticx.sessions.store.notify import Notifier
+from agenticx.sessions.store.records import (
+    CLOSED_KINDS,
+    Commit,
+    Fact,
+    FactKind,
+    Loaded,
+    Position,
     SessionRecord,
     SessionState,
+    StateChange,
     StoredEvent,
     TurnRecord,
     encode_events,
 )
-from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.search import MATCHES_SHOWN, SearchableText, SearchQuery, searchable_texts
 from agenticx.sessions.store.usage import DailyUsage, counts_of_call
 
@@ -37,7 +48,11 @@ __all__ = ["MemoryStore"]
 
 @dataclass(slots=True)
 class _SessionData:
-    """The data of one session; its first `inherited_count` events were copied from the session it was forked from."""
+    """The data of one session; its first `inherited_count` events were copied from the session it was forked from.
+
+    `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
+    of leases so far.
+    """
 
     record: SessionRecord
     inherited_count: int = 0
@@ -49,8 +64,36 @@ class _SessionData:
     compacted: list[Message] = field(default_factory=list[Message])
     texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
     state_json: str | None = None
+    facts: dict[tuple[FactKind, str], Fact] = field(default_factory=dict[tuple[FactKind, str], Fact])
+    last_commit: tuple[str, Sequence[StoredEvent]] = ("", ())
+    owner: _MemoryLease | None = None
+    epoch: int = 0
 
-    def apply(self, change: SessionState) -> None:
+    @property
+    def running(self) -> TurnRecord | None:
+        """The turn without a terminal event."""
+        return None if self.running_turn_id is None else self.turns[self.running_turn_id]
+
+    @property
+    def open_facts(self) -> list[Fact]:
+        """The facts of the running turn, and those that no fact has closed."""
+        closed = CLOSED_KINDS.values()
+        return [fact for fact in self.facts.values() if fact.turn_id == self.running_turn_id or fact.kind in closed]
+
+    def begin(self, turn: TurnRecord) -> None:
+        """Make `turn`, whose first event comes next, the running one."""
+        self.running_turn_id = turn.id
+        self.turns[turn.id] = replace(turn, after_seq=len(self.events))
+        if turn.client_turn_id is not None:
+            self.by_client_id[turn.client_turn_id] = turn.id
+
+    def add_fact(self, fact: Fact) -> None:
+        """Add a fact unless there is one of its kind and key, and remove the one that it closes."""
+        if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
+            self.facts.pop((closed, fact.key), None)
+        self.facts.setdefault((fact.kind, fact.key), fact)
+
+    def apply(self, change: StateChange) -> None:
         """Apply a change."""
         self.messages[change.keep_messages :] = change.messages
         if change.keep_compacted is not None:
@@ -72,25 +115,54 @@ class _SessionData:
         yield from self.texts.values()
 
 
+@dataclass(slots=True)
+class _Data:
+    """The data of a store; `handlers` are those of its workers by their names."""
+
+    log_id: str = field(default_factory=lambda: new_id("log"))
+    sessions: dict[str, _SessionData] = field(default_factory=dict[str, _SessionData])
+    log: list[StoredEvent] = field(default_factory=list[StoredEvent])
+    position: int = 0
+    notifier: Notifier = field(default_factory=Notifier)
+    handlers: dict[str, CommandHandler] = field(default_factory=dict[str, CommandHandler])
+
+    def session(self, session_id: str) -> _SessionData:
+        """Return a session; raises `SessionNotFound`."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise SessionNotFound(f"no session has the id {session_id!r}")
+        return session
+
+
 class MemoryStore:
-    """A `Store` in plain lists; no method awaits, so each is atomic on its event loop."""
+    """A `Store` in plain lists, which is its own log, catalog and ownership.
+
+    No method awaits, so each is atomic on its event loop. Several workers share the sessions of one store if each has
+    the `other_worker` of the first.
+    """
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._log_id = new_id("log")
-        self._sessions: dict[str, _SessionData] = {}
-        self._log: list[StoredEvent] = []
-        self._position = 0
-        self._journal: dict[tuple[JournalKind, str], JournalEntry] = {}
-        self._notifier = Notifier()
+        self._data = _Data()
+        self._worker = new_id("wrk")
+
+    def other_worker(self) -> MemoryStore:
+        """Return a store with the same sessions, for another owner of them."""
+        other = type(self)(self._clock)
+        other._data = self._data
+        return other
 
     @property
-    def is_persistent(self) -> bool:
-        return False
+    def log(self) -> MemoryStore:
+        return self
 
     @property
-    def log_id(self) -> str:
-        return self._log_id
+    def catalog(self) -> MemoryStore:
+        return self
+
+    @property
+    def ownership(self) -> MemoryStore:
+        return self
 
     async def create(
         self,
@@ -98,19 +170,109 @@ class MemoryStore:
         *,
         initial_events: Sequence[StoredEvent] = (),
         texts: Sequence[SearchableText] = (),
-        state: SessionState | None = None,
+        state: StateChange | None = None,
     ) -> None:
-        events = [event._replace(position=self._position + place) for place, event in enumerate(initial_events, 1)]
-        self._position += len(events)
-        session = self._sessions[record.id] = _SessionData(record, inherited_count=len(events), events=events)
-        self._log += events
+        data = self._data
+        positions = range(data.position + 1, data.position + 1 + len(initial_events))
+        events = [
+            event._replace(position=Position(position))
+            for event, position in zip(initial_events, positions, strict=True)
+        ]
+        data.position += len(events)
+        session = data.sessions[record.id] = _SessionData(record, inherited_count=len(events), events=events)
+        data.log += events
         session.add_texts(texts)
         if state is not None:
             session.apply(state)
-        self._notifier.notify(record.id)
+        data.notifier.notify(record.id)
+
+    async def delete(self, lease: Lease) -> None:
+        data, session_id = self._data, lease.session_id
+        owner = data.session(session_id).owner
+        if owner is not lease:
+            raise OwnershipLost(f"session {session_id!r} has another owner")
+        del data.sessions[session_id]
+        data.log = [event for event in data.log if event.session_id != session_id]
+        data.notifier.notify(session_id)
+
+    async def check(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        return None
+
+    # --- ownership ----------------------------------------------------------------------------------------------------
+
+    async def claim(self, session_id: str) -> Lease:
+        session = self._data.session(session_id)
+        if session.owner is not None:
+            raise SessionOwnedElsewhere(f"session {session_id!r} has an owner", owner=session.owner.worker)
+        session.epoch += 1
+        session.owner = _MemoryLease(self._data, self._clock, session_id, session.epoch, self._worker)
+        return session.owner
+
+    async def call(self, session_id: str, command: bytes) -> bytes:
+        owner = self._data.session(session_id).owner
+        handler = None if owner is None else self._data.handlers.get(owner.worker)
+        if handler is None:
+            raise NoOwner(f"session {session_id!r} has no owner")
+        return await handler(session_id, command)
+
+    @asynccontextmanager
+    async def serve(self, handler: CommandHandler) -> AsyncGenerator[None]:
+        self._data.handlers[self._worker] = handler
+        try:
+            yield
+        finally:
+            del self._data.handlers[self._worker]
+
+    async def orphans(self) -> AsyncIterator[str]:
+        for session_id, session in list(self._data.sessions.items()):
+            if session.owner is None and (session.running_turn_id is not None or session.open_facts):
+                yield session_id
+
+    # --- log ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def durability(self) -> Durability:
+        return "memory"
+
+    @property
+    def log_id(self) -> str:
+        return self._data.log_id
+
+    async def head(self, session_id: str) -> int:
+        return len(self._data.session(session_id).events)
+
+    async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
+        return self._data.session(session_id).events[after : after + limit]
+
+    async def position(self, given: int | None = None) -> Position | None:
+        last = self._data.position
+        return Position(last if given is None else given) if given is None or given <= last else None
+
+    async def read_all(self, after: Position, limit: int) -> Sequence[StoredEvent]:
+        log = self._data.log
+        start = bisect_right(log, after, key=attrgetter("position"))
+        return log[start : start + limit]
+
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
+        return self._data.notifier.subscribe(session_id, wakeup)
+
+    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
+        return self._data.session(session_id).turns.get(turn_id)
+
+    async def state(self, session_id: str) -> SessionState:
+        session = self._data.session(session_id)
+        return SessionState(session.messages.copy(), session.state_json)
+
+    async def compacted_messages(self, session_id: str) -> Sequence[Message]:
+        return tuple(self._data.session(session_id).compacted)
+
+    # --- catalog ------------------------------------------------------------------------------------------------------
 
     async def get(self, session_id: str) -> SessionRecord:
-        return self._session(session_id).record
+        return self._data.session(session_id).record
 
     async def sessions(
         self, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
@@ -132,7 +294,7 @@ class MemoryStore:
 
     def _listed(self, before: str | None, archived: ArchivedFilter) -> Iterator[_SessionData]:
         """Yield sessions, pinned ones first, then newest first, after `before`."""
-        newest = list(self._sessions.values())[::-1]
+        newest = list(self._data.sessions.values())[::-1]
         newest.sort(key=lambda session: not session.record.pinned)
         ids = [session.record.id for session in newest]
         start = 0 if before is None else ids.index(before) + 1 if before in ids else len(ids)
@@ -143,8 +305,8 @@ class MemoryStore:
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
     ) -> Sequence[DailyUsage]:
         if session_id is not None:
-            self._session(session_id)
-        rows = [row for session in self._sessions.values() for row in _usage_rows(session)]
+            self._data.session(session_id)
+        rows = [row for session in self._data.sessions.values() for row in _usage_rows(session)]
         return DailyUsage.merged(
             row
             for row in rows
@@ -153,135 +315,96 @@ class MemoryStore:
             and (until is None or row.day <= until)
         )
 
-    async def update(self, record: SessionRecord) -> None:
-        self._session(record.id).record = record
+    async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
+        found = ((session_id, self._data.sessions.get(session_id)) for session_id in session_ids)
+        return {id_: session.running_turn_id for id_, session in found if session and session.running_turn_id}
 
-    async def delete(self, session_id: str) -> None:
-        self._session(session_id)
-        del self._sessions[session_id]
-        self._log = [event for event in self._log if event.session_id != session_id]
-        self._journal = {key: entry for key, entry in self._journal.items() if entry.session_id != session_id}
-        self._notifier.notify(session_id)
+    async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
+        sessions = self._data.sessions.values() if session_id is None else [self._data.session(session_id)]
+        questions = [event for session in sessions for event in _open_questions(session)]
+        return sorted(questions, key=attrgetter("position"))
 
-    async def claim(self, turn: TurnRecord) -> TurnRecord:
-        session = self._session(turn.session_id)
-        if turn.client_turn_id is not None and turn.client_turn_id in session.by_client_id:
-            return session.turns[session.by_client_id[turn.client_turn_id]]
-        if session.running_turn_id is not None:
-            raise SessionBusy(f"session {turn.session_id!r} already runs turn {session.running_turn_id!r}")
-        session.running_turn_id = turn.id
-        session.turns[turn.id] = turn
-        if turn.client_turn_id is not None:
-            session.by_client_id[turn.client_turn_id] = turn.id
-        return turn
+    async def session_of(self, kind: FactKind, key: str) -> str | None:
+        return next((id_ for id_, session in self._data.sessions.items() if (kind, key) in session.facts), None)
 
-    async def release(self, turn: TurnRecord) -> None:
-        session = self._session(turn.session_id)
-        if session.running_turn_id == turn.id:
-            session.running_turn_id = None
-        if session.turns[turn.id].after_seq is None:
-            del session.turns[turn.id]
-            if turn.client_turn_id is not None:
-                del session.by_client_id[turn.client_turn_id]
 
-    async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
-        return self._session(session_id).turns.get(turn_id)
+class _MemoryLease:
+    """The `Lease` of one session."""
 
-    async def unfinished_turns(self) -> Sequence[TurnRecord]:
-        return [
-            session.turns[session.running_turn_id]
-            for session in self._sessions.values()
-            if session.running_turn_id is not None
-        ]
+    def __init__(self, data: _Data, clock: Clock, session_id: str, epoch: int, worker: str) -> None:
+        self.session_id = session_id
+        self.epoch = epoch
+        self.lost = asyncio.Event()
+        self.worker = worker
+        self._data = data
+        self._clock = clock
 
-    async def append(
-        self,
-        session_id: str,
-        turn_id: str | None,
-        events: Sequence[RuntimeEvent],
-        *,
-        expected_seq: int,
-        state: SessionState | None = None,
-        journal: Sequence[JournalEntry] = (),
-        record: SessionRecord | None = None,
-    ) -> Sequence[StoredEvent]:
-        session = self._session(session_id)
-        if len(session.events) != expected_seq:
-            raise SequenceConflict(f"session {session_id!r} is at {len(session.events)}, not at {expected_seq}")
-        ts = rfc3339(self._clock.now())
-        stored = encode_events(session_id, turn_id, events, seq=expected_seq, position=self._position, ts=ts)
+    def _session(self) -> _SessionData:
+        session = self._data.session(self.session_id)
+        if session.owner is not self:
+            self.lost.set()
+            raise OwnershipLost(f"session {self.session_id!r} has another owner")
+        return session
+
+    async def load(self) -> Loaded:
+        session = self._session()
+        return Loaded(
+            record=session.record,
+            state=SessionState(session.messages.copy(), session.state_json),
+            last_seq=len(session.events),
+            running=session.running,
+            open_facts=session.open_facts,
+        )
+
+    async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
+        data, session, ts = self._data, self._session(), rfc3339(self._clock.now())
+        stored = encode_events(
+            self.session_id, commit.turn_id, commit.events, seq=len(session.events), position=data.position, ts=ts
+        )
+        if commit.begins is not None:
+            session.begin(commit.begins)
         session.events += stored
-        self._log += stored
-        self._position += len(stored)
-        if turn_id is not None and (turn := session.turns.get(turn_id)) is not None:
-            if turn.after_seq is None:
-                session.turns[turn_id] = replace(turn, after_seq=expected_seq)
-            if session.running_turn_id == turn_id and stored[-1].terminal:
-                session.running_turn_id = None
-        if state is not None:
-            session.apply(state)
-        if record is not None:
-            session.record = record
-        for entry in journal:
-            self._add_entry(entry)
-        self._notifier.notify(session_id)
+        data.log += stored
+        data.position += len(stored)
+        if stored and stored[-1].terminal and session.running_turn_id == commit.turn_id:
+            session.running_turn_id = None
+        if commit.state is not None:
+            session.apply(commit.state)
+        if commit.record is not None:
+            session.record = commit.record
+        for fact in commit.facts:
+            session.add_fact(fact)
+        session.last_commit = commit.id, stored
+        if stored:
+            data.notifier.notify(self.session_id)
         return stored
 
-    async def add_journal_entry(self, entry: JournalEntry) -> JournalEntry:
-        self._session(entry.session_id)
-        return self._add_entry(entry)
+    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
+        last_id, events = self._session().last_commit
+        return events if last_id == commit.id else await self.commit(commit)
 
-    def _add_entry(self, entry: JournalEntry) -> JournalEntry:
-        if (closed := CLOSED_KINDS.get(entry.kind)) is not None:
-            self._journal.pop((closed, entry.key), None)
-        return self._journal.setdefault((entry.kind, entry.key), entry)
+    async def fact(self, kind: FactKind, key: str) -> Fact | None:
+        return self._session().facts.get((kind, key))
 
-    async def journal_entry(self, kind: JournalKind, key: str) -> JournalEntry | None:
-        return self._journal.get((kind, key))
+    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
+        session = self._session()
+        turn_id = session.by_client_id.get(client_turn_id)
+        return None if turn_id is None else session.turns[turn_id]
 
-    async def turn_journal(self, session_id: str, turn_id: str) -> Sequence[JournalEntry]:
-        self._session(session_id)
-        entries = self._journal.values()
-        return [entry for entry in entries if (entry.session_id, entry.turn_id) == (session_id, turn_id)]
+    async def release(self, *, work_left: bool = False) -> None:
+        session = self._data.sessions.get(self.session_id)
+        if session is not None and session.owner is self:
+            session.owner = None
+        self.lost.set()
 
-    async def open_journal_entries(self, kind: JournalKind, closing: JournalKind) -> Sequence[JournalEntry]:
-        entries = self._journal.values()
-        return [entry for entry in entries if entry.kind == kind and (closing, entry.key) not in self._journal]
 
-    async def session_state(self, session_id: str) -> SessionState:
-        session = self._session(session_id)
-        return SessionState(session.messages.copy(), session.state_json)
-
-    async def compacted_messages(self, session_id: str) -> Sequence[Message]:
-        return tuple(self._session(session_id).compacted)
-
-    async def last_seq(self, session_id: str) -> int:
-        return len(self._session(session_id).events)
-
-    async def last_position(self) -> int:
-        return self._position
-
-    async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
-        return self._session(session_id).events[after : after + limit]
-
-    async def read_all(self, after: int, limit: int) -> Sequence[StoredEvent]:
-        start = bisect_right(self._log, after, key=attrgetter("position"))
-        return self._log[start : start + limit]
-
-    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
-        return self._notifier.subscribe(session_id, wakeup)
-
-    async def check(self) -> None:
-        return None
-
-    async def aclose(self) -> None:
-        return None
-
-    def _session(self, session_id: str) -> _SessionData:
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise SessionNotFound(f"no session has the id {session_id!r}")
-        return session
+def _open_questions(session: _SessionData) -> Iterator[StoredEvent]:
+    for event in session.events:
+        if event.type is EventType.CONFIRM_REQUIRED:
+            id_ = json.loads(event.frame_json)["data"]["id"]
+            answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
+            if ("question_asked", id_) in session.facts and not any((kind, id_) in session.facts for kind in answers):
+                yield event
 
 
 def _usage_rows(session: _SessionData) -> Iterator[DailyUsage]:

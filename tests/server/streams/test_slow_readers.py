@@ -17,8 +17,8 @@ from starlette.types import Message
 
 from agenticx.clocks import ScaledClock
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.store.base import SessionRecord
 from agenticx.sessions.store.memory import MemoryStore
+from agenticx.sessions.store.records import SessionRecord
 from studio.http.write_timeout import WriteTimeoutMiddleware
 from studio.relay import Relay
 from tests.support.patience import PATIENCE, PatientClock, comes_true

@@ -11,8 +11,9 @@ from typing import Any
 from agenticx.errors import StoreError
 from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, Store, StoredEvent, TurnRecord
-from agenticx.sessions.store.base import encode_events, read_log_pages
+from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.notify import Notifier
+from agenticx.sessions.store.records import encode_events
 from studio.services import Services
 from tests.support.faults.broken_streams import STREAMS
 from tests.support.faults.faulty_stores import Operation, WrappedStore

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from operator import attrgetter
 
-from agenticx.sessions.store.base import StoredEvent
+from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["RecentEvents"]
 

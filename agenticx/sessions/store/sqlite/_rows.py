@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import Any, Literal, TypeVar, get_args
 
-from agenticx.errors import SessionBusy
 from agenticx.logs import get_logger
 from agenticx.messages import Message, message_adapter
-from agenticx.sessions.store.base import (
+from agenticx.sessions.store.base import ArchivedFilter
+from agenticx.sessions.store.damage import DamagedData, map_decode_errors
+from agenticx.sessions.store.records import (
     CLOSED_KINDS,
-    ArchivedFilter,
-    JournalEntry,
-    JournalKind,
-    SequenceConflict,
+    Fact,
+    FactKind,
     SessionRecord,
     SessionState,
+    StateChange,
     StoredEvent,
     TurnRecord,
 )
-from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
     PAGE_BYTES,
@@ -37,28 +37,32 @@ from agenticx.tools.permissions import PermissionMode
 __all__ = [
     "LIST_FILTER",
     "add_events",
+    "add_fact",
     "add_initial_events",
-    "add_journal_entry",
     "add_session",
     "all_messages",
     "apply_state",
-    "claim_turn",
+    "begin_turn",
     "decode_record",
     "decode_records",
     "decode_rows",
     "events_after",
-    "find_journal_entry",
+    "find_client_turn",
+    "find_fact",
+    "find_session_of_fact",
     "find_turn",
     "list_filter_values",
     "list_records",
-    "open_journal_entries",
+    "open_facts",
+    "open_questions",
     "pack_fresh_rows",
     "read_compacted",
+    "read_record",
     "read_state",
-    "release_turn",
+    "running_turn",
+    "running_turn_ids",
     "session_names",
-    "turn_journal",
-    "unfinished_turns",
+    "sessions_with_work",
     "update_record",
 ]
 
@@ -90,6 +94,12 @@ def update_record(connection: sqlite3.Connection, record: SessionRecord) -> int:
         (_encode_record(record), record.pinned, record.archived, number),
     )
     return number
+
+
+def read_record(connection: sqlite3.Connection, number: int) -> SessionRecord:
+    """Return the session's record; raise `DamagedData`."""
+    (text,) = connection.execute("SELECT record FROM sessions WHERE number = ?", (number,)).fetchone()
+    return decode_record(text)
 
 
 def _encode_record(record: SessionRecord) -> str:
@@ -172,34 +182,20 @@ def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
-def claim_turn(connection: sqlite3.Connection, turn: TurnRecord) -> TurnRecord:
-    """Make `turn` its session's running one, or return the earlier one of the same `client_turn_id`."""
-    number = session_number(connection, turn.session_id)
-    if turn.client_turn_id is not None:
-        turn_key = (number, turn.client_turn_id)
-        earlier = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", turn_key)
-        if earlier:
-            return earlier[0]
-    (running,) = connection.execute("SELECT running FROM sessions WHERE number = ?", (number,)).fetchone()
-    if running is not None:
-        raise SessionBusy(f"session {turn.session_id!r} already runs turn {running!r}")
+def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, after_seq: int) -> None:
+    """Store `turn`, whose first event follows `after_seq`, as the running one of its session."""
     connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
     connection.execute(
-        "INSERT INTO turns (session, id, client_turn_id, input, attached) VALUES (?, ?, ?, ?, ?)",
-        (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest),
+        "INSERT INTO turns (session, id, client_turn_id, input, attached, after_seq) VALUES (?, ?, ?, ?, ?, ?)",
+        (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest, after_seq),
     )
-    return turn
 
 
-def release_turn(connection: sqlite3.Connection, turn: TurnRecord) -> None:
-    """Free the session of `turn`; delete a turn that stored nothing."""
-    number = session_number(connection, turn.session_id)
-    _clear_running(connection, number, turn.id)
-    connection.execute("DELETE FROM turns WHERE id = ? AND after_seq IS NULL", (turn.id,))
-
-
-def _clear_running(connection: sqlite3.Connection, number: int, turn_id: str | None) -> None:
-    connection.execute("UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (number, turn_id))
+def find_client_turn(connection: sqlite3.Connection, session_id: str, client_turn_id: str) -> TurnRecord | None:
+    """Return the session's turn of that `client_turn_id`, else None."""
+    key = (session_number(connection, session_id), client_turn_id)
+    found = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", key)
+    return found[0] if found else None
 
 
 def find_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> TurnRecord | None:
@@ -210,9 +206,29 @@ def find_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> 
     return found[0] if found else None
 
 
-def unfinished_turns(connection: sqlite3.Connection) -> list[TurnRecord]:
-    """Return the running turns of all sessions, oldest first."""
-    return _select_turns(connection, "sessions.running = turns.id", ())
+def running_turn(connection: sqlite3.Connection, number: int) -> TurnRecord | None:
+    """Return the session's turn without a terminal event, else None."""
+    found = _select_turns(connection, "sessions.number = ? AND sessions.running = turns.id", (number,))
+    return found[0] if found else None
+
+
+def running_turn_ids(connection: sqlite3.Connection, session_ids: Collection[str]) -> dict[str, str]:
+    """Return the ids of the running turns of these sessions by session id."""
+    found = connection.execute(
+        "SELECT id, running FROM sessions WHERE running IS NOT NULL AND id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(session_ids)),),
+    )
+    return dict(found.fetchall())
+
+
+def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
+    """Return the ids of the sessions with a running turn or an open fact, the one with the oldest turn first."""
+    found = connection.execute(
+        f"""SELECT sessions.id FROM sessions LEFT JOIN turns ON turns.id = sessions.running
+            WHERE sessions.running IS NOT NULL OR sessions.number IN (SELECT session FROM facts WHERE {_IS_OPEN})
+            ORDER BY turns.number"""
+    )
+    return [session_id for (session_id,) in found]
 
 
 def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[TurnRecord]:
@@ -238,26 +254,18 @@ def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[obje
 
 
 def add_events(
-    connection: sqlite3.Connection,
-    cursor: SessionCursor,
-    turn_id: str | None,
-    events: Sequence[StoredEvent],
-    *,
-    expected_seq: int,
+    connection: sqlite3.Connection, cursor: SessionCursor, turn_id: str | None, events: Sequence[StoredEvent]
 ) -> None:
-    """Store `events` and advance the cursor; raise `SequenceConflict` unless it is at `expected_seq`."""
-    if cursor.last_seq != expected_seq:
-        session_id = events[0].session_id
-        raise SequenceConflict(f"session {session_id!r} is at {cursor.last_seq}, not at {expected_seq}")
+    """Store `events` and advance the cursor."""
     for last_seq, _, position, body in encode_segments(events, compressed=False):
         row = (position, cursor.number, last_seq, body)
         connection.execute("INSERT INTO fresh (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
         cursor.fresh_positions.append(position)
     cursor.last_seq = events[-1].seq
-    if events[0].type == "turn_started":
-        connection.execute("UPDATE turns SET after_seq = ? WHERE id = ? AND after_seq IS NULL", (expected_seq, turn_id))
     if events[-1].terminal:
-        _clear_running(connection, cursor.number, turn_id)
+        connection.execute(
+            "UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (cursor.number, turn_id)
+        )
 
 
 def pack_fresh_rows(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
@@ -319,7 +327,7 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
 # --- what the next turn builds on -------------------------------------------------------------------------------------
 
 
-def apply_state(connection: sqlite3.Connection, number: int, state: SessionState) -> None:
+def apply_state(connection: sqlite3.Connection, number: int, state: StateChange) -> None:
     """Apply a change of the state that the session's next turn starts from."""
     _replace_messages(connection, "messages", number, state.keep_messages, state.messages)
     if state.keep_compacted is not None:
@@ -374,56 +382,86 @@ def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]
     return decode_rows(connection.execute(f"SELECT session, message FROM ({both})"), read)
 
 
-# --- journal ----------------------------------------------------------------------------------------------------------
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+_IS_OPEN = f"kind IN ({', '.join(repr(kind) for kind in sorted(CLOSED_KINDS.values()))})"
+"""The condition of the index `open_facts`."""
 
 
-def add_journal_entry(connection: sqlite3.Connection, number: int, entry: JournalEntry) -> JournalEntry:
-    """Store an entry unless there is one of its kind and key already; return the stored one.
-
-    The entry that it closes is deleted.
-    """
-    if (closed := CLOSED_KINDS.get(entry.kind)) is not None:
-        connection.execute("DELETE FROM journal WHERE kind = ? AND key = ?", (closed, entry.key))
-    added = connection.execute(
-        """INSERT INTO journal (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
+def add_fact(connection: sqlite3.Connection, number: int, fact: Fact) -> None:
+    """Store a fact unless there is one of its kind and key already; delete the one that it closes."""
+    if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
+        connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (closed, fact.key))
+    connection.execute(
+        """INSERT INTO facts (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
            ON CONFLICT (kind, key) DO NOTHING""",
-        (number, entry.turn_id, entry.kind, entry.key, json.dumps(dict(entry.data))),
-    ).rowcount
-    return entry if added else (find_journal_entry(connection, entry.kind, entry.key) or entry)
-
-
-def find_journal_entry(connection: sqlite3.Connection, kind: JournalKind, key: str) -> JournalEntry | None:
-    """Return the entry of that kind and key, else None."""
-    found = _select_journal(connection, "journal.kind = ? AND journal.key = ?", (kind, key))
-    return next((_decode_entry(row) for row in found), None)
-
-
-def turn_journal(connection: sqlite3.Connection, session_id: str, turn_id: str) -> list[JournalEntry]:
-    """Return all entries of a turn, in the order they were stored."""
-    number = session_number(connection, session_id)
-    found = _select_journal(connection, "journal.session = ? AND journal.turn = ?", (number, turn_id))
-    return [_decode_entry(row) for row in found]
-
-
-def open_journal_entries(connection: sqlite3.Connection, kind: JournalKind, closing: JournalKind) -> list[JournalEntry]:
-    """Return the entries of `kind` without an entry of kind `closing` for the same key, in the order of storage.
-
-    Entries that cannot be decoded are left out.
-    """
-    closed = "SELECT 1 FROM journal AS other WHERE other.kind = ? AND other.key = journal.key"
-    found = _select_journal(connection, f"journal.kind = ? AND NOT EXISTS ({closed})", (kind, closing))
-    return list(decode_rows(found, _decode_entry))
-
-
-def _select_journal(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
-    return connection.execute(
-        "SELECT journal.kind, journal.key, sessions.id, journal.turn, journal.data FROM journal"
-        f" JOIN sessions ON sessions.number = journal.session WHERE {where} ORDER BY journal.number",
-        values,
+        (number, fact.turn_id, fact.kind, fact.key, json.dumps(dict(fact.data))),
     )
 
 
-def _decode_entry(row: tuple[Any, ...]) -> JournalEntry:
-    kind, key, session_id, turn_id, data = row
-    with map_decode_errors(f"the journal of session {session_id!r}"):
-        return JournalEntry(kind=kind, key=key, session_id=session_id, turn_id=turn_id, data=json.loads(data))
+def find_fact(connection: sqlite3.Connection, session_id: str, kind: FactKind, key: str) -> Fact | None:
+    """Return the session's fact of that kind and key, else None."""
+    number = session_number(connection, session_id)
+    found = _select_facts(connection, "session = ? AND kind = ? AND key = ?", (number, kind, key))
+    return next((_decode_fact(row) for row in found), None)
+
+
+def find_session_of_fact(connection: sqlite3.Connection, kind: FactKind, key: str) -> str | None:
+    """Return the id of the session with the fact of that kind and key, else None."""
+    found = connection.execute(
+        "SELECT id FROM sessions WHERE number = (SELECT session FROM facts WHERE kind = ? AND key = ?)", (kind, key)
+    ).fetchone()
+    return None if found is None else found[0]
+
+
+def open_facts(connection: sqlite3.Connection, number: int, running_turn_id: str | None) -> tuple[list[Fact], bool]:
+    """Return the facts of the running turn, and those that no fact has closed, in the order of storage.
+
+    Those that cannot be decoded are left out; the second result is True if one of the running turn is among them.
+    """
+    where = f"session = ?1 AND turn = ?2 OR number IN (SELECT number FROM facts WHERE session = ?1 AND {_IS_OPEN})"
+    found = _select_facts(connection, where, (number, running_turn_id)).fetchall()
+    facts = list(decode_rows(found, _decode_fact))
+    of_turn = sum(turn_id == running_turn_id for _, _, turn_id, _ in found)
+    return facts, of_turn > sum(fact.turn_id == running_turn_id for fact in facts)
+
+
+def open_questions(connection: sqlite3.Connection, session_id: str | None) -> list[StoredEvent]:
+    """Return the `confirm_required` events of running turns whose questions have no answer, oldest first."""
+    number = None if session_id is None else session_number(connection, session_id)
+    found = connection.execute(
+        """SELECT sessions.id, turns.after_seq, facts.key, facts.data
+           FROM sessions JOIN turns ON turns.id = sessions.running
+           JOIN facts ON facts.session = sessions.number AND facts.turn = turns.id
+           WHERE sessions.running IS NOT NULL AND (?1 IS NULL OR sessions.number = ?1)
+           AND facts.kind = 'question_asked' AND NOT EXISTS (
+               SELECT 1 FROM facts AS other
+               WHERE other.kind IN ('question_answered', 'question_closed') AND other.key = facts.key)""",
+        (number,),
+    ).fetchall()
+    events = decode_rows(found, lambda row: _find_question(connection, *row))
+    return sorted((event for event in events if event is not None), key=attrgetter("position"))
+
+
+def _find_question(
+    connection: sqlite3.Connection, session_id: str, after_seq: int, id_: str, fact_data: str
+) -> StoredEvent | None:
+    """Return the event that asked the question; a fact without `seq` is of a release that did not store it."""
+    with map_decode_errors(f"a question of session {session_id!r}"):
+        seq = json.loads(fact_data).get("seq", after_seq + 1)
+        while page := events_after(connection, session_id, seq - 1, 256):
+            for event in page:
+                if event.type == "confirm_required" and json.loads(event.frame_json)["data"]["id"] == id_:
+                    return event
+            seq = page[-1].seq + 1
+    return None
+
+
+def _select_facts(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+    return connection.execute(f"SELECT kind, key, turn, data FROM facts WHERE {where} ORDER BY number", values)
+
+
+def _decode_fact(row: tuple[Any, ...]) -> Fact:
+    kind, key, turn_id, data = row
+    with map_decode_errors("a fact of a session"):
+        return Fact(kind=kind, key=key, turn_id=turn_id, data=json.loads(data))

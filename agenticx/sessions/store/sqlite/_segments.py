@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from agenticx.runtime.events import EventType
-from agenticx.sessions.store.base import StoredEvent
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import Position, StoredEvent
 
 __all__ = [
     "MAX_POSITION_SPAN",
@@ -125,7 +125,7 @@ def decode_event(session_id: str, seq: int, line: bytes) -> StoredEvent:
         session_id,
         turn_id.decode() or None,
         seq,
-        int(position),
+        Position(int(position)),
         _TYPES.get(name, name),
         terminal == b"T",
         frame,

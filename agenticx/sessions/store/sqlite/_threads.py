@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.exhaustion import exhausted_error
+from agenticx.sessions.store.base import Doubtful
 from agenticx.threads import start_thread
 
 __all__ = ["Connect", "Reader", "Writer"]
@@ -28,13 +29,17 @@ _VACUUM_PAGES = 1000
 
 @dataclass(slots=True, eq=False)
 class _Job(Generic[T]):
-    """A piece of work for the thread; `on_commit` is called on the loop before the future is resolved."""
+    """A piece of work for the thread; `on_commit` is called on the loop before the future is resolved.
+
+    `doubtful`: a transaction with it failed in a way that leaves it open whether it is stored.
+    """
 
     work: Callable[[sqlite3.Connection], T]
     future: asyncio.Future[T]
     synced: bool = False
     on_commit: Callable[[], None] | None = None
     outside_transaction: bool = False
+    doubtful: bool = False
     result: Any = None
     error: Exception | None = None
 
@@ -149,6 +154,7 @@ class Writer(_DatabaseThread):
         self._before_transaction = before_transaction
         self._synced: bool | None = None
         self._failed = False
+        self._committing = False
         super().__init__(connect, name)
 
     async def check(self) -> None:
@@ -187,15 +193,18 @@ class Writer(_DatabaseThread):
         except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
             self._drop_connection()
             self._synced = None
+            for job in jobs:
+                job.doubtful = job.doubtful or self._committing
             if len(jobs) == 1:
                 self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhausted_error(exc) is not None
-                jobs[0].error = _map_error(exc)
+                jobs[0].error = _map_error(exc, doubtful=jobs[0].doubtful)
                 return
             for job in jobs:  # one of them may have caused the failure: commit each by itself
                 job.error = job.result = None
                 self._commit_all([job])
 
     def _commit(self, jobs: list[_Job[Any]]) -> None:
+        self._committing = False
         connection = self._open()
         synced = any(job.synced for job in jobs)
         if synced != self._synced:
@@ -211,6 +220,7 @@ class Writer(_DatabaseThread):
                 if connection.total_changes != before:
                     raise
                 job.error = exc
+        self._committing = True  # from now on a failure leaves it open what is stored
         connection.execute("COMMIT")
 
 
@@ -234,16 +244,16 @@ def _vacuum(connection: sqlite3.Connection) -> None:
     connection.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")  # `execute` would free a single page
 
 
-def _map_error(exc: Exception) -> Exception:
-    """Return the error that the caller gets.
+def _map_error(exc: Exception, *, doubtful: bool = False) -> Exception:
+    """Return the error that the caller gets; `doubtful` if the work may be stored although it failed.
 
     It has no traceback of a `MemoryError`, which would keep alive the objects that took the memory.
     """
     if isinstance(exc, MemoryError):
-        return StoreError("the database ran out of memory")
+        return (Doubtful if doubtful else StoreError)("the database ran out of memory")
     if isinstance(exc, sqlite3.Error) or exhausted_error(exc) is not None:
-        return StoreError(f"the database failed: {exc}")
-    return exc
+        return (Doubtful if doubtful else StoreError)(f"the database failed: {exc}")
+    return Doubtful(str(exc)) if doubtful and isinstance(exc, StoreError) else exc
 
 
 def _deliver_results(jobs: list[_Job[Any]]) -> None:

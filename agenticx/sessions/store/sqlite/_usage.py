@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from agenticx.runtime.events import EventType
-from agenticx.sessions.store.base import StoredEvent
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._cursors import session_number
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts, counts_of_call

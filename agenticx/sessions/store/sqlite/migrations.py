@@ -138,6 +138,30 @@ MIGRATIONS: tuple[Migration, ...] = (
         );
         """,
     ),
+    Migration(
+        "0004 facts",
+        """
+        ALTER TABLE journal RENAME TO facts;
+        DROP INDEX journal_of_turn;
+        CREATE INDEX facts_of_turn ON facts (session, turn);
+        UPDATE facts SET kind = CASE kind
+            WHEN 'began' THEN 'call_began'
+            WHEN 'process' THEN 'process_started'
+            WHEN 'asked' THEN 'question_asked'
+            WHEN 'answered' THEN 'question_answered'
+            WHEN 'closed' THEN 'question_closed'
+            WHEN 'posted' THEN 'message_posted'
+            WHEN 'taken' THEN 'message_taken'
+            WHEN 'named' THEN 'name_derived'
+            WHEN 'told' THEN 'name_announced'
+            ELSE kind END;
+        CREATE INDEX open_facts ON facts (session) WHERE kind IN ('message_posted', 'name_derived');
+        CREATE INDEX running_sessions ON sessions (running) WHERE running IS NOT NULL;
+
+        UPDATE sessions SET running = NULL WHERE running IN (SELECT id FROM turns WHERE after_seq IS NULL);
+        DELETE FROM turns WHERE after_seq IS NULL;     -- claimed by a process that died before the first event
+        """,
+    ),
 )
 
 

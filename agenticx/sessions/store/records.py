@@ -1,0 +1,225 @@
+"""The records that a session store keeps, and the commits and changes that write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, NewType
+
+from agenticx.messages import Message, new_id
+from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
+from agenticx.tools.permissions import PermissionMode
+
+__all__ = [
+    "CLOSED_KINDS",
+    "SYNCED_EVENTS",
+    "Commit",
+    "Fact",
+    "FactKind",
+    "Loaded",
+    "Position",
+    "SessionRecord",
+    "SessionState",
+    "StateChange",
+    "StoredEvent",
+    "TurnRecord",
+    "encode_events",
+    "must_sync",
+]
+
+SYNCED_EVENTS = frozenset(EventType) - {
+    EventType.ROUND_START,
+    EventType.STATE,
+    EventType.TOKEN,
+    EventType.THINKING,
+    EventType.TOOL_CALL_DELTA,
+    EventType.TOOL_PROGRESS,
+    EventType.USAGE,
+    EventType.STALL,
+    EventType.ARTIFACT,
+}
+"""The events that are synced before their commit returns, so that they survive what the log's `durability` says: among
+them all that report a message, a call, a question, an answer or an ending. The others, such as tokens, survive the
+death of the process."""
+
+Position = NewType("Position", int)
+"""A position in the log of all sessions, rising with gaps. Only the store compares positions; others keep them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """The properties of a session apart from its events.
+
+    `tools` None means all; `model` None means the default one; `forked_from` is the id of the session it was made from.
+    """
+
+    id: str = field(default_factory=lambda: new_id("ses"))
+    name: str | None = None
+    model: str | None = None
+    permission_mode: PermissionMode = "default"
+    workspace: str
+    tools: tuple[str, ...] | None = None
+    pinned: bool = False
+    archived: bool = False
+    forked_from: str | None = None
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRecord:
+    """A turn.
+
+    `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
+    the fingerprint of the attachments of the input, "" for none.
+    """
+
+    id: str = field(default_factory=lambda: new_id("turn"))
+    session_id: str
+    input: str
+    attachments_digest: str = ""
+    client_turn_id: str | None = None
+    after_seq: int | None = None
+
+
+class StoredEvent(NamedTuple):
+    """An event as it is stored in the log.
+
+    `seq` counts within the session from 1 without gaps, `position` is its position in the log of all sessions.
+    `frame_json` is the encoded envelope: encoded once, the same bytes for every reader and every replay. `type` is a
+    plain string for an event that a newer release stored.
+    """
+
+    session_id: str
+    turn_id: str | None
+    seq: int
+    position: Position
+    type: EventType | str
+    terminal: bool
+    frame_json: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """The state that a session's next turn starts from: the model's messages, and tool state with permissions as JSON.
+
+    The original messages that summaries replaced are not in it, see `Log.compacted_messages`.
+    """
+
+    messages: Sequence[Message] = ()
+    state_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """A change of a session's state.
+
+    The first `keep_messages` of the messages stay, `messages` follow them; `state_json` None leaves that unchanged.
+    `compacted` are messages that summaries have replaced since, stored after the first `keep_compacted` of those that
+    are stored already; with None nothing of these changes.
+
+    A search finds the text of `messages` from then on, after compaction too; if `searchable_ids` is given, it finds
+    only messages with these ids.
+    """
+
+    messages: Sequence[Message] = ()
+    state_json: str | None = None
+    keep_messages: int = 0
+    searchable_ids: frozenset[str] | None = None
+    compacted: Sequence[Message] = ()
+    keep_compacted: int | None = None
+
+
+FactKind = Literal[
+    "call_began",
+    "process_started",
+    "question_asked",
+    "question_answered",
+    "question_closed",
+    "message_posted",
+    "message_taken",
+    "name_derived",
+    "name_announced",
+]
+CLOSED_KINDS: Mapping[FactKind, FactKind] = {"message_taken": "message_posted", "name_announced": "name_derived"}
+"""By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A durable fact beside the log; there is at most one for its `kind` and `key`, and the first one is kept.
+
+    Facts say what the log cannot: that a call is about to run, before it runs, and the answer to a question, before its
+    turn continues.
+
+    `call_began`: a call is about to run, {call_id, name, arguments}. `process_started`: a call started one, {call_id,
+    pid, started, mark}; models repeat their call ids, so the keys of these two contain the turn as well.
+    `question_asked`: the question `key` was asked, {digest, …}. `question_answered`: the user's answer to it,
+    {approved, …}. `question_closed`: its final decision, the same with {by}. `message_posted`: the user's message `key`
+    was accepted and is queued, {message, …}. `message_taken`: the outcome of that message, {state, after_seq, …}.
+    `name_derived`: the turn `key` gave its session the name {name}. `name_announced`: the event that reports this name
+    is in the log.
+    """
+
+    kind: FactKind
+    key: str
+    turn_id: str
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A write of a session: one record, stored whole or not at all.
+
+    `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on; a terminal
+    event of the running turn ends it. `record` replaces the session's record. The same `id` twice is one commit.
+    Without `sync` the events survive the death of the process, but not a power cut.
+    """
+
+    id: str = field(default_factory=lambda: new_id("cmt"))
+    turn_id: str | None = None
+    events: Sequence[RuntimeEvent] = ()
+    begins: TurnRecord | None = None
+    state: StateChange | None = None
+    facts: Sequence[Fact] = ()
+    record: SessionRecord | None = None
+    sync: bool = True
+
+
+def must_sync(events: Sequence[RuntimeEvent]) -> bool:
+    """Return whether a commit of `events` alone must be synced before it returns."""
+    return any(event.type in SYNCED_EVENTS for event in events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """All that a session's actor starts from, at one position of the log.
+
+    `running` is the turn without a terminal event. `open_facts` are the facts of that turn, and all others that no fact
+    has closed (see `CLOSED_KINDS`), in the order in which they were stored. With `facts_damaged` a fact of that turn
+    cannot be read, so it is unknown which of its calls began.
+    """
+
+    record: SessionRecord
+    state: SessionState
+    last_seq: int
+    running: TurnRecord | None
+    open_facts: Sequence[Fact] = ()
+    facts_damaged: bool = False
+
+
+def encode_events(
+    session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, seq: int, position: int, ts: str
+) -> list[StoredEvent]:
+    """Return `events` as stored right after `seq` and `position`; a store with gaps between positions sets its own."""
+    return [
+        StoredEvent(
+            session_id,
+            turn_id,
+            seq + offset,
+            Position(position + offset),
+            event.type,
+            event.terminal,
+            encode_envelope(event, session_id=session_id, turn_id=turn_id, seq=seq + offset, ts=ts),
+        )
+        for offset, event in enumerate(events, 1)
+    ]

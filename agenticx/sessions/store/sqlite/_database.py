@@ -1,0 +1,80 @@
+"""The threads, caches and checks that the parts of one SQLite store share."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from agenticx.clocks import Clock
+from agenticx.errors import StoreError
+from agenticx.sessions.store.notify import Notifier
+from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.sqlite._cursors import SessionCursors
+from agenticx.sessions.store.sqlite._file import FileIdentity, require_database_file
+from agenticx.sessions.store.sqlite._opening import connect, prepare_file
+from agenticx.sessions.store.sqlite._recent_events import RecentEvents
+from agenticx.sessions.store.sqlite._threads import Reader, Writer
+from agenticx.sessions.store.sqlite.owner import OwnerLock
+
+__all__ = ["Database"]
+
+
+class Database:
+    """An open database file that this process owns: one writing thread, two reading ones, and the newest events.
+
+    `position` is the last position that was given out; `span` the largest span of positions of a stored segment.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.clock = clock
+        path = self._path = path.resolve()
+        require_database_file(path)
+        self._owner = OwnerLock(path)
+        try:
+            self.log_id, self.position, self.span = prepare_file(path, clock.now())
+        except BaseException:
+            self._owner.release()
+            raise
+        self.notifier = Notifier()
+        self.recent = RecentEvents(self.position)
+        self.cursors = SessionCursors()  # used by the writer's thread
+        self._file_identity = FileIdentity(path)
+        self.writer = Writer(self._connect, "agx store writer", self._before_transaction)
+        self.reader = Reader(self._connect, "agx store reader")
+        self.replayer = Reader(self._connect, "agx store replayer")
+
+    def publish(self, session_id: str, events: Sequence[StoredEvent]) -> None:
+        """Show committed events to readers."""
+        if events:
+            self.recent.extend(events)
+            self.notifier.notify(session_id)
+
+    def republish(self, session_id: str) -> None:
+        """Have readers read from the file: it has events that were not published when they were committed."""
+        self.recent = RecentEvents(self.position)
+        self.notifier.notify(session_id)
+
+    def check_ownership(self) -> None:
+        """Raise `StoreError` if writes would be lost now, or mixed with those of another process."""
+        self._owner.check()
+        if not self._file_identity.is_unchanged():
+            raise StoreError(
+                f"the database {str(self._path)!r} was removed or replaced while it was in use: nothing more is stored;"
+                " put it back and restart"
+            )
+
+    def close(self) -> None:
+        """End the threads and release the file."""
+        self.reader.close()
+        self.replayer.close()
+        self.writer.close()
+        self._owner.release()
+
+    def _connect(self) -> sqlite3.Connection:
+        return connect(self._path)
+
+    def _before_transaction(self, connection: sqlite3.Connection) -> None:
+        """Check the ownership and the cursors before each transaction, on the writer's thread."""
+        self.check_ownership()
+        self.cursors.drop_if_stale(connection)

@@ -1,0 +1,217 @@
+"""Ownership of the sessions of a SQLite store, and the commits of their owners.
+
+The file has one owner, so each session has at most one too: the last that claimed it in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from agenticx.clocks import rfc3339
+from agenticx.errors import StoreError
+from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost
+from agenticx.sessions.store.records import (
+    Commit,
+    Fact,
+    FactKind,
+    Loaded,
+    StateChange,
+    StoredEvent,
+    TurnRecord,
+    encode_events,
+)
+from agenticx.sessions.store.search import searchable_texts
+from agenticx.sessions.store.sqlite import _rows as rows
+from agenticx.sessions.store.sqlite import _search as index
+from agenticx.sessions.store.sqlite._cursors import SessionCursor, last_seq, session_number
+from agenticx.sessions.store.sqlite._database import Database
+from agenticx.sessions.store.sqlite._usage import add_usage
+
+__all__ = ["SqliteOwnership", "apply_state"]
+
+_MAX_FRESH_ROWS = 256
+
+
+class SqliteOwnership:
+    """The `Ownership` of one database, which has no other worker to send commands to."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._leases: dict[str, _SqliteLease] = {}
+        self._epochs = 0
+
+    async def claim(self, session_id: str) -> Lease:
+        def work(connection: sqlite3.Connection) -> int:
+            return last_seq(connection, session_number(connection, session_id))
+
+        seq = await self._database.reader.submit(work)
+        self._epochs += 1
+        self.remove(session_id)
+        lease = self._leases[session_id] = _SqliteLease(self._database, self, session_id, self._epochs, seq)
+        return lease
+
+    def is_owner(self, lease: Lease) -> bool:
+        """Return whether `lease` is the newest one of its session, and not released."""
+        return self._leases.get(lease.session_id) is lease
+
+    def remove(self, session_id: str) -> None:
+        """End the session's lease, if it has one."""
+        earlier = self._leases.pop(session_id, None)
+        if earlier is not None:
+            earlier.lost.set()
+
+    async def call(self, session_id: str, command: bytes) -> bytes:
+        raise NoOwner(f"session {session_id!r} has no owner but this process")
+
+    @asynccontextmanager
+    async def serve(self, handler: CommandHandler) -> AsyncGenerator[None]:
+        yield
+
+    async def orphans(self) -> AsyncIterator[str]:
+        for session_id in await self._database.reader.submit(rows.sessions_with_work):
+            if session_id not in self._leases:
+                yield session_id
+
+
+class _SqliteLease:
+    """The `Lease` of one session."""
+
+    def __init__(self, database: Database, ownership: SqliteOwnership, session_id: str, epoch: int, seq: int) -> None:
+        self.session_id = session_id
+        self.epoch = epoch
+        self.lost = asyncio.Event()
+        self._database = database
+        self._ownership = ownership
+        self._seq = seq
+        self._unsettled: tuple[Commit, Sequence[StoredEvent]] | None = None
+
+    async def load(self) -> Loaded:
+        self._check()
+
+        def work(connection: sqlite3.Connection) -> Loaded:
+            number = session_number(connection, self.session_id)
+            running = rows.running_turn(connection, number)
+            facts, damaged = rows.open_facts(connection, number, running.id if running else None)
+            return Loaded(
+                record=rows.read_record(connection, number),
+                state=rows.read_state(connection, self.session_id),
+                last_seq=last_seq(connection, number),
+                running=running,
+                open_facts=facts,
+                facts_damaged=damaged,
+            )
+
+        return await self._database.reader.submit(work)
+
+    async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
+        self._check()
+        if self._unsettled is not None:
+            raise Doubtful("an earlier write of the session has an unknown outcome")
+        database, ts = self._database, rfc3339(self._database.clock.now())
+        stored = encode_events(
+            self.session_id, commit.turn_id, commit.events, seq=self._seq, position=database.position, ts=ts
+        )
+        database.position += len(stored)  # a failed commit leaves a gap
+        return await self._write(commit, stored)
+
+    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
+        self._check()
+        if self._unsettled is None or self._unsettled[0] is not commit:
+            raise ValueError("only the commit whose outcome is unknown can be settled")
+        return await self._write(*self._unsettled)
+
+    async def _write(self, commit: Commit, stored: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+        """Store the commit unless it is stored; all that follows this lease's last commit can only be `commit`."""
+        database, seq, settled = self._database, self._seq, False
+
+        def work(connection: sqlite3.Connection) -> None:
+            nonlocal settled
+            cursor = database.cursors.get(connection, self.session_id)
+            if cursor.last_seq == seq:
+                _store(connection, cursor, commit, stored)
+            elif _is_stored(connection, stored):
+                settled = True
+            else:
+                raise OwnershipLost(f"session {self.session_id!r} is at {cursor.last_seq}, not at {seq}")
+
+        def publish() -> None:
+            if settled:
+                database.republish(self.session_id)
+            else:
+                database.publish(self.session_id, stored)
+
+        self._unsettled = commit, stored
+        try:
+            await database.writer.submit(work, synced=commit.sync, on_commit=publish)
+        except OwnershipLost:  # another process wrote: what is cached is stale
+            database.republish(self.session_id)
+            self._ownership.remove(self.session_id)
+            raise
+        except StoreError as exc:
+            if not isinstance(exc, Doubtful):
+                self._unsettled = None
+            raise
+        self._unsettled = None
+        self._seq += len(stored)
+        return stored
+
+    async def fact(self, kind: FactKind, key: str) -> Fact | None:
+        self._check()
+        return await self._database.reader.submit(
+            lambda connection: rows.find_fact(connection, self.session_id, kind, key)
+        )
+
+    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
+        self._check()
+        return await self._database.reader.submit(
+            lambda connection: rows.find_client_turn(connection, self.session_id, client_turn_id)
+        )
+
+    async def release(self, *, work_left: bool = False) -> None:
+        if self._ownership.is_owner(self):
+            self._ownership.remove(self.session_id)
+
+    def _check(self) -> None:
+        if not self._ownership.is_owner(self):
+            raise OwnershipLost(f"session {self.session_id!r} has another owner")
+
+
+def _store(
+    connection: sqlite3.Connection, cursor: SessionCursor, commit: Commit, stored: Sequence[StoredEvent]
+) -> None:
+    """Write all of a commit."""
+    if commit.begins is not None:
+        rows.begin_turn(connection, cursor.number, commit.begins, cursor.last_seq)
+    if stored:
+        rows.add_events(connection, cursor, commit.turn_id, stored)
+        add_usage(connection, cursor.number, stored)
+    if commit.state is not None:
+        apply_state(connection, cursor.number, commit.state)
+    if commit.record is not None:
+        index.set_name(connection, rows.update_record(connection, commit.record), commit.record.name)
+    for fact in commit.facts:
+        rows.add_fact(connection, cursor.number, fact)
+    if stored and (stored[-1].terminal or len(cursor.fresh_positions) >= _MAX_FRESH_ROWS):
+        rows.pack_fresh_rows(connection, cursor)
+
+
+def _is_stored(connection: sqlite3.Connection, events: Sequence[StoredEvent]) -> bool:
+    """Return whether exactly these events are the last of their session."""
+    if not events:
+        return False
+    first = events[0]
+    found: list[StoredEvent] = []
+    while page := rows.events_after(connection, first.session_id, first.seq - 1 + len(found), len(events) + 1):
+        found += page
+    return [event.frame_json for event in found] == [event.frame_json for event in events]
+
+
+def apply_state(connection: sqlite3.Connection, number: int, state: StateChange) -> None:
+    """Apply a change of a session's state, and index its texts."""
+    rows.apply_state(connection, number, state)
+    index.add_texts(connection, number, searchable_texts(state.messages))
+    if state.searchable_ids is not None:
+        index.retain_messages(connection, number, state.searchable_ids)

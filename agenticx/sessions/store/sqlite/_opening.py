@@ -1,0 +1,101 @@
+"""Opening of the database file: checks, recovery of a leftover log, migrations and connections."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+
+from agenticx.clocks import rfc3339
+from agenticx.errors import StoreError
+from agenticx.logs import get_logger
+from agenticx.sessions.store.sqlite import _search as index
+from agenticx.sessions.store.sqlite._file import check_integrity, map_file_errors, read_only_uri
+from agenticx.sessions.store.sqlite._wal import LeftoverLog, open_leftover_log
+from agenticx.sessions.store.sqlite.migrations import applied_migrations, migrate
+
+__all__ = ["connect", "prepare_file", "read_log_position"]
+
+_BUSY_SECONDS = 5.0
+_CHECKPOINT_PAGES = 4000
+"""The size of the write-ahead log at a checkpoint, about 16 MB: a checkpoint syncs twice, so it must be rare."""
+
+_log = get_logger(__name__)
+
+
+def prepare_file(path: Path, now: datetime) -> tuple[str, int, int]:
+    """Create or check the file; return the result of `read_log_position`. Raises `StoreError`."""
+    with map_file_errors(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open_leftover_log(path) as log:
+            if path.exists() and path.stat().st_size:
+                with closing(sqlite3.connect(read_only_uri(path), uri=True)) as connection:
+                    applied_migrations(connection)
+                    damaged = log is not None and _keep_copy_if_damaged(
+                        log, path, now
+                    )  # while a connection is open SQLite does not delete the log
+            else:
+                damaged = log is not None and _keep_copy_if_damaged(log, path, now)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        with closing(connect(path)) as connection:
+            if damaged:
+                connection.execute(
+                    "PRAGMA wal_checkpoint(TRUNCATE)"
+                ).fetchall()  # so that the next start does not report it again
+            check_integrity(connection)
+            migrate(connection, rfc3339(now))
+            log = read_log_position(connection)
+            index.prepare_index(connection)
+            index.finish_pending_purge(connection)
+            return log
+
+
+def _keep_copy_if_damaged(log: LeftoverLog, path: Path, now: datetime) -> bool:
+    """Copy a damaged write-ahead log before SQLite deletes it, and log the loss; return True if it was damaged."""
+    lost = log.lost_commits(path)
+    if lost:
+        copy_path = log.keep_copy(now)
+        text = "write-ahead log damaged; data after the corruption is lost, and a copy of the log was kept"
+        _log.error(text, transactions=lost, copy=str(copy_path))
+    return lost > 0
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.text_factory = _decode_text
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only before the first table is created
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")
+    return connection
+
+
+def _decode_text(stored: bytes) -> str:
+    """Return the text with U+FFFD for undecodable bytes, so that the rest of it, and of a list, can be read."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        _log.error("damaged text in the database; its undecodable bytes were replaced by U+FFFD", size=len(stored))
+        return stored.decode(errors="replace")
+
+
+def read_log_position(connection: sqlite3.Connection) -> tuple[str, int, int]:
+    """Return the log's id, its last position, and the largest span of positions of a segment.
+
+    Raises `StoreError` if the file does not contain them.
+    """
+    meta = dict(connection.execute("SELECT key, value FROM meta"))
+    if missing := sorted({"log_id", "position"} - meta.keys()):
+        raise StoreError(f"it is damaged: its table meta has no {' and no '.join(missing)}; restore a copy of it")
+    try:
+        position = int(meta["position"])
+    except ValueError as exc:
+        raise StoreError("it is damaged: in its table meta, position is no number; restore a copy of it") from exc
+    last, span = connection.execute(
+        "SELECT coalesce(max(last_position), 0), coalesce(max(last_position - first_position), 0) FROM events"
+    ).fetchone()
+    (last_fresh,) = connection.execute("SELECT coalesce(max(position), 0) FROM fresh").fetchone()
+    return meta["log_id"], max(last, last_fresh, position), span
