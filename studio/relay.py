@@ -38,8 +38,8 @@ from starlette.types import Receive, Scope, Send
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.base import Log, Store
+from agenticx.sessions.store.records import Position, StoredEvent
 from studio.http.write_timeout import CHUNK_BYTES, IS_CLOSING_KEY
 
 __all__ = ["Relay", "requested_cursor"]
@@ -66,7 +66,7 @@ class Relay:
 
     def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
         self.closing = anyio.Event()
-        self._store = store
+        self._log = store.log
         self._clock = clock or SystemClock()
         self._feeds: WeakValueDictionary[str | None, _Feed] = WeakValueDictionary()
         self._readers: set[asyncio.Event] = set()
@@ -106,7 +106,7 @@ class Relay:
     def _feed(self, session_id: str | None) -> _Feed:
         feed = self._feeds.get(session_id)
         if feed is None:
-            feed = self._feeds[session_id] = _Feed(self._store, session_id)
+            feed = self._feeds[session_id] = _Feed(self._log, session_id)
         return feed
 
     @contextmanager
@@ -164,17 +164,17 @@ class _Chunk:
 class _Feed:
     """The log of a session or of all sessions as positions, cursors and frames; shared by all its readers."""
 
-    def __init__(self, store: Store, session_id: str | None) -> None:
-        self._store = store
+    def __init__(self, log: Log, session_id: str | None) -> None:
+        self._log = log
         self._session_id = session_id
-        log_name = f"log {store.log_id}" if session_id is None else f"session {session_id}"
+        log_name = f"log {log.log_id}" if session_id is None else f"session {session_id}"
         self._tag = hashlib.sha256(log_name.encode()).hexdigest()[:16]
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
         self._chunks: WeakValueDictionary[tuple[int, int, int, str | None], _Chunk] = WeakValueDictionary()
         self._latest: _Chunk | None = None  # keeps it in `_chunks` for readers that are about to reach its position
 
     def subscribe(self, wakeup: asyncio.Event) -> AbstractContextManager[None]:
-        return self._store.subscribe(self._session_id, wakeup)
+        return self._log.subscribe(self._session_id, wakeup)
 
     def cursor(self, position: int) -> str:
         return f"{position:x}-{self._tag}"
@@ -188,22 +188,23 @@ class _Feed:
 
     async def start(self, cursor: str | None) -> tuple[int, bytes]:
         """Return the position to resume from, and a reset frame if the cursor is not valid for this stream."""
-        last = await self._last()
-        first = last if self._session_id is None else 0
+        first = await self._log.position() or 0 if self._session_id is None else 0
         if cursor is None:
             return first, b""
         match = _CURSOR.fullmatch(cursor)
         if match is None or match[2] != self._tag:
             return first, self._reset("The cursor is not one of this stream.")
         position = int(match[1], 16)
-        return (position, b"") if position <= last else (first, self._reset("The cursor lies ahead of the log."))
+        return (
+            (position, b"") if await self._has(position) else (first, self._reset("The cursor lies ahead of the log."))
+        )
 
     async def read_after(self, position: int, turn_id: str | None) -> _Chunk | None:
         """Return the events after `position` that fit in one write, with `turn_id` none after its end; None if none."""
         if self._session_id is None:
-            events = await self._store.read_all(position, _WRITE_EVENTS)
+            events = await self._log.read_all(Position(position), _WRITE_EVENTS)
         else:
-            events = await self._store.read(self._session_id, position, _WRITE_EVENTS)
+            events = await self._log.read(self._session_id, position, _WRITE_EVENTS)
         events = _through_end_of_turn(turn_id, _limit_to_one_write(events))
         return self._chunk(events, turn_id) if events else None
 
@@ -218,10 +219,11 @@ class _Feed:
             self._latest = chunk
         return chunk
 
-    async def _last(self) -> int:
+    async def _has(self, position: int) -> bool:
+        """Return whether the log reaches as far as `position`."""
         if self._session_id is None:
-            return await self._store.last_position()
-        return await self._store.last_seq(self._session_id)
+            return await self._log.position(position) is not None
+        return position <= await self._log.head(self._session_id)
 
     def _reset(self, reason: str) -> bytes:
         frame = {"type": "reset", "data": {"reason": reason}, "session_id": self._session_id}

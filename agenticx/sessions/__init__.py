@@ -5,9 +5,17 @@ from __future__ import annotations
 from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.hub.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.hub.submission import Submission
-from agenticx.sessions.store.base import ArchivedFilter, JournalEntry, SearchResult, SequenceConflict, Store
+from agenticx.sessions.store.base import ArchivedFilter, Doubtful, Lease, OwnershipLost, SearchResult, Store
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.records import SessionRecord, SessionState, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import (
+    Commit,
+    Fact,
+    SessionRecord,
+    SessionState,
+    StateChange,
+    StoredEvent,
+    TurnRecord,
+)
 from agenticx.sessions.store.search import SearchExcerpt
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
@@ -15,18 +23,22 @@ from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = [
     "ArchivedFilter",
+    "Commit",
     "DailyUsage",
+    "Doubtful",
+    "Fact",
     "Hub",
     "HubClosed",
-    "JournalEntry",
+    "Lease",
     "MemoryStore",
     "OwnedElsewhere",
+    "OwnershipLost",
     "SearchExcerpt",
     "SearchResult",
-    "SequenceConflict",
     "SessionRecord",
     "SessionState",
     "SqliteStore",
+    "StateChange",
     "Store",
     "StoredEvent",
     "Submission",

@@ -63,8 +63,8 @@ class ConfirmDecisionResponse(TypedDict):
 async def index(request: Request) -> Response:
     studio, session_id = services(request), request.query_params.get("session_id")
     if session_id is not None:
-        await studio.store.get(session_id)
-    pending = await studio.hub.confirms.pending(session_id)
+        await studio.store.catalog.get(session_id)
+    pending = await studio.hub.open_confirms(session_id)
     return JSONResponse({"confirms": [_confirm_item(question) for question in pending]})
 
 
@@ -76,7 +76,7 @@ async def answer(request: Request) -> Response:
     confirm_answer = ConfirmAnswer(
         approved=body.approved, remember=body.remember, arguments=body.arguments, reason=body.reason
     )
-    decision = await services(request).hub.confirms.answer(request_id, confirm_answer, digest=body.digest)
+    decision = await services(request).hub.answer_confirm(request_id, confirm_answer, digest=body.digest)
     return JSONResponse(_decision_response(request_id, decision))
 
 

@@ -18,7 +18,7 @@ from agenticx.logs import get_logger
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.fork import fork as fork_session
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.base import Log
 from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
 from studio.http.openapi import Parameter
@@ -117,7 +117,7 @@ class RewindResponse(TypedDict):
 
 async def messages(request: Request) -> Response:
     rows: list[str] = []
-    for message in await read_messages(services(request).store, request.path_params["session_id"]):
+    for message in await read_messages(services(request).store.log, request.path_params["session_id"]):
         rows.append(json.dumps(message, separators=(",", ":")))
         await asyncio.sleep(0)  # a long conversation must not block the event loop
     return Response(f'{{"messages":[{",".join(rows)}]}}', media_type="application/json")
@@ -144,26 +144,26 @@ async def rewind(request: Request) -> Response:
 
 async def export(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    record = await studio.store.get(session_id)
+    record = await studio.store.catalog.get(session_id)
     match request.query_params.get("format", "jsonl"):
         case "jsonl":
-            last = await studio.store.last_seq(session_id)
-            lines = _lines(studio.store, session_id, last)
+            last = await studio.store.log.head(session_id)
+            lines = _lines(studio.store.log, session_id, last)
             first = await anext(lines, b"")  # before the response starts: an error can still have a status
             content, headers = _stream_or_abort(request, first, lines), _download_headers(f"{session_id}.jsonl")
             return StreamingResponse(content, headers=headers, media_type="application/jsonl")
         case "markdown":
-            text = await run_in_thread(as_markdown, record, await read_messages(studio.store, session_id))
+            text = await run_in_thread(as_markdown, record, await read_messages(studio.store.log, session_id))
             return Response(text, headers=_download_headers(f"{session_id}.md"), media_type="text/markdown")
         case _:
             raise Problem(422, "bad_format", "'format' must be 'jsonl' or 'markdown'.", field="format")
 
 
-async def _lines(store: Store, session_id: str, last: int) -> AsyncGenerator[bytes]:
+async def _lines(log: Log, session_id: str, last: int) -> AsyncGenerator[bytes]:
     """Yield the log up to event `last`; events that a running session adds meanwhile are left out, so that it ends."""
     seq = 0
     while seq < last:
-        events = await store.read(session_id, seq, min(_BATCH_EVENTS, last - seq))
+        events = await log.read(session_id, seq, min(_BATCH_EVENTS, last - seq))
         yield as_jsonl(events)
         seq = events[-1].seq
 

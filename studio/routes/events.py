@@ -20,7 +20,7 @@ QUERY = (
 
 async def of_session(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
-    await studio.store.get(session_id)
+    await studio.store.catalog.get(session_id)
     return await studio.relay.respond(session_id, requested_cursor(request))
 
 

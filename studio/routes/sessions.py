@@ -167,9 +167,9 @@ async def index(request: Request) -> Response:
     if len(query) > _MAX_QUERY_CHARS:
         raise Problem(422, "bad_query", f"'q' must have at most {_MAX_QUERY_CHARS} characters.", field="q")
     if not query:
-        records = await studio.store.sessions(limit=limit, before=before, archived=archived)
+        records = await studio.store.catalog.sessions(limit=limit, before=before, archived=archived)
         return JSONResponse(SessionListResponse(sessions=[{**session_json(studio, record)} for record in records]))
-    results = await studio.store.search(query, limit=limit, before=before, archived=archived)
+    results = await studio.store.catalog.search(query, limit=limit, before=before, archived=archived)
     listed: list[SessionItem] = [
         {**session_json(studio, result.record), "matches": _matches(result)} for result in results
     ]
@@ -182,7 +182,7 @@ def _matches(result: SearchResult) -> list[SearchMatchItem]:
 
 async def show(request: Request) -> Response:
     studio = services(request)
-    return JSONResponse(session_json(studio, await studio.store.get(request.path_params["session_id"])))
+    return JSONResponse(session_json(studio, await studio.store.catalog.get(request.path_params["session_id"])))
 
 
 async def change(request: Request) -> Response:
@@ -192,7 +192,7 @@ async def change(request: Request) -> Response:
     changes = body.model_dump(exclude_unset=True)
     if body.tools is not None:
         changes["tools"] = _tool_names(studio, body.tools)
-    record = await (studio.hub.change(session_id, changes) if changes else studio.store.get(session_id))
+    record = await (studio.hub.change(session_id, changes) if changes else studio.store.catalog.get(session_id))
     return JSONResponse(session_json(studio, record))
 
 
@@ -263,7 +263,7 @@ def _archived(text: str | None) -> ArchivedFilter:
 async def _check_before(studio: Services, session_id: str | None) -> None:
     try:
         if session_id is not None:
-            await studio.store.get(session_id)
+            await studio.store.catalog.get(session_id)
     except SessionNotFound:
         sentence = "'before' must be the id of an existing session."
         raise Problem(422, "bad_before", sentence, field="before") from None

@@ -67,7 +67,7 @@ class UsageResponse(TypedDict):
 
 async def index(request: Request) -> Response:
     params = request.query_params
-    rows = await services(request).store.usage(
+    rows = await services(request).store.catalog.usage(
         session_id=params.get("session_id"), since=_day(request, "since"), until=_day(request, "until")
     )
     report: UsageResponse = {

@@ -63,7 +63,7 @@ class LocalClient:
             tools=self._tools_of,
             settings=settings,
             gate=gate,
-            snapshots=SnapshotFolder(settings.home / "snapshots") if store.is_persistent else None,
+            snapshots=SnapshotFolder(settings.home / "snapshots") if store.log.durability != "memory" else None,
         )
 
     async def recover(self, resume: Collection[str] = ()) -> None:
@@ -79,7 +79,7 @@ class LocalClient:
 
     @property
     def persistent(self) -> bool:
-        return self._store.is_persistent
+        return self._store.log.durability != "memory"
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -90,16 +90,16 @@ class LocalClient:
         return SessionInfo(record)
 
     async def get(self, session_id: str) -> SessionInfo:
-        return await self._session_info(await self._store.get(session_id))
+        return await self._session_info(await self._store.catalog.get(session_id))
 
     async def list_sessions(
         self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
     ) -> Sequence[SessionInfo]:
         archived_filter = "with" if archived else "without"
         if not query:
-            records = await self._store.sessions(limit=limit, before=before, archived=archived_filter)
+            records = await self._store.catalog.sessions(limit=limit, before=before, archived=archived_filter)
             return [await self._session_info(record) for record in records]
-        results = await self._store.search(query, limit=limit, before=before, archived=archived_filter)
+        results = await self._store.catalog.search(query, limit=limit, before=before, archived=archived_filter)
         return [await self._session_info(found.record, [asdict(match) for match in found.matches]) for found in results]
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
@@ -123,13 +123,13 @@ class LocalClient:
     async def running_turn(self, session_id: str) -> TurnPosition | None:
         await self.recover([session_id])
         running = self._hub.running_turn_id(session_id)
-        turn = None if running is None else await self._store.turn(session_id, running)
+        turn = None if running is None else await self._store.log.turn(session_id, running)
         return None if turn is None or turn.after_seq is None else TurnPosition(turn.id, str(turn.after_seq))
 
     @asynccontextmanager
     async def follow(self, session_id: str, position: TurnPosition) -> AsyncGenerator[AsyncIterator[Envelope]]:
         committed = asyncio.Event()
-        with self._store.subscribe(session_id, committed):
+        with self._store.log.subscribe(session_id, committed):
             yield self._turn_events(session_id, position, committed)
 
     async def _turn_events(
@@ -138,7 +138,7 @@ class LocalClient:
         after, ended = int(position.cursor or 0), False
         while True:
             committed.clear()
-            events = await self._store.read(session_id, after, _READ_EVENTS)
+            events = await self._store.log.read(session_id, after, _READ_EVENTS)
             for event in events:
                 yield Envelope.parse(event.frame_json)
                 if event.terminal and event.turn_id == position.turn_id:
@@ -154,29 +154,29 @@ class LocalClient:
         await self._hub.stop(session_id)
 
     async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        await self._hub.confirms.answer(request_id, answer, digest=digest)
+        await self._hub.answer_confirm(request_id, answer, digest=digest)
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        await self._store.get(session_id)
+        await self._store.catalog.get(session_id)
         yield self._all_events(session_id)
 
     async def _all_events(self, session_id: str) -> AsyncGenerator[Envelope]:
-        async for events in read_log_pages(self._store, session_id):
+        async for events in read_log_pages(self._store.log, session_id):
             for event in events:
                 yield Envelope.parse(event.frame_json)
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
-        record = await self._store.get(session_id)
+        record = await self._store.catalog.get(session_id)
         yield self._jsonl(session_id) if form == "jsonl" else self._markdown(record)
 
     async def _jsonl(self, session_id: str) -> AsyncGenerator[bytes]:
-        async for events in read_log_pages(self._store, session_id):
+        async for events in read_log_pages(self._store.log, session_id):
             yield as_jsonl(events)
 
     async def _markdown(self, record: SessionRecord) -> AsyncGenerator[bytes]:
-        yield as_markdown(record, await read_messages(self._store, record.id)).encode()
+        yield as_markdown(record, await read_messages(self._store.log, record.id)).encode()
 
     # --- models and tools ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadabl
 from agenticx.cli.terminal.output import Output
 from agenticx.runtime.events import EventType
 from agenticx.sessions.history.transcript import transcript
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.records import Position, StoredEvent
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
@@ -145,7 +145,7 @@ def _transcript_lines(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
 def _transcript_events(session: SessionInfo, events: Sequence[Envelope]) -> list[StoredEvent]:
     """Return the events for a transcript, without those of a later release that lack a required field."""
     return [
-        StoredEvent(session.id, event.turn_id, seq, seq, event.type, event.terminal, event.line)
+        StoredEvent(session.id, event.turn_id, seq, Position(seq), event.type, event.terminal, event.line)
         for seq, event in enumerate(events, 1)
         if event.data.keys() >= _REQUIRED_KEYS.get(event.type, frozenset())
     ]

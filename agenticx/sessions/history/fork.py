@@ -13,8 +13,7 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.interrupted import InterruptedTurn
-from agenticx.sessions.history.rebuild import NOT_RUN_RESULT, CurrentHistory, rebuild_history
-from agenticx.sessions.history.state import read_replacement_counts
+from agenticx.sessions.history.rebuild import NOT_RUN_RESULT, CurrentHistory, read_replacement_counts, rebuild_history
 from agenticx.sessions.history.transcript import (
     Conversation,
     TranscriptEntry,
@@ -22,9 +21,9 @@ from agenticx.sessions.history.transcript import (
     searchable_path_texts,
     tool_call_ids,
 )
-from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import SessionRecord, SessionState, StoredEvent
+from agenticx.sessions.store.records import Position, SessionRecord, SessionState, StateChange, StoredEvent
 from agenticx.threads import run_in_thread
 
 __all__ = ["fork"]
@@ -48,9 +47,9 @@ async def fork(
     session are not given for it; files that the calls in its log changed can be restored in it too. `now` is its
     `created_at`. Raises `SessionNotFound` and `MessageNotFound`.
     """
-    old = await store.get(session_id)
-    state = await store.session_state(session_id)
-    events, conversation = await read_conversation(store, session_id)
+    old = await store.catalog.get(session_id)
+    state = await store.log.state(session_id)
+    events, conversation = await read_conversation(store.log, session_id)
     path = conversation.path(message_id)
     name = None if old.name is None else f"{old.name[: _MAX_NAME_CHARS - 7]} (fork)"
     record = replace(
@@ -62,7 +61,7 @@ async def fork(
         forked_from=session_id,
         created_at=now,
     )
-    current = await _current_history(store, session_id, state)
+    current = await _current_history(store.log, session_id, state)
     messages = rebuild_history(path, conversation, current)
     log = _ForkedLog(record.id)
     for turn in _turns_on_path(events, conversation, path):
@@ -74,13 +73,13 @@ async def fork(
     return record
 
 
-async def _current_history(store: Store, session_id: str, state: SessionState) -> CurrentHistory:
+async def _current_history(log: Log, session_id: str, state: SessionState) -> CurrentHistory:
     with map_decode_errors("the state of a session"):
         summary_count, _ = read_replacement_counts(state.state_json)
-    return CurrentHistory(state.messages, summary_count, await store.compacted_messages(session_id))
+    return CurrentHistory(state.messages, summary_count, await log.compacted_messages(session_id))
 
 
-def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_json: str | None) -> SessionState:
+def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_json: str | None) -> StateChange:
     """Return the state of the fork, without permissions, and with compacted messages only if it has their summaries."""
     summary_count, compacted = current.summary_count, current.compacted
     if not (
@@ -91,7 +90,7 @@ def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_js
         with map_decode_errors("the state of a session"):
             new = {"allowed": [], "front": [summary_count, len(compacted)]}
             state_json = json.dumps(json.loads(state_json) | new, separators=(",", ":"))
-    return SessionState(messages, state_json, compacted=compacted, keep_compacted=0)
+    return StateChange(messages, state_json, compacted=compacted, keep_compacted=0)
 
 
 def _turns_on_path(
@@ -142,7 +141,9 @@ class _ForkedLog:
         envelope |= {"session_id": self._session_id, "turn_id": turn_id, "seq": seq}
         frame = json.dumps(envelope, separators=(",", ":")).encode()
         self.events.append(
-            event._replace(session_id=self._session_id, turn_id=turn_id, seq=seq, position=seq, frame_json=frame)
+            event._replace(
+                session_id=self._session_id, turn_id=turn_id, seq=seq, position=Position(seq), frame_json=frame
+            )
         )
 
     def _turn_id(self, old: str) -> str:
@@ -161,7 +162,7 @@ class _ForkedLog:
             seq = len(self.events) + 1
             frame = encode_envelope(event, session_id=self._session_id, turn_id=turn_id, seq=seq, ts=ts)
             self.events.append(
-                StoredEvent(self._session_id, turn_id, seq, seq, event.type, event.terminal, frame),
+                StoredEvent(self._session_id, turn_id, seq, Position(seq), event.type, event.terminal, frame),
             )
 
 

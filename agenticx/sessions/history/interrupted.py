@@ -3,9 +3,9 @@
 A turn that waits for the user's answer while no call is under way, except calls of idempotent tools, resumes: its call
 runs once it is allowed. Any other turn is ended.
 
-The log holds the events that were shown, the journal the calls that had begun. A begun call without a result may have
-taken effect, so its outcome is reported as unknown and it never runs again, unless its tool is idempotent and its turn
-resumes. A call that had not begun is cancelled.
+The log holds the events that were shown, the facts beside it the calls that had begun. A begun call without a result
+may have taken effect, so its outcome is reported as unknown and it never runs again, unless its tool is idempotent and
+its turn resumes. A call that had not begun is cancelled.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
-from agenticx.sessions.store.base import JournalEntry
+from agenticx.sessions.store.base import Fact
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "resume_point"]
+__all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "confirm_request", "resume_point"]
 
 NOT_BEGUN = "Cancelled: the program ended before this call began to run."
 
 
 @dataclass(slots=True)
 class InterruptedTurn:
-    """The state of a turn in its log and its journal.
+    """The state of a turn in its log and its facts.
 
-    `begun_calls` holds ids of calls, `answers` the journalled answers by the ids of their questions.
+    `begun_calls` holds ids of calls, `answers` the stored answers by the ids of their questions.
     """
 
     session_id: str = ""
@@ -52,16 +52,16 @@ class InterruptedTurn:
     answers: Mapping[str, ConfirmAnswer] = field(default_factory=dict[str, ConfirmAnswer])
 
     @classmethod
-    def from_log(cls, events: Sequence[StoredEvent], journal: Sequence[JournalEntry]) -> InterruptedTurn:
-        """Fold the events of one turn and its journal; raises `DamagedData`."""
+    def from_log(cls, events: Sequence[StoredEvent], facts: Sequence[Fact]) -> InterruptedTurn:
+        """Fold the events and the facts of one turn; raises `DamagedData`."""
         turn = cls()
         with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
             for event in events:
                 turn.session_id = event.session_id
                 turn.ended = turn.ended or event.terminal
                 turn._apply(event.type, json.loads(event.frame_json)["data"])
-            turn.begun_calls = frozenset(entry.data["call_id"] for entry in journal if entry.kind == "began")
-            turn.answers = {entry.key: answer_from_data(entry.data) for entry in journal if entry.kind == "answered"}
+            turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
+            turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
         return turn
 
     def _apply(self, type_: str, data: dict[str, Any]) -> None:
@@ -98,19 +98,11 @@ class InterruptedTurn:
                 yield (
                     call_id,
                     ResumedQuestion(
-                        request=self._request(data), answer=answer, is_response_logged=response is not None
+                        request=confirm_request(data, self.session_id),
+                        answer=answer,
+                        is_response_logged=response is not None,
                     ),
                 )
-
-    def _request(self, data: dict[str, Any]) -> ConfirmRequest:
-        return ConfirmRequest(
-            id=data["id"],
-            question=data["question"],
-            context=data["context"],
-            digest=data["digest"],
-            expires_at=datetime.fromisoformat(data["expires_at"]),
-            session_id=self.session_id,
-        )
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -193,8 +185,21 @@ def _result_event(message: ToolMessage) -> RuntimeEvent:
     return RuntimeEvent(EventType.TOOL_RESULT, data)
 
 
+def confirm_request(data: Mapping[str, Any], session_id: str, agent_id: str = "meta") -> ConfirmRequest:
+    """Return the question of the data of a `confirm_required`."""
+    return ConfirmRequest(
+        id=data["id"],
+        question=data["question"],
+        context=data["context"],
+        digest=data["digest"],
+        expires_at=datetime.fromisoformat(data["expires_at"]),
+        session_id=session_id,
+        agent_id=agent_id,
+    )
+
+
 def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer:
-    """Return the answer in the data of a journal entry or a `confirm_response`."""
+    """Return the answer in the data of a fact or a `confirm_response`."""
     return ConfirmAnswer(
         approved=data["approved"],
         by=data.get("by", "user"),
@@ -205,7 +210,7 @@ def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer:
 
 
 def answer_to_data(answer: ConfirmAnswer) -> dict[str, Any]:
-    """Return the data of an answer's journal entry."""
+    """Return the data of an answer's fact."""
     data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
     return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}
 

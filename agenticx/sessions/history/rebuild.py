@@ -10,7 +10,7 @@ from typing import Any
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 
-__all__ = ["NOT_RUN_RESULT", "CurrentHistory", "rebuild_history"]
+__all__ = ["NOT_RUN_RESULT", "CurrentHistory", "read_replacement_counts", "rebuild_history"]
 
 NOT_RUN_RESULT = "Cancelled: the conversation was taken back to a point before this call ran."
 
@@ -104,3 +104,11 @@ def _with_missing_results(messages: list[Message]) -> list[Message]:
                 for call in open_calls
             ]
     return messages
+
+
+def read_replacement_counts(state: str | None) -> tuple[int, int]:
+    """Return from a stored state how many of the first messages replace how many compacted messages."""
+    if state is None:
+        return 0, 0
+    messages, compacted = json.loads(state).get("front", (0, 0))
+    return messages, compacted

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.errors import AgenticXError
-from agenticx.sessions.store.base import Store, read_log_pages
+from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 from agenticx.sessions.store.search import SearchableText
@@ -46,19 +46,19 @@ def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     return Conversation.from_events(events).messages()
 
 
-async def read_conversation(store: Store, session_id: str) -> tuple[list[StoredEvent], Conversation]:
+async def read_conversation(log: Log, session_id: str) -> tuple[list[StoredEvent], Conversation]:
     """Return all events of a session and the conversation folded from them."""
     events, conversation = list[StoredEvent](), Conversation()
-    async for page in read_log_pages(store, session_id):
+    async for page in read_log_pages(log, session_id):
         events += page
         conversation.feed(page)
     return events, conversation
 
 
-async def read_messages(store: Store, session_id: str) -> list[dict[str, Any]]:
+async def read_messages(log: Log, session_id: str) -> list[dict[str, Any]]:
     """Return the `transcript` of a session's log, with no more than a page of it in memory."""
     conversation = Conversation()
-    async for page in read_log_pages(store, session_id):
+    async for page in read_log_pages(log, session_id):
         conversation.feed(page)
     return conversation.messages()
 

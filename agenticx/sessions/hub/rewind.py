@@ -11,13 +11,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
-from agenticx.sessions.hub.live_session import LiveSession
-from agenticx.sessions.store.base import Store
+from agenticx.sessions.hub.writer import SessionWriter
+from agenticx.sessions.store.base import Log
 from agenticx.threads import run_in_thread
 
 __all__ = ["RewindResult", "rewind"]
@@ -33,8 +33,9 @@ class RewindResult:
 
 
 async def rewind(
-    store: Store,
-    live: LiveSession,
+    log: Log,
+    session: Session,
+    writer: SessionWriter,
     message_id: str | None,
     snapshots: SnapshotFolder | None,
     *,
@@ -46,36 +47,34 @@ async def rewind(
     `MessageNotFound`; and `DamagedData`, with nothing changed, if the list of files that the calls in between changed
     cannot be read: the conversation would no longer match the files. Files in `private` are not restored.
     """
-    _, conversation = await read_conversation(store, live.session.id)
+    _, conversation = await read_conversation(log, session.id)
     current_path, target_path = conversation.path(), conversation.path(message_id) if message_id is not None else []
     if message_id == conversation.head:
         return RewindResult(message_id, message_id)
-    current = CurrentHistory(
-        live.session.messages, live.session.replacement_count, await store.compacted_messages(live.session.id)
-    )
+    current = CurrentHistory(session.messages, session.replacement_count, await log.compacted_messages(session.id))
     messages = rebuild_history(target_path, conversation, current)
     files: list[RestoredFile] = []
     if snapshots is not None:
         current_calls, target_calls = tool_call_ids(current_path), tool_call_ids(target_path)
         undone, redone = current_calls - target_calls, target_calls - current_calls
-        of_session, workspace = snapshots.for_session(live.session.id), live.session.workspace
+        of_session, workspace = snapshots.for_session(session.id), session.workspace
         files = await run_in_thread(restore_files, of_session, workspace, undone=undone, redone=redone, private=private)
-        _update_known_versions(live, files)
-    previous, live.session.messages = live.session.messages, messages
+        _update_known_versions(session, files)
+    previous, session.messages = session.messages, messages
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
-        await live.append(None, [event], searchable_ids=frozenset(entry.id for entry in target_path))
+        await writer.commit(None, [event], searchable_ids=frozenset(entry.id for entry in target_path))
     except BaseException:
-        live.session.messages = previous
+        session.messages = previous
         raise
     return RewindResult(message_id, conversation.head, files)
 
 
-def _update_known_versions(live: LiveSession, files: Sequence[RestoredFile]) -> None:
+def _update_known_versions(session: Session, files: Sequence[RestoredFile]) -> None:
     """Set the versions of restored files in the tool state, so that they do not count as changed from outside."""
-    versions = live.session.state.files
+    versions = session.state.files
     for file in files:
-        path = str(live.session.workspace.resolve() / file.path)
+        path = str(session.workspace.resolve() / file.path)
         if file.version is not None and path in versions:
             versions[path] = file.version
         elif file.outcome == "removed":

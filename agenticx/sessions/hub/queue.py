@@ -1,9 +1,9 @@
 """The message queue of a session: each message is durable from its acceptance on.
 
-A message is stored as `posted` in the journal before its acceptance is reported, and as `taken` in the transaction that
-stores its outcome: the `turn_started` of its own turn, the `steered` of the turn that took it in, or its `handed_back`.
-Its attachments leave the journal then. A message that is `posted` and not `taken` is restored at the next start,
-however the process ended.
+The fact `message_posted` is stored before a message's acceptance is reported, and `message_taken` in the commit of its
+outcome: the `turn_started` of its own turn, the `steered` of the turn that took it in, or its `handed_back`. The
+attachments are removed then. A message that is posted and not taken is restored at the next start, however the process
+ended.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
-from agenticx.sessions.store.base import JournalEntry
+from agenticx.sessions.store.base import Fact
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import TurnRecord
 
-__all__ = ["MessageQueue", "QueuedMessage", "journal_key", "recorded_submission"]
+__all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission"]
 
 MAX_QUEUED_MESSAGES = 100
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
@@ -36,8 +36,8 @@ _OUTCOMES: dict[EventType, SubmissionState] = {
 }
 
 
-def journal_key(session_id: str, client_turn_id: str) -> str:
-    """Return the key of a message with a `client_turn_id` in the journal's kinds `posted` and `taken`."""
+def message_key(session_id: str, client_turn_id: str) -> str:
+    """Return the key of a message with a `client_turn_id` in the facts `message_posted` and `message_taken`."""
     return f"{session_id} {client_turn_id}"
 
 
@@ -46,8 +46,8 @@ class QueuedMessage:
     """A message in the queue; it begins turn `turn_id`, or, if it `steers`, is taken into that turn.
 
     `interrupts`: the running turn is stopped for it, even if an earlier interrupt has only just begun that turn.
-    `cancelled`: it is handed back as soon as no turn runs. `unconfirmed`: a write about it failed, so that only the
-    journal shows whether it was posted and what its outcome is. `resolved` is set once it has an outcome.
+    `cancelled`: it is handed back as soon as no turn runs. `refused`: its sender was told that it could not be stored,
+    although it may be. `resolved` is set once it has an outcome.
     """
 
     session_id: str
@@ -58,7 +58,7 @@ class QueuedMessage:
     steers: bool = False
     interrupts: bool = False
     cancelled: bool = False
-    unconfirmed: bool = False
+    refused: bool = False
     resolved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
@@ -74,23 +74,33 @@ class QueuedMessage:
         )
 
     @classmethod
-    def from_journal(cls, entry: JournalEntry) -> QueuedMessage:
-        """Return the message of a `posted` journal entry; raises `DamagedData`."""
-        with map_decode_errors(f"a queued message of session {entry.session_id!r}"):
-            message = UserMessage.model_validate(entry.data["message"])
-            fields = {key: entry.data[key] for key in ("client_turn_id", "model", "steers")}
-            fields["interrupts"] = entry.data.get("interrupts", False)
-        return cls(session_id=entry.session_id, turn_id=entry.turn_id, message=message, **fields)
+    def from_fact(cls, session_id: str, fact: Fact) -> QueuedMessage:
+        """Return the message of a `message_posted` fact; raises `DamagedData`."""
+        with map_decode_errors(f"a queued message of session {session_id!r}"):
+            message = UserMessage.model_validate(fact.data["message"])
+            fields = {key: fact.data[key] for key in ("client_turn_id", "model", "steers")}
+            fields["interrupts"] = fact.data.get("interrupts", False)
+        return cls(session_id=session_id, turn_id=fact.turn_id, message=message, **fields)
 
     @property
     def key(self) -> str:
-        """The message's key in the journal: by its `client_turn_id`, or its message id if it has none."""
+        """The key of the message's facts: by its `client_turn_id`, or its message id if it has none."""
         if self.client_turn_id is None:
             return self.message.message_id
-        return journal_key(self.session_id, self.client_turn_id)
+        return message_key(self.session_id, self.client_turn_id)
 
-    def to_journal_entry(self) -> JournalEntry:
-        """Return the `posted` journal entry of the message."""
+    def to_turn(self) -> TurnRecord:
+        """Return the record of the turn that the message begins."""
+        return TurnRecord(
+            id=self.turn_id,
+            session_id=self.session_id,
+            input=self.message.content,
+            attachments_digest=fingerprint(self.message.attachments),
+            client_turn_id=self.client_turn_id,
+        )
+
+    def to_fact(self) -> Fact:
+        """Return the `message_posted` fact of the message."""
         data = {
             "message": self.message.model_dump(mode="json"),
             "client_turn_id": self.client_turn_id,
@@ -98,7 +108,7 @@ class QueuedMessage:
             "steers": self.steers,
             "interrupts": self.interrupts,
         }
-        return JournalEntry(kind="posted", key=self.key, session_id=self.session_id, turn_id=self.turn_id, data=data)
+        return Fact(kind="message_posted", key=self.key, turn_id=self.turn_id, data=data)
 
     def to_event(self, type_: EventType) -> RuntimeEvent:
         """Return the message's event of type `queued` or `handed_back`."""
@@ -160,13 +170,12 @@ class MessageQueue:
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
-    def taken_entries(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[JournalEntry]:
-        """Yield the `taken` journal entries to store with `events`; the first event gets the number `seq + 1`."""
+    def taken_facts(self, turn_id: str | None, events: Sequence[RuntimeEvent], seq: int) -> Iterator[Fact]:
+        """Yield the `message_taken` facts to store with `events`; the first event gets the number `seq + 1`."""
         for index, event, message in self._resolved_by(events):
-            yield JournalEntry(
-                kind="taken",
+            yield Fact(
+                kind="message_taken",
                 key=message.key,
-                session_id=message.session_id,
                 turn_id=turn_id or message.turn_id,
                 data={
                     "state": _OUTCOMES[event.type],
@@ -177,11 +186,6 @@ class MessageQueue:
                     "attached": fingerprint(message.message.attachments),
                 },
             )
-
-    def mark_unconfirmed(self, events: Sequence[RuntimeEvent]) -> None:
-        """Mark the messages whose outcome is in `events`, which are about to be stored."""
-        for _, _, message in self._resolved_by(events):
-            message.unconfirmed = True
 
     def mark_stored(self, events: Sequence[RuntimeEvent]) -> None:
         """Remove the messages whose outcome is in `events`, which are stored."""
@@ -201,13 +205,13 @@ def _size(message: UserMessage) -> int:
     return text + sum(file.size for file in message.attachments)
 
 
-def recorded_submission(taken: JournalEntry) -> Submission:
-    """Return the submission of a `taken` journal entry; its turn is the one that the message was to begin."""
+def recorded_submission(session_id: str, taken: Fact) -> Submission:
+    """Return the submission of a `message_taken` fact; its turn is the one that the message was to begin."""
     data = taken.data
-    with map_decode_errors(f"the journal of session {taken.session_id!r}"):
+    with map_decode_errors(f"a fact of session {session_id!r}"):
         turn = TurnRecord(
             id=taken.turn_id,
-            session_id=taken.session_id,
+            session_id=session_id,
             input=data["input"],
             attachments_digest=data["attached"],
             client_turn_id=data["client_turn_id"],

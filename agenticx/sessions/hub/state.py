@@ -19,10 +19,11 @@ from typing import Any
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import RuntimeEvent, Session
-from agenticx.sessions.store.records import SYNCED_EVENTS, SessionRecord, SessionState
+from agenticx.sessions.history.rebuild import read_replacement_counts
+from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange, must_sync
 from agenticx.tools.base import ToolState
 
-__all__ = ["StateTracker", "load_session", "read_replacement_counts"]
+__all__ = ["StateTracker", "load_session"]
 
 _log = get_logger(__name__)
 
@@ -51,14 +52,6 @@ def load_session(record: SessionRecord, stored: SessionState) -> Session:
     return session
 
 
-def read_replacement_counts(state: str | None) -> tuple[int, int]:
-    """Return from a stored state how many of the first messages replace how many compacted messages."""
-    if state is None:
-        return 0, 0
-    messages, compacted = json.loads(state).get("front", (0, 0))
-    return messages, compacted
-
-
 def _mark_replacements(session: Session, state: str | None) -> None:
     messages, session.stored_compacted = read_replacement_counts(state)
     session.mark_replacements(messages)
@@ -72,18 +65,18 @@ class StateTracker:
         self._messages: list[Message] = list(session.messages)
         self._state = _state_text(session)
 
-    def pending_change(self, events: Sequence[RuntimeEvent]) -> SessionState | None:
+    def pending_change(self, events: Sequence[RuntimeEvent]) -> StateChange | None:
         """Return the change to store together with `events`, None if there is none.
 
         Messages are added and removed only beside events of `SYNCED_EVENTS`.
         """
-        if not any(event.type in SYNCED_EVENTS for event in events):
+        if not must_sync(events):
             return None
         common = _common_prefix(self._messages, self._session.messages)
         state = _state_text(self._session)
         if common == len(self._messages) == len(self._session.messages) and state == self._state:
             return None
-        return SessionState(
+        return StateChange(
             self._session.messages[common:],
             None if state == self._state else state,
             common,
@@ -91,7 +84,7 @@ class StateTracker:
             keep_compacted=_compacted_keep(self._session),
         )
 
-    def mark_stored(self, change: SessionState | None) -> None:
+    def mark_stored(self, change: StateChange | None) -> None:
         """Take `change`, which is stored, as the base of the next one."""
         if change is not None:
             self._messages[change.keep_messages :] = change.messages
@@ -111,7 +104,7 @@ def _compacted_keep(session: Session) -> int:
     return session.stored_compacted if session.replacement_count else 0
 
 
-def _drop_stored_compacted(session: Session, stored: SessionState) -> None:
+def _drop_stored_compacted(session: Session, stored: StateChange) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
         return  # compacted again meanwhile: the next change has the number of stored messages that stay

@@ -1,0 +1,73 @@
+"""A cache of the sessions that this process owns: those in use, and those used last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from agenticx.sessions.hub.session_actor import SessionActor
+
+__all__ = ["ActorCache"]
+
+_MAX_IDLE = 200
+"""Idle sessions kept in memory; any other is given up, and claimed and read again when it is needed."""
+
+
+class ActorCache:
+    """The actors of this process by session id; `open_actor` claims a session and returns its actor."""
+
+    def __init__(self, open_actor: Callable[[str], Awaitable[SessionActor]]) -> None:
+        self._open_actor = open_actor
+        self._actors: OrderedDict[str, SessionActor] = OrderedDict()  # least recently used first
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # sessions that are being claimed or given up
+
+    def __iter__(self) -> Iterator[SessionActor]:
+        return iter(list(self._actors.values()))
+
+    def get(self, session_id: str) -> SessionActor | None:
+        """Return the session's actor if it is in memory, else None."""
+        return self._actors.get(session_id)
+
+    @asynccontextmanager
+    async def use(self, session_id: str) -> AsyncGenerator[SessionActor]:
+        """Keep the session's actor in memory while the block runs; raises `DamagedData`, `SessionNotFound`."""
+        actor = await self._open(session_id)
+        actor.users += 1
+        try:
+            yield actor
+        finally:
+            actor.users -= 1
+
+    async def _open(self, session_id: str) -> SessionActor:
+        while True:
+            if (task := self._tasks.get(session_id)) is not None:
+                await asyncio.wait({task})
+            elif (actor := self._actors.get(session_id)) is None:
+                await asyncio.shield(self._run(session_id, self._claim(session_id)))
+            elif actor.lease.lost.is_set():
+                self.discard(actor)
+            else:
+                self._actors.move_to_end(session_id)
+                return actor
+
+    async def _claim(self, session_id: str) -> None:
+        self._actors[session_id] = await self._open_actor(session_id)
+        for actor in self._idle_actors()[:-_MAX_IDLE]:
+            self.discard(actor)
+            self._run(actor.id, actor.lease.release())
+
+    def _idle_actors(self) -> list[SessionActor]:
+        return [actor for actor in self._actors.values() if actor.idle] if len(self._actors) > _MAX_IDLE else []
+
+    def _run(self, session_id: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._tasks[session_id] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._tasks.pop(session_id, None))
+        return task
+
+    def discard(self, actor: SessionActor) -> None:
+        """Remove an actor that no longer owns its session."""
+        if self._actors.get(actor.id) is actor:
+            del self._actors[actor.id]

@@ -1,0 +1,63 @@
+"""Work that is repeated until it succeeds, after pauses that grow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import chain, repeat
+
+from agenticx.clocks import Clock
+from agenticx.logs import get_logger
+
+__all__ = ["RetriedWork"]
+
+_PAUSE_SECONDS = (0.5, 2.0, 10.0)
+_LAST_PAUSE_SECONDS = 30.0
+_CLOSING_SECONDS = 1.0
+
+_log = get_logger(__name__)
+
+
+class RetriedWork:
+    """Tasks that each call `work` until it returns True; of those that must wait only one goes on."""
+
+    def __init__(self, work: Callable[[], Awaitable[bool]], clock: Clock, name: str) -> None:
+        self._work = work
+        self._clock = clock
+        self._name = name
+        self._tasks = set[asyncio.Task[None]]()
+        self._waiting = False
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def start(self, *, failed: bool = False) -> None:
+        """Start a task, which begins with a pause if the work has just `failed`."""
+        task = asyncio.create_task(self._run(failed=failed), name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_done)
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, each of which is in its pause or at work; wait for them, bounded."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._clock.real(_CLOSING_SECONDS))
+
+    async def _run(self, *, failed: bool) -> None:
+        for seconds in chain(_PAUSE_SECONDS, repeat(_LAST_PAUSE_SECONDS)):
+            if not failed and await self._work():
+                return
+            if self._waiting:
+                return
+            self._waiting = True
+            try:
+                await self._clock.sleep(seconds)
+            finally:
+                self._waiting = False
+            failed = False
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            _log.error(f"{self._name} failed", exc_info=failure)

@@ -1,0 +1,165 @@
+"""The writing of one session: one commit at a time, and memory that changes once it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from agenticx.errors import StoreError
+from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.sessions.hub.queue import MessageQueue
+from agenticx.sessions.hub.state import StateTracker
+from agenticx.sessions.store.base import Doubtful, Lease
+from agenticx.sessions.store.records import (
+    Commit,
+    Fact,
+    Loaded,
+    SessionRecord,
+    StateChange,
+    StoredEvent,
+    TurnRecord,
+    must_sync,
+)
+
+__all__ = ["SessionWriter", "run_to_completion"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A commit, and the call that follows once it is stored."""
+
+    commit: Commit
+    on_stored: Callable[[], None] | None
+
+
+class SessionWriter:
+    """The only writer of a session.
+
+    What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
+    repeated before anything else is written. With `state_frozen` the conversation stays as it is stored.
+    """
+
+    def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue) -> None:
+        self.record = loaded.record
+        self.seq = loaded.last_seq
+        self.state_frozen = False
+        self._lease = lease
+        self._session = session
+        self._queue = queue
+        self._tracker = StateTracker(session)
+        self._lock = asyncio.Lock()
+        self._unsettled: _Write | None = None
+
+    async def commit(
+        self,
+        turn_id: str | None,
+        events: Sequence[RuntimeEvent] = (),
+        *,
+        facts: Sequence[Fact] = (),
+        begins: TurnRecord | None = None,
+        record: SessionRecord | None = None,
+        searchable_ids: frozenset[str] | None = None,
+        on_stored: Callable[[], None] | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Store `events` with the change of the session's state; do not cancel it midway: see `run_to_completion`.
+
+        `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
+        conversation. `on_stored` is called once it is known that the commit is stored, which after `Doubtful` is later.
+        Raises as `Lease.commit` does.
+        """
+        async with self._lock:
+            await self._settle()
+            all_facts = (*facts, *self._question_facts(turn_id, events), *self._taken_facts(turn_id, events))
+            commit = Commit(
+                turn_id=turn_id,
+                events=events,
+                begins=begins,
+                state=self._state_change(events, searchable_ids),
+                facts=all_facts,
+                record=record,
+                sync=bool(all_facts) or record is not None or must_sync(events),
+            )
+            return await self._store(_Write(commit, on_stored), self._lease.commit)
+
+    async def settle(self) -> None:
+        """Repeat the commit whose outcome is unknown, if there is one, until it is known; raises `Doubtful`."""
+        async with self._lock:
+            await self._settle()
+
+    async def reload(self) -> Loaded:
+        """Reset the conversation to what is stored, after a failed write: nothing newer was reported to any client."""
+        async with self._lock:
+            await self._settle()
+            loaded = await self._lease.load()
+            self._tracker.reset_to(loaded.state)
+            self.record, self.seq = loaded.record, loaded.last_seq
+            return loaded
+
+    async def _settle(self) -> None:
+        if self._unsettled is not None:
+            await self._store(self._unsettled, self._lease.settle)
+
+    async def _store(
+        self, write: _Write, store: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
+    ) -> Sequence[StoredEvent]:
+        commit = write.commit
+        self._unsettled = write
+        try:
+            stored = await store(commit)
+        except Doubtful:
+            raise
+        except StoreError:
+            self._unsettled = None
+            raise
+        self._unsettled = None
+        self._tracker.mark_stored(commit.state)
+        self._queue.mark_stored(commit.events)
+        self.record = commit.record or self.record
+        self.seq += len(stored)
+        if write.on_stored is not None:
+            write.on_stored()
+        return stored
+
+    def _state_change(
+        self, events: Sequence[RuntimeEvent], searchable_ids: frozenset[str] | None
+    ) -> StateChange | None:
+        change = None if self.state_frozen else self._tracker.pending_change(events)
+        if searchable_ids is not None:
+            change = replace(
+                change or StateChange(keep_messages=len(self._session.messages)), searchable_ids=searchable_ids
+            )
+        return change
+
+    def _taken_facts(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
+        return self._queue.taken_facts(turn_id, events, self.seq)
+
+    def _question_facts(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
+        """Yield the facts that open and close questions."""
+        for seq, event in enumerate(events, self.seq + 1):
+            if turn_id is None or event.type not in _CONFIRM_EVENTS:
+                continue
+            data = {key: value for key, value in event.data.items() if key != "context"}
+            if event.type is EventType.CONFIRM_REQUIRED:
+                yield Fact(kind="question_asked", key=event.data["id"], turn_id=turn_id, data=data | {"seq": seq})
+            else:
+                yield Fact(kind="question_closed", key=event.data["id"], turn_id=turn_id, data=data)
+
+
+_CONFIRM_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
+
+
+async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Return what `work` returns; a cancellation is raised once `work` is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+        raise
