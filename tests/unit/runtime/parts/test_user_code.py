@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
 import sys
 import threading
 
@@ -10,8 +12,9 @@ import pytest
 
 from agenticx import user_code
 from agenticx.errors import ToolError, UserCodeError
+from agenticx.threads import run_in_thread
 from tests.support.jumping_clock import LoopClock
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, comes_true
 
 pytestmark = pytest.mark.anyio
 
@@ -123,6 +126,50 @@ async def test_a_thread_that_blocks_is_abandoned():
     release = threading.Event()
     assert await outcome(release.wait, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
     release.set()
+
+
+@pytest.mark.parametrize("delivered", [False, True], ids=["afterwards", "before the cancellation"])
+async def test_the_coroutine_that_an_abandoned_call_returned_is_closed(delivered):
+    loop, called, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    async def never_awaited():
+        pass
+
+    result = never_awaited()
+
+    def function():
+        loop.call_soon_threadsafe(called.set)
+        release.wait(PATIENCE)
+        return result
+
+    task = asyncio.create_task(run_in_thread(function, name="agx abandoned"))
+    await called.wait()
+    if delivered:  # the loop is blocked until the thread has ended, so that delivery comes first, then cancellation
+        release.set()
+        next(thread for thread in threading.enumerate() if thread.name == "agx abandoned").join(PATIENCE)
+        loop.call_soon(task.cancel)
+    else:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+    await comes_true(lambda: inspect.getcoroutinestate(result) == inspect.CORO_CLOSED)
+
+
+async def test_an_exception_after_the_cancellation_is_not_reported():
+    complaints, release = [], threading.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+
+    def function():
+        release.wait(PATIENCE)
+        raise ValueError("too late")
+
+    assert await outcome(function, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
+    release.set()
+    await comes_true(lambda: all(thread.name != "agx it" for thread in threading.enumerate()))
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert complaints == []
 
 
 async def test_results_after_the_limit_are_not_reported():
