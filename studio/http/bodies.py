@@ -60,6 +60,7 @@ async def read_body(request: Request, schema: type[B]) -> B:
     try:
         return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
     except ValidationError as exc:
+        _raise_if_out_of_memory(exc)
         problem = _validation_problem(exc, schema)
         _log.info("invalid request body", schema=schema.__name__, field=problem.field)
         raise problem from None
@@ -125,6 +126,16 @@ def _decode_utf8(raw: bytes) -> str:
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------
+
+
+def _raise_if_out_of_memory(exc: ValidationError) -> None:
+    """Raise `MemoryError` if pydantic could not copy a text for lack of memory.
+
+    It reports that as `string_unicode`, which otherwise stands for lone surrogates only; `read_json` replaces those.
+    """
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    if any(error["type"] == "string_unicode" for error in errors):
+        raise MemoryError
 
 
 def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Problem:
