@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.messages import UserMessage
 from agenticx.runtime import AgentHook, Block, HookContext, HookRegistry
 from agenticx.testing import ScriptedModel, call, say
 from agenticx.tools.registry import tool
+from tests.support.histories import conversation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("D3")]
 
@@ -25,11 +26,6 @@ def look(at: str = "here") -> str:
 def hook(point, method):
     """Return a hook that overrides one point."""
     return type("Odd", (AgentHook,), {point: method})()
-
-
-def long_history():
-    rows = [(UserMessage(content=f"question {n}" * 9), AssistantMessage(content=f"answer {n}")) for n in range(15)]
-    return [row for pair in rows for row in pair]
 
 
 # --- what hooks can do ------------------------------------------------------------------------------------------------
@@ -290,7 +286,7 @@ async def test_a_failing_observer_is_reported_and_the_turn_goes_on(play, point, 
 @failures
 async def test_a_failing_on_compaction_is_reported_and_the_turn_goes_on(play, method):
     hooks = HookRegistry([hook("on_compaction", method)], limit=LIMIT)
-    run = await play(["A summary.", "Hi."], hooks=hooks, session=play.session(messages=long_history()))
+    run = await play(["A summary.", "Hi."], hooks=hooks, session=play.session(messages=conversation()))
 
     assert run.outline == ["turn_started", "round_start", "compaction", "error:hook_failed", "token", "final:answer"]
 

@@ -12,41 +12,10 @@ from agenticx.runtime import AgentHook, AutoApproveConfirmGate, HookRegistry, St
 from agenticx.testing import ScriptedModel, call, hang, say
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.support.jumping_clock import LoopClock
 from tests.support.patience import PATIENCE
+from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C8")]
-
-LIMIT = 0.2
-
-
-class TimedStop:
-    """A stop button that measures the time from its press to the terminal event, without the time of CPU work."""
-
-    def __init__(self, press_at):
-        self.signal = StopSignal()
-        self.pressed = 0.0
-        self.ended = 0.0
-        self._press_at = press_at
-
-    def press(self):
-        if not self.pressed:
-            self.pressed = LoopClock().monotonic()
-            self.signal.set()
-
-    def __call__(self, event):
-        if event.type == self._press_at:
-            asyncio.get_running_loop().call_later(0.005, self.press)
-        if event.terminal:
-            self.ended = LoopClock().monotonic()
-
-    @property
-    def seconds(self):
-        assert self.pressed, "the button was pressed"
-        return self.ended - self.pressed
-
-
-STOPPED = {"text": "the turn was stopped", "code": "stopped", "fatal": True}
 
 
 async def test_before_the_first_event_is_read(play):

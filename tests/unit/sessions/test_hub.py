@@ -31,7 +31,8 @@ from agenticx.sessions import (
 from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE, PatientClock, comes_true
+from tests.support.patience import PatientClock, comes_true
+from tests.support.sessions import wait_for_event, wait_for_turn_end
 
 pytestmark = pytest.mark.anyio
 
@@ -63,30 +64,6 @@ async def hub_with(
     clock = clock or PatientClock()
     hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
     return hub, store, record.id
-
-
-async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
-    """Return the session's log once it holds that many terminal events."""
-    wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
-        while True:
-            wakeup.clear()
-            events = list(await store.read(session_id, 0, 10_000))
-            if sum(event.terminal for event in events) >= ends:
-                return events
-            await asyncio.wait_for(wakeup.wait(), PATIENCE)
-
-
-async def wait_for_event(store: Store, session_id: str, type_: str) -> dict[str, Any]:
-    """Return the data of the first event of that type, once it is stored."""
-    wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
-        while True:
-            wakeup.clear()
-            for event in await store.read(session_id, 0, 10_000):
-                if event.type == type_:
-                    return json.loads(event.frame_json)["data"]
-            await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
 def types(events: Sequence[StoredEvent]) -> list[str]:
