@@ -86,7 +86,7 @@ PAYLOADS = (
 
 @pytest.mark.promise("E6")
 @pytest.mark.promise("I3")
-async def test_content_is_text_and_hidden_characters_are_written_out(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_content_is_rendered_as_text_with_hidden_characters_escaped(make_studio: StudioMaker, tab: Tab) -> None:
     odd = " ".join(PAYLOADS)
     hidden = "rm \u202etxt.exe\u200b \x1b[31m"
     model = ScriptedModel([[odd, call("note", {"text": odd + hidden})], odd])
@@ -148,7 +148,7 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
     assert second.attachments == ()
 
 
-async def test_rich_text_with_a_picture_of_itself_is_pasted_as_text(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_rich_text_with_an_image_is_pasted_as_text(make_studio: StudioMaker, tab: Tab) -> None:
     rich = "for (const type of ['text/plain', 'text/html']) files.items.add('x', type);"
     async with make_studio(ScriptedModel([])) as studio:
         await enter(tab, studio)

@@ -89,7 +89,7 @@ async def test_the_cost_of_a_failed_summary_is_reported_and_counted(play, end):
 LONGER = "A summary that is longer than all of it. " * 100
 
 
-async def test_what_a_summary_cost_that_gained_nothing_is_counted(play):
+async def test_the_usage_of_a_discarded_summary_is_counted(play):
     run = await play(
         [[say(LONGER), usage(100, 9)], [say("Hi."), usage(50, 1)]], session=play.session(messages=conversation())
     )
@@ -146,7 +146,7 @@ async def test_a_call_and_its_result_are_never_separated(play):
     assert [row[0] for row in run.rows[:4]] == ["system", "assistant", "tool", "tool"]
 
 
-async def test_the_current_request_survives_word_for_word(play):
+async def test_the_current_request_is_kept_verbatim(play):
     @tool(risk="read")
     def look(n: int) -> str:
         """Look."""
@@ -312,7 +312,7 @@ async def test_a_broken_history_that_is_not_compacted_is_repaired_in_the_request
 # --- what was compacted -----------------------------------------------------------------------------------------------
 
 
-async def test_what_was_compacted_is_kept_and_put_back_in_its_order(play):
+async def test_compacted_messages_are_kept_and_restored_in_order(play):
     session = play.session(messages=conversation())
     original = everything = list(session.messages)
     for number in range(24):
@@ -330,7 +330,7 @@ async def test_what_was_compacted_is_kept_and_put_back_in_its_order(play):
     assert [row.content for row in session.messages[30::2]] == [f"question FACT-{n}{PADDING}" for n in range(24)]
 
 
-async def test_shortened_tool_results_are_put_back_as_they_were(play):
+async def test_shortened_tool_results_are_restored_unchanged(play):
     pairs = [
         (
             AssistantMessage(tool_calls=(ToolCall(id=f"c{n}", name="look"),)),
@@ -350,7 +350,7 @@ async def test_shortened_tool_results_are_put_back_as_they_were(play):
     assert run.rows[12:] == [("user", "go"), ("assistant", "Hi.")]
 
 
-async def test_nothing_is_put_back_while_a_turn_runs(play):
+async def test_compacted_messages_are_not_restored_during_a_turn(play):
     session = play.session(messages=conversation())
     refused = []
 
@@ -376,7 +376,7 @@ async def test_a_conversation_that_was_replaced_has_no_compacted_messages(play):
     assert len(session.messages) == 32
 
 
-def test_what_a_store_keeps_is_not_put_back_from_memory(play):
+def test_messages_kept_by_a_store_are_not_restored_from_memory(play):
     session = play.session(messages=[SystemMessage(content=f"{TAG} x")], stored_compacted=9)
     with pytest.raises(AgenticXError, match=r"the compacted messages of session .* are in its store"):
         session.restore_compacted()

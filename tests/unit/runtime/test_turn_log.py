@@ -83,7 +83,7 @@ async def test_a_turn_has_a_line_for_each_model_call_tool_call_and_question_and_
     ]
 
 
-async def test_each_line_names_the_session_and_the_agent_even_if_the_caller_bound_none(play, caplog):
+async def test_each_line_has_the_session_and_the_agent_even_if_the_caller_bound_neither(play, caplog):
     caplog.set_level(logging.INFO, logger="agenticx")
     session = play.session()
     with bound_ids(turn="turn_1"):

@@ -242,7 +242,7 @@ async def test_a_failed_claim_that_had_committed_does_not_block_the_session(tmp_
     assert "final" in types(await wait_for_turn_end(store, session_id))
 
 
-async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
+async def test_an_internal_error_ends_the_turn_with_code_internal(tmp_path: Path) -> None:
     store = FailingStore(2, RuntimeError("a bug"))
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -254,7 +254,7 @@ async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
     }
 
 
-async def test_a_turn_that_breaks_before_its_first_event_leaves_no_trace(tmp_path: Path) -> None:
+async def test_a_turn_that_fails_before_its_first_event_stores_nothing(tmp_path: Path) -> None:
     store = FailingStore(1, StoreError("disk full"))
     hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="disk full"):
@@ -382,7 +382,7 @@ async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> No
     assert [one[-1] for one in logs_seen] == ["tool_call"]
 
 
-async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None:
+async def test_an_error_of_source_or_writer_is_raised_and_the_source_closed() -> None:
     closed: list[str] = []
 
     async def source(fail: bool) -> AsyncGenerator[RuntimeEvent, None]:

@@ -167,7 +167,7 @@ async def test_pings_go_on_for_ever(client):
 
 
 @pytest.mark.parametrize("reply", [silence(), hang(), pings()])
-async def test_it_notices_that_the_client_disconnected(reply):
+async def test_a_client_disconnect_is_detected(reply):
     async with FakeOpenAIServer([reply]) as server, httpx.AsyncClient(timeout=PATIENCE) as client:
         asking = asyncio.create_task(post(client, server))
         request = await server.received()
@@ -177,7 +177,7 @@ async def test_it_notices_that_the_client_disconnected(reply):
             await request.client_gone.wait()
 
 
-async def test_it_complains_about_too_few_and_too_many_requests(client):
+async def test_missing_and_extra_requests_fail_the_test(client):
     with pytest.raises(AssertionError, match="1 replies were never asked for"):
         async with FakeOpenAIServer(["hi"]):
             pass

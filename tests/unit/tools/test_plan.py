@@ -42,7 +42,7 @@ def test_an_invalid_list_is_refused_with_a_reason(todos, sentence) -> None:
     assert str(caught.value) == sentence
 
 
-async def test_notes_are_kept_replaced_listed_and_removed(runner) -> None:
+async def test_notes_are_stored_replaced_listed_and_removed(runner) -> None:
     assert await runner.call(scratchpad_read) == "(no notes)"
     assert await runner.call(scratchpad_write, key="a", content="one") == "Noted under 'a' (3 characters)."
     assert await runner.call(scratchpad_write, key="b", content="two!") == "Noted under 'b' (4 characters)."
