@@ -254,7 +254,7 @@ async def test_a_stop_in_a_hook_ends_the_turn(play, point):
     assert shown == "".join(r[1] for r in run.rows if r[0] in {"assistant", "partial"}), "what was shown stays"
 
 
-async def test_a_stop_in_the_hooks_of_a_failed_turn_ends_it(play):
+async def test_a_stop_ends_the_hooks_of_a_failed_turn(play):
     hook = type("Hanging", (AgentHook,), {"on_agent_end": lambda self, *args: _forever()})()
     stop = TimedStop("tool_result")
     run = await play(
