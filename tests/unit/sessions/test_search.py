@@ -34,6 +34,7 @@ from agenticx.sessions.store.search import SEARCH_VERSION
 from agenticx.sessions.store.sqlite import (
     _search,  # what a process does that dies half-way is not to be seen from outside
 )
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +160,7 @@ async def test_all_terms_must_occur_in_one_text_of_the_user_or_the_model(store: 
     assert [await store.search(query) for query in ("reminder", "listing", "summary")] == [[], [], []]
 
 
-async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.Random) -> None:
+async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.Random, count: Count) -> None:
     alphabets = [
         "ab",
         "aB é",
@@ -176,7 +177,7 @@ async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.R
     names: list[dict[str, int]] = []
     for store in stores:
         names.append({await session_with(store, UserMessage(content=text)): place for place, text in enumerate(texts)})
-    for _ in range(300):
+    for _ in range(count(100, 300, 5_000)):
         query = "".join(rng.choices(rng.choice(alphabets), k=rng.randint(1, 5)))
         found: list[list[tuple[int, list[tuple[str, str, str]]]]] = []
         for store, known in zip(stores, names, strict=True):

@@ -17,6 +17,7 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.paths import read_file, replace_file, resolve_in_workspace
+from tests.support.examples import examples
 from tests.support.lanes import Count
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H1")]
@@ -272,7 +273,7 @@ pieces = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+@settings(examples(200, 500, 5_000), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(pieces, min_size=1, max_size=6), st.booleans())
 def test_any_path_resolves_inside_the_workspace_or_is_refused(workspace, outside, parts, absolute) -> None:
     text = ("/" if absolute else "") + "/".join(parts)
@@ -283,7 +284,7 @@ def test_any_path_resolves_inside_the_workspace_or_is_refused(workspace, outside
     assert Path(os.path.realpath(target.path)).is_relative_to(workspace.resolve())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+@settings(examples(200, 500, 5_000), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
 def test_any_text_resolves_inside_the_workspace_or_is_refused(workspace, text) -> None:
     try:

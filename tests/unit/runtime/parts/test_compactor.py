@@ -7,7 +7,7 @@ import re
 from itertools import takewhile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.attachments import make_attachment
@@ -17,14 +17,12 @@ from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
 from agenticx.runtime import Session
 from agenticx.runtime.compactor import SUMMARIES_CHARS, TAG, ContextCompactor, estimate_tokens, is_summary
 from agenticx.testing import ScriptedModel, cut, fail, hang, raw, say, usage
+from tests.support.examples import examples
 from tests.support.histories import assistant, number, result, system, user, valid_histories, violations
 
 pytestmark = pytest.mark.anyio
 
 MARK = "\n\nThe user's current request, word for word: "
-
-HISTORIES = {25: 300, 100: 2_000}.get(settings.default.max_examples, 5_000)
-"""The number of histories in the lane that runs."""
 
 _words = st.one_of(st.sampled_from(["", "ok", "one\ntwo"]), st.integers(1, 9_000).map(lambda count: "x" * count))
 
@@ -87,7 +85,7 @@ def check_harmless(before, compacted, compactor):
 
 
 @pytest.mark.promise("D4")
-@settings(max_examples=HISTORIES)
+@examples(300, 2_000, 5_000)
 @given(valid_histories(most=30, words=_words), st.integers(0, 3_000).map(lambda count: "s" * count))
 async def test_any_history_is_unchanged_or_compacted_to_a_smaller_valid_one(history, summary):
     before = list(history)
