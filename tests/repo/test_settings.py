@@ -24,6 +24,7 @@ from agenticx.settings import (
     secret_values,
 )
 from tests.repo.default_toml import render
+from tests.support.modules import Module, modules
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,17 +49,17 @@ def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
     assert Settings.model_validate(tomllib.loads(text)) == Settings()
 
 
-def _names_read_in(file: Path) -> Iterator[str]:
+def _names_read_in(module: Module) -> Iterator[str]:
     """Yield the attributes read from objects called settings, in the settings' module also from `self` and `base`."""
-    owner = r"(settings|base|self)$" if file.name == "settings.py" else "settings$"
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    owner = r"(settings|base|self)$" if module.path.name == "settings.py" else "settings$"
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and re.search(owner, ast.unparse(node.value)):
             yield node.attr
 
 
 def test_every_setting_is_read_somewhere_or_marked_as_not_read_yet() -> None:
-    files = [file for package in ("agenticx", "studio") for file in (ROOT / package).rglob("*.py")]
-    read = {name for file in files for name in _names_read_in(file)}
+    packages = [module for module in modules() if module.path.parts[0] != "tests"]
+    read = {name for module in packages for name in _names_read_in(module)}
     assert set(Settings.model_fields) - read == UNUSED_SETTINGS
 
 
