@@ -289,7 +289,7 @@ def test_a_question_of_a_killed_process_is_asked_again_when_a_chat_resumes(
 # --- one owner --------------------------------------------------------------------------------------------------------
 
 
-def test_while_another_terminal_owns_the_sessions_a_turn_runs_unstored_and_says_why(
+def test_a_turn_runs_unstored_with_a_note_while_another_terminal_owns_the_sessions(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     agx("run", "say one")

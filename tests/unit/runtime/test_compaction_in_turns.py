@@ -108,7 +108,7 @@ async def test_short_turns_cause_no_summary_however_many_there_are(play):
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_not_requested_before_the_history_has_grown_by_eight_rows(play):
+async def test_a_discarded_summary_is_not_requested_again_before_eight_more_rows(play):
     session = play.session(messages=conversation())
     await play([LONGER, "Hi."], session=session)
     for _ in range(3):
@@ -121,7 +121,7 @@ async def test_a_summary_that_gained_nothing_is_not_requested_before_the_history
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_requested_again_once_the_history_is_half_as_long_again(play):
+async def test_a_discarded_summary_is_requested_again_once_the_history_has_grown_by_half(play):
     session = play.session(messages=conversation())
     await play([LONGER, "Hi."], session=session)
     run = await play(["A summary.", "Hi."], session=session, user="go " * 2_000)
@@ -170,7 +170,7 @@ async def test_a_known_window_that_is_nearly_full_is_compacted_early(play):
     assert run.outline == ["turn_started", "round_start", "compaction", "token", "final:answer"]
 
 
-async def test_a_summary_that_gains_nothing_is_not_requested_in_every_round(play):
+async def test_a_discarded_summary_is_not_requested_again_in_every_round(play):
     counter = iter(range(100))
 
     @tool(risk="read")

@@ -271,7 +271,7 @@ async def test_a_stop_while_a_question_is_open_cancels_the_call(play, notes):
     assert notes.kept == []
 
 
-async def test_the_first_valid_answer_wins_and_nothing_else_has_an_effect(play, notes):
+async def test_only_the_first_valid_answer_has_an_effect(play, notes):
     gate = AsyncConfirmGate()
     refused: list[str] = []
 
@@ -344,7 +344,7 @@ async def test_a_gate_with_request_confirm_alone_works(play, notes):
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
 
 
-async def test_a_blocking_gate_does_not_hold_the_loop(play, notes):
+async def test_a_blocking_gate_does_not_block_the_event_loop(play, notes):
     pressed = threading.Event()
     gate = FunctionGate(lambda question, context: pressed.wait(PATIENCE))
 

@@ -29,7 +29,7 @@ def test_the_corpus_is_large_balanced_and_without_duplicates():
     assert len({repr(sequence.rounds) for sequence in ALL}) == len(ALL)
 
 
-def test_precision_and_recall_hold_and_loops_are_found_in_time():
+def test_precision_recall_and_detection_delay_are_within_limits():
     figures = loops.measure(ALL)
     assert figures.precision >= 0.98, loops.misses(ALL)
     assert figures.recall >= 0.95, loops.misses(ALL)

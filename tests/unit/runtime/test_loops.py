@@ -44,7 +44,7 @@ async def test_the_same_call_with_the_same_result_is_warned_of_at_four_and_ended
     }
 
 
-async def test_the_reminder_stands_behind_the_results_and_the_model_reads_it(play):
+async def test_the_reminder_is_sent_to_the_model_after_the_results(play):
     run = await play([[call("same"), call("same")], call("same"), call("same"), "ok"], tools=[same], **SHORT)
 
     reminder = ("reminder", f"[reminder] The same call gave the same result 3 times in a row. {REMEDY}")

@@ -122,7 +122,7 @@ async def test_a_long_output_object_is_validated_in_a_thread(play):
     assert threading.get_ident() not in THREADS
 
 
-async def test_a_session_of_100_000_rows_does_not_hold_the_loop_in_each_round(play):
+async def test_a_session_of_100_000_rows_does_not_block_the_event_loop_in_each_round(play):
     rows = [
         row
         for number in range(50_000)

@@ -209,7 +209,7 @@ async def test_a_database_has_one_owner_also_through_links(tmp_path: Path, link:
     )
 
 
-async def test_a_store_that_is_behind_its_file_reads_the_end_of_the_log_again(tmp_path: Path) -> None:
+async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrote(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -393,7 +393,7 @@ async def test_a_file_that_is_no_database_is_refused_and_no_file_is_created(
         ("sqlite:///a\0b", "AGX_STORE_URL is not a valid path: "),
     ],
 )
-async def test_a_url_that_leads_to_no_file_is_refused_in_a_sentence(url: str, said: str) -> None:
+async def test_a_url_that_names_no_usable_file_is_refused_with_a_message(url: str, said: str) -> None:
     with pytest.raises((StoreError, SettingsError), match=said):
         open_store(load_settings({"store_url": url}, environ={}))
 

@@ -94,7 +94,7 @@ async def test_an_argument_that_extends_to_the_end_of_the_message_may_be_long(wo
     assert (call[0], json.loads(call[1])[argument]) == (tool, expected)
 
 
-async def test_a_long_text_is_said_whole_with_its_rest_in_one_delta():
+async def test_a_long_text_is_streamed_completely_with_its_rest_in_one_delta():
     reply, _ = await complete(DEMO, ModelRequest(messages=[UserMessage(content=f"say {'word ' * 100_000}end")]))
     assert reply.text == f"{'word ' * 100_000}end"
     assert reply.usage is not None

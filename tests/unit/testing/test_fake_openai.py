@@ -156,7 +156,7 @@ async def test_bytes_are_sent_unchanged(client):
         assert len((await post(client, server)).content) > 100_000
 
 
-async def test_pings_go_on_for_ever(client):
+async def test_pings_are_sent_repeatedly(client):
     async with (
         FakeOpenAIServer([pings(say("hi"))], clock=ScaledClock(1000)) as server,
         client.stream("POST", f"{server.base_url}/chat/completions", json=STREAM) as answer,

@@ -11,7 +11,7 @@ from agenticx.tools.builtin.plan import scratchpad_read, scratchpad_write, todo_
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_to_do_list_is_replaced_as_a_whole(runner) -> None:
+async def test_each_call_replaces_the_complete_to_do_list(runner) -> None:
     first = [
         {"text": "look", "status": "done"},
         {"text": "act", "status": "in_progress"},

@@ -240,7 +240,7 @@ class FullDisk(NullCallJournal):
 
 
 @pytest.mark.parametrize("reaction", ["pass", "swallow", "replace"])
-async def test_what_the_journal_raises_inside_a_tool_ends_the_turn_whatever_the_tool_does(play, reaction):
+async def test_an_error_of_the_journal_ends_the_turn_even_if_the_tool_catches_it(play, reaction):
     @tool(risk="read", name="odd")
     async def launch(context: ToolContext):
         """Start a process."""
