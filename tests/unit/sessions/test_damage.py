@@ -244,7 +244,7 @@ async def test_unreadable_usage_does_not_hide_the_rest(tmp_path: Path, what: str
         ("UPDATE meta SET value = 'x' WHERE key = 'position'", "posi"),
     ],
 )
-async def test_a_database_without_log_id_is_refused_with_a_message(
+async def test_a_database_with_damaged_metadata_is_refused_with_a_message(
     tmp_path: Path, statement: str, missing: str
 ) -> None:
     await left_running(tmp_path, 1)
