@@ -18,11 +18,11 @@ def test_help_lists_every_command_on_stdout(agx: Any) -> None:
         assert f"\n  {command} " in done.stdout
 
 
-def test_without_a_command_it_shows_the_help(agx: Any) -> None:
+def test_without_a_command_the_help_is_printed(agx: Any) -> None:
     assert agx().stdout == agx("--help").stdout
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_large_packages() -> None:
     script = (
         "import sys; from agenticx.cli import main; main(['--help']);"
         "sys.exit(str({'pydantic', 'rich', 'httpx', 'asyncio', 'structlog', 'uvicorn'} & set(sys.modules)))"
@@ -75,7 +75,7 @@ GREET = Greet()
 """
 
 
-def test_a_package_can_add_commands_and_a_broken_one_does_no_harm(agx: Any, tmp_path: Path) -> None:
+def test_a_package_can_add_commands_and_one_that_cannot_be_imported_is_only_listed(agx: Any, tmp_path: Path) -> None:
     site = tmp_path / "site"
     info = site / "greeting-1.0.dist-info"
     info.mkdir(parents=True)

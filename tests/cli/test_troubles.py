@@ -107,7 +107,7 @@ def test_a_home_that_cannot_be_created_is_reported(agx: Any) -> None:
         "doctor",
     ],
 )
-def test_a_home_that_is_not_a_folder_is_reported_alike_by_every_command(agx: Any, command: str) -> None:
+def test_every_command_reports_a_home_that_is_not_a_folder(agx: Any, command: str) -> None:
     agx.environment["AGX_HOME"] = "/dev/null"
     done = agx(*command.split())
     sentence = "AGX_HOME is '/dev/null'; it must be a folder\n"
@@ -117,7 +117,7 @@ def test_a_home_that_is_not_a_folder_is_reported_alike_by_every_command(agx: Any
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}")
 
 
-def test_an_error_is_one_line_whatever_it_names(agx: Any) -> None:
+def test_control_characters_and_line_breaks_in_an_error_message_are_escaped(agx: Any) -> None:
     done = agx("run", "hi", "--cwd", "x\x1b[2J\nagx: all is well")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "\x1b" not in done.stderr

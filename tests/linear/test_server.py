@@ -22,7 +22,7 @@ ENDS = {"an answer in words": ["answer"], "many calls": ["ok", "answer"], "a fil
 
 @pytest.mark.skipif(not MEASURED, reason="this system has no /proc/self/schedstat to tell CPU time by")
 @pytest.mark.cases(quick=0)
-async def test_a_megabyte_of_anything_delays_no_response(tmp_path: Path) -> None:
+async def test_a_megabyte_of_input_delays_no_response(tmp_path: Path) -> None:
     home = tmp_path / "home"
     waits = [one async for one in wait_during(home, list(REPLIES), 1_000_000)]
     assert {one.name: max(one.cpu) for one in waits if max(one.cpu) > MOST_CPU} == {}

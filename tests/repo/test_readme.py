@@ -48,12 +48,12 @@ def test_the_library_example_runs(tmp_path: Path) -> None:
     assert (lines[0].split()[0], lines[-1].split()[0]) == ("turn_started", "final")
 
 
-def test_the_example_of_an_object_and_a_file_gives_the_object(tmp_path: Path) -> None:
+def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "output_type" in block]
     assert run([sys.executable, "-c", example], tmp_path) == "name='Lyon' rivers=['Rhône', 'Saône']\n"
 
 
-def test_the_example_of_live_arguments_shows_them_as_they_are_written(tmp_path: Path) -> None:
+def test_the_preview_arguments_example_prints_partial_arguments(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "preview_arguments" in block]
     lines = run([sys.executable, "-c", example], tmp_path).splitlines()
     assert lines == ["look_up {'name': 'Ad'}", "look_up {'name': 'Ada Lovelace'}"]
@@ -79,7 +79,7 @@ def test_the_test_example_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
-def test_the_tour_over_http_writes_the_file_and_ends_in_one_terminal_event(tmp_path: Path) -> None:
+def test_the_http_example_writes_the_file_and_ends_in_one_terminal_event(tmp_path: Path) -> None:
     (tour,) = [block for block in blocks("bash") if "curl" in block]
     port = free_port()
     server = subprocess.Popen(
@@ -108,7 +108,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def test_the_commands_of_the_terminal_section_do_what_they_say(tmp_path: Path) -> None:
+def test_the_commands_of_the_terminal_section_work(tmp_path: Path) -> None:
     section = README.partition("## In a terminal")[2].partition("\n## ")[0]
     commands = [shlex.split(line) for line in re.findall(r"^\.venv/bin/agx (.*)$", section, re.MULTILINE)]
     outputs = {tuple(words): run([str(BIN / "agx"), *words], tmp_path) for words in commands if words[0] != "chat"}

@@ -138,7 +138,7 @@ def test_a_line_has_the_ids_and_values_of_the_time_it_was_logged() -> None:
     ]
 
 
-def test_the_thread_redacts_and_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_redacted_and_formatted_in_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = FakeStderr()
     writer = writer_to(stderr)
     with stderr.blocked():
@@ -219,7 +219,7 @@ def test_a_write_error_stops_the_writer_and_nothing_else() -> None:
     assert stderr.lines == []
 
 
-def test_a_line_of_another_library_that_cannot_be_formatted_is_logged_as_that() -> None:
+def test_a_record_that_cannot_be_formatted_is_logged_as_an_error() -> None:
     stderr = FakeStderr()
     writer = writer_to(stderr)
     logging.getLogger("other").warning("%d", "x")

@@ -18,7 +18,7 @@ def pytest_run(folder, code, *options):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_its_fixtures_are_available_without_an_import(tmp_path):
+def test_fixtures_are_available_without_an_import(tmp_path):
     run = pytest_run(
         tmp_path,
         """
@@ -66,7 +66,7 @@ def test_an_unused_plugin_imports_nothing(tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_the_package_offers_exactly_what_it_names():
+def test_public_names_are_sorted_and_exist():
     assert agenticx.testing.__all__ == sorted(agenticx.testing.__all__)
     for name in agenticx.testing.__all__:
         assert getattr(agenticx.testing, name) is not None
@@ -74,7 +74,7 @@ def test_the_package_offers_exactly_what_it_names():
         _ = agenticx.testing.nope
 
 
-def test_the_example_in_its_docstring_runs(tmp_path):
+def test_the_docstring_example_runs(tmp_path):
     example = inspect.getdoc(agenticx.testing) or ""
     code = textwrap.dedent(example.partition("\n\n")[2])
     run = pytest_run(tmp_path, code, "-W", "error")

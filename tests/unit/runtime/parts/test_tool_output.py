@@ -48,7 +48,7 @@ class Place:
         ({"half": "\udfff"}, '{"half": "\ufffd"}'),
     ],
 )
-def test_what_a_tool_may_return(value, text):
+def test_supported_return_values_become_text(value, text):
     assert render(value, 1_000) == (text, False)
 
 
@@ -57,13 +57,13 @@ def test_head_tail_and_true_size_of_a_long_text_are_kept():
     assert render(text, 1_000) == ("a" * 500 + "\n[… 200 of 1200 characters left out …]\n" + "b" * 500, True)
 
 
-def test_long_bytes_are_cut_without_being_read_whole():
+def test_long_bytes_are_cut_without_decoding_all_of_them():
     text, truncated = render(b"x" * 50_000_000, 1_000)
     assert truncated
     assert text == "x" * 1_000 + "\n[… the value has 50000000 bytes; the rest is left out …]"
 
 
-def test_a_value_that_contains_itself_or_is_too_deep_is_still_text():
+def test_a_recursive_or_too_deep_value_becomes_text():
     cyclic: list[object] = []
     cyclic.append(cyclic)
     assert render(cyclic, 1_000) == ("[[...]]", False)
@@ -74,7 +74,7 @@ def test_a_value_that_contains_itself_or_is_too_deep_is_still_text():
 
 
 @given(st.text(), st.integers(200, 300))
-def test_text_within_the_limit_is_taken_as_it_is(text, limit):
+def test_text_within_the_limit_is_unchanged(text, limit):
     assert truncate(text, limit)[1] is (len(text) > limit)
     if len(text) <= limit and text.isprintable():
         assert truncate(text, limit) == (text, False)

@@ -75,17 +75,17 @@ async def test_a_plain_function_does_not_run_on_the_loops_thread():
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-async def test_whatever_is_raised_becomes_one_error(exc, text):
+async def test_any_exception_becomes_a_user_code_error(exc, text):
     for function in raising(exc):
         assert await outcome(function) == ("raised", text)
 
 
-async def test_the_end_of_an_iterator_is_an_error_too():
+async def test_stop_iteration_is_an_error_too():
     kind, text = await outcome(lambda: next(iter(())))
     assert (kind, "StopIteration" in text) == ("raised", True)
 
 
-async def test_errors_of_our_tree_pass_as_they_are():
+async def test_agenticx_errors_are_raised_unchanged():
     error = ToolError("say it differently")
     for function in raising(error):
         with pytest.raises(ToolError) as caught:
@@ -93,7 +93,7 @@ async def test_errors_of_our_tree_pass_as_they_are():
         assert caught.value is error
 
 
-async def test_code_that_hangs_is_ended_at_its_limit():
+async def test_code_that_hangs_is_cancelled_at_its_limit():
     ended = asyncio.Event()
 
     async def hang():
@@ -187,7 +187,7 @@ async def test_results_after_the_limit_are_not_reported():
     assert complaints == []
 
 
-async def test_a_caller_that_is_cancelled_ends_what_it_called():
+async def test_cancelling_the_caller_cancels_the_called_code():
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def hang():
@@ -205,7 +205,7 @@ async def test_a_caller_that_is_cancelled_ends_what_it_called():
     assert ended.is_set()
 
 
-async def test_no_limit_means_none():
+async def test_without_a_limit_there_is_no_timeout():
     async def soon():
         await asyncio.sleep(0)
         return "done"
@@ -213,7 +213,7 @@ async def test_no_limit_means_none():
     assert await user_code.call(soon, what="it") == "done"
 
 
-def test_call_now_contains_as_well():
+def test_call_sync_converts_exceptions_too():
     assert user_code.call_sync(lambda: 1, what="it") == 1
     with pytest.raises(UserCodeError, match="it raised SystemExit: 1"):
         user_code.call_sync(sys.exit, 1, what="it")

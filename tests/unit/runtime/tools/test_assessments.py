@@ -28,7 +28,7 @@ from tests.linear.growth import grows_linearly
 from tests.support.jumping_clock import LoopClock
 from tests.support.lanes import Count
 from tests.support.patience import PATIENCE, comes_true, longest_hold
-from tests.unit.runtime.test_stop import LIMIT, STOPPED, TimedStop
+from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
 
 pytestmark = pytest.mark.anyio
 
