@@ -101,8 +101,8 @@ def get_logger(name: str) -> Logger:
 def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str | None = None) -> Generator[None]:
     """Put these ids on every line written inside the block, also by tasks started in it."""
     before = _ids.get()
-    given = {name: value for name, value in (("session", session), ("turn", turn), ("agent", agent)) if value}
-    _ids.set({**before, **given})
+    bound = {name: value for name, value in (("session", session), ("turn", turn), ("agent", agent)) if value}
+    _ids.set({**before, **bound})
     try:
         yield
     finally:
@@ -123,8 +123,8 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
     root.addHandler(handler)
     wanted = getattr(logging, level.upper())
     root.setLevel(max(wanted, logging.WARNING))
-    for ours in ("agenticx", "studio"):
-        logging.getLogger(ours).setLevel(wanted)
+    for logger_name in ("agenticx", "studio"):
+        logging.getLogger(logger_name).setLevel(wanted)
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -274,10 +274,10 @@ def _warn_if_misspelt(variable: str) -> None:
     """Log a warning if `variable` is almost the name of a setting."""
     from difflib import get_close_matches  # imported only for an unknown variable
 
-    known = [_PREFIX + name.upper() for name in Settings.model_fields]
-    near = get_close_matches(variable, known, n=1, cutoff=0.8)
-    if near:
-        _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, near[0])
+    variables = [_PREFIX + name.upper() for name in Settings.model_fields]
+    close_matches = get_close_matches(variable, variables, n=1, cutoff=0.8)
+    if close_matches:
+        _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, close_matches[0])
 
 
 def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
@@ -410,7 +410,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
     Raises `SettingsError`.
     """
     home_folder = home or _home_folder()
-    for path in (place / name for place in (home_folder, *_config_folders())):
+    for path in (folder / name for folder in (home_folder, *_config_folders())):
         try:
             return path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -426,7 +426,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
 
     A file that does not exist is left out.
     """
-    shipped = next((place / name for place in _config_folders() if (place / name).is_file()), None)
+    shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
     for path in (shipped, (home or _home_folder()) / name):
         if path is None or not path.is_file():
             continue

@@ -72,16 +72,16 @@ class _IdentifierAllocator:
 
     def __init__(self, rule: IdentifierRule) -> None:
         self._rule = rule
-        self._taken: set[str] = set()
+        self._assigned: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def allocate(self, original: str) -> str:
         """Return an identifier for `original` that differs from all those returned before."""
         number = self._numbers.get(original, 0) + 1
-        while (fitted := self._rule.fit(original, number)) in self._taken:
+        while (fitted := self._rule.fit(original, number)) in self._assigned:
             number += 1
         self._numbers[original] = number
-        self._taken.add(fitted)
+        self._assigned.add(fitted)
         return fitted
 
 

@@ -372,9 +372,9 @@ def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> Recorded
     )
 
 
-async def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
+async def _with_inline_calls(turn: Turn, reply: Reply, tool_names: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
     """Return the reply with the calls that its text consists of instead of that text, if it consists of calls."""
-    read = partial(parse_inline_calls, reply.text, known, forms)
+    read = partial(parse_inline_calls, reply.text, tool_names, forms)
     calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
     if not calls:
         return reply

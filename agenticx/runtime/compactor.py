@@ -267,7 +267,7 @@ class ContextCompactor:
         """
         return self._is_worth_asking(self._parts(messages), count_characters(messages))
 
-    def _is_worth_asking(self, parts: _Parts, whole: int) -> bool:
+    def _is_worth_asking(self, parts: _Parts, total_size: int) -> bool:
         size = count_characters(parts.new)
         gain = size - len(_current_request(parts.new, parts.kept))
         if gain < _SUMMARY_CHARS:
@@ -276,7 +276,7 @@ class ContextCompactor:
             return True
         if not parts.summaries:
             return gain >= _MIN_GAIN_CHARS
-        return size * 4 > whole
+        return size * 4 > total_size
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return the numbers of messages and characters of a history, to be passed to `has_changed` later."""
@@ -411,8 +411,10 @@ def _truncate_summaries(summaries: list[Message], plain: Sequence[Message], requ
     """
     if count_characters(plain) <= 2 * limit:
         return summaries
-    share = limit // len(plain)
-    texts = (message.content if len(message.content) <= share else f"{message.content[:share]}…" for message in plain)
+    max_chars = limit // len(plain)
+    texts = (
+        message.content if len(message.content) <= max_chars else f"{message.content[:max_chars]}…" for message in plain
+    )
     return [SystemMessage(content="\n".join(texts) + request)]
 
 

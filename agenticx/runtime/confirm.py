@@ -227,8 +227,8 @@ class AsyncConfirmGate(ConfirmGate):
         raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
 
 
-def _is_same_answer(one: ConfirmAnswer, other: ConfirmAnswer) -> bool:
-    return replace(one, reason=None) == replace(other, reason=None)
+def _is_same_answer(left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
+    return replace(left, reason=None) == replace(right, reason=None)
 
 
 def _is_answered(future: asyncio.Future[ConfirmAnswer]) -> bool:

@@ -18,8 +18,8 @@ def render(messages: Sequence[Message]) -> str:
     if len(text) <= _INPUT_CHARS:
         return text
     half = _INPUT_CHARS // 2
-    end = "\n\n".join(reversed(list(_first_messages(reversed(messages), half))))
-    return f"{text[:half]}\n[… the middle was left out …]\n{end[-half:]}"
+    tail = "\n\n".join(reversed(list(_first_messages(reversed(messages), half))))
+    return f"{text[:half]}\n[… the middle was left out …]\n{tail[-half:]}"
 
 
 def _first_messages(messages: Iterable[Message], characters: int) -> Iterator[str]:

@@ -102,13 +102,13 @@ def _payload_problems(event: View) -> list[str]:
         "ts": "",
     }
     try:
-        known: Mapping[str, Any] = envelope_adapter().validate_python(frame, strict=True)["data"]
+        validated: Mapping[str, Any] = envelope_adapter().validate_python(frame, strict=True)["data"]
     except ValidationError as exc:
         return [
             f"{'.'.join(str(step) for step in problem['loc'][1:]) or 'the envelope'}: {problem['msg']}"
             for problem in exc.errors(include_url=False)
         ]
-    return [f"data.{key}: is not in the contract" for key in event.data if key not in known]
+    return [f"data.{key}: is not in the contract" for key in event.data if key not in validated]
 
 
 def _order_problems(event: View, sequences: dict[object, int]) -> list[str]:
@@ -174,8 +174,8 @@ class _Turn:
         if self.ended_by is not None:
             return [f"comes after the terminal event {self.ended_by}"]
         if event.type == "turn_started":
-            again, self.started, self.agent_id = self.started, True, event.agent_id
-            return ["a turn starts once"] if again else []
+            was_started, self.started, self.agent_id = self.started, True, event.agent_id
+            return ["a turn starts once"] if was_started else []
         if not self.started:
             self.started, self.agent_id = True, event.agent_id
             return ["turn_started must come first"]
@@ -301,8 +301,8 @@ class _Turn:
 
 
 def _check_error(_turn: _Turn, event: View) -> list[str]:
-    known = _FATAL if event.data.get("fatal") else _NOT_FATAL
-    return [] if event.data.get("code") in known else [f"code {event.data.get('code')!r} is not in the contract"]
+    codes = _FATAL if event.data.get("fatal") else _NOT_FATAL
+    return [] if event.data.get("code") in codes else [f"code {event.data.get('code')!r} is not in the contract"]
 
 
 _RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {

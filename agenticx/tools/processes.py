@@ -110,15 +110,15 @@ def start_command(
 
 def _pipes(count: int) -> list[tuple[int, int]]:
     """Return `count` new pipes; raise `ToolError` and leave none open if that fails."""
-    made: list[tuple[int, int]] = []
+    pipes: list[tuple[int, int]] = []
     try:
         for _ in range(count):
-            made.append(os.pipe())
+            pipes.append(os.pipe())
     except OSError as exc:
-        for descriptor in chain.from_iterable(made):
+        for descriptor in chain.from_iterable(pipes):
             os.close(descriptor)
         raise ToolError(f"the command could not be started: {exc.strerror}") from exc
-    return made
+    return pipes
 
 
 class RunningCommand:

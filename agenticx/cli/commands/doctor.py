@@ -223,8 +223,8 @@ def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Fin
         return
     facts = model.facts
     if not facts.is_known:
-        own = settings.home / "models.toml"
-        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {own})", "note")
+        user_file = settings.home / "models.toml"
+        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {user_file})", "note")
         return
     capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.supports(ability)]
     if not facts.supports("tools"):

@@ -284,7 +284,7 @@ class _ValueEncoder:
 
     def __init__(self, *, is_text: bool) -> None:
         self._is_text = is_text
-        self._pieces: list[str] = []
+        self._fragments: list[str] = []
         self._begun = False
 
     def feed(self, text: str) -> str:
@@ -292,7 +292,7 @@ class _ValueEncoder:
         if not text:
             return ""
         if not self._is_text:
-            self._pieces.append(text)
+            self._fragments.append(text)
             return ""
         opening = "" if self._begun else '"'
         text = text if self._begun else text.removeprefix("\n")
@@ -305,7 +305,7 @@ class _ValueEncoder:
             if not self._begun and text == "\n":
                 return '""'
             return (self.feed(text.removesuffix("\n")) or ("" if self._begun else '"')) + '"'
-        return _as_json(_unescaped("".join([*self._pieces, text]).removeprefix("\n").removesuffix("\n")))
+        return _as_json(_unescaped("".join([*self._fragments, text]).removeprefix("\n").removesuffix("\n")))
 
 
 def _unescaped(text: str) -> str:

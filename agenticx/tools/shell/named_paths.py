@@ -146,9 +146,9 @@ class _Words:
 
     def find_protected_path(self, existing: Iterable[tuple[str, str]], targets: Iterable[str]) -> str | None:
         """Return the word that resolves to a protected path, or None."""
-        below = tuple(f"{target.rstrip('/')}/" for target in targets)
+        target_prefixes = tuple(f"{target.rstrip('/')}/" for target in targets)
         for text, path in existing:
-            if f"{path}/".startswith(below) or protected_settings_part(self._inside(path)) is not None:
+            if f"{path}/".startswith(target_prefixes) or protected_settings_part(self._inside(path)) is not None:
                 return text
         return None
 
@@ -393,5 +393,5 @@ def _split_parents(text: str) -> tuple[int | None, tuple[str, ...]]:
     parts = _parts(text)
     if text.startswith("/"):
         return None, parts
-    below = tuple(part for part in parts if part not in {"..", "."})
-    return parts.count(".."), below
+    names = tuple(part for part in parts if part not in {"..", "."})
+    return parts.count(".."), names
