@@ -32,6 +32,7 @@ __all__ = [
     "SyncConfirmGate",
     "UnknownConfirm",
     "confirm_digest",
+    "discard_typed_ahead",
 ]
 
 AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
@@ -299,7 +300,7 @@ def _set_line(future: asyncio.Future[str], line: str) -> None:
 
 
 def _read_line(prompt: str) -> str:
-    _discard_typed_ahead()
+    discard_typed_ahead()
     sys.stderr.write(prompt)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -308,7 +309,7 @@ def _read_line(prompt: str) -> str:
     return line
 
 
-def _discard_typed_ahead() -> None:
+def discard_typed_ahead() -> None:
     """Discard input typed at a terminal before the question was shown; lines from a pipe are all kept."""
     if not sys.stdin.isatty():
         return

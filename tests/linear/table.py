@@ -60,7 +60,7 @@ MODULES = [
     "runtime.calls.validation",
     "runtime.turn_log",
     "runtime.calls.result_text",
-    "runtime.row_text",
+    "runtime.history_text",
     "runtime.calls.confirm_digest",
     "runtime.calls.polling",
     "tools.shell.read_only_heuristic",
@@ -99,7 +99,7 @@ EXEMPT: dict[str, str] = {
     for reason, names in {
         "the rows of their wires go through it": """
             llms.json_values.arguments_json llms.json_values.items_in llms.json_values.fields_in
-            llms.json_values.text_in
+            llms.json_values.text_in llms.json_values.json_string_fragment
             llms.json_values.count_in llms.json_values.cost_in llms.wires.json_events.malformed_reply
             llms.transport.errors.blocked_prompt_error llms.wires.openai_chat._parts.ReasoningDetails
             llms.wires.openai_chat._parts.parse_usage
@@ -109,8 +109,9 @@ EXEMPT: dict[str, str] = {
             llms.wires.gemini._request.sent_tool_names llms.wires.ollama._request.sent_tool_names
         """,
         "other rows go through it": """
-            runtime.compactor.is_summary runtime.row_text.count_characters
-            runtime.row_text.count_attachment_characters runtime.row_text.iter_texts tools.protected.protection_reason
+            runtime.compactor.is_summary runtime.history_text.count_characters
+            runtime.history_text.count_attachment_characters runtime.history_text.message_texts
+            tools.protected.protection_reason
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
             runtime.structured_output.OutputType runtime.calls.question_text.describe_size tools.output.ProgressEmitter

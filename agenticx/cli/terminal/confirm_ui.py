@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, NO_TERMINAL
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
-from agenticx.runtime.confirm import ConfirmAnswer, Remember
+from agenticx.runtime.confirm import ConfirmAnswer, Remember, discard_typed_ahead
 from agenticx.threads import run_in_thread
 
 __all__ = [
@@ -119,20 +119,13 @@ class TerminalConfirmHandler:
 
     async def _ask(self, data: Mapping[str, Any]) -> None:
         async with self._prompt_lock:
-            _discard_typed_ahead()
+            discard_typed_ahead()
             self._output.show_question(data, _PROMPT)
             line = await _read_line()
             self._output.prompt_answered()
         approved, remember = _ANSWERS.get(line.strip().lower(), (False, "once"))
         with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
             await self._send_answer(data["id"], data["digest"], ConfirmAnswer(approved=approved, remember=remember))
-
-
-def _discard_typed_ahead() -> None:
-    with suppress(ImportError, OSError):
-        import termios
-
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_line() -> str:

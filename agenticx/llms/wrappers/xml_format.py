@@ -252,7 +252,7 @@ class XmlCallParser:
             self._position, self._value = closing + len(_CLOSING), None
             return True
         text = self._buffer[self._position :]
-        certain = len(text) - _partial_tag_length(text)
+        certain = len(text) - _partial_closing_tag_length(text)
         self._position += certain
         self._add_arguments(deltas, value.feed(text[:certain]))
         return False
@@ -330,7 +330,7 @@ def _as_json(text: str) -> str:
 _PARTIAL_TAG = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
 
 
-def _partial_tag_length(text: str) -> int:
+def _partial_closing_tag_length(text: str) -> int:
     """Return the length of the end of `text` that may begin a closing tag, including the line break before it."""
     start = text.rfind("<")
     found = _PARTIAL_TAG.search(text, max(0, start - 1) if start >= 0 else max(0, len(text) - 1))

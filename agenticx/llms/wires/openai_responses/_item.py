@@ -6,7 +6,7 @@ import json
 from typing import Any, Literal
 
 from agenticx.llms.base import Delta, ReplySize, TextDelta, ThinkingDelta, ToolCallDelta
-from agenticx.llms.json_values import text_in
+from agenticx.llms.json_values import json_string_fragment, text_in
 from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.wires.json_events import malformed_reply
 from agenticx.llms.wires.openai_responses._parts import TextKind, TextPart, item_texts
@@ -182,7 +182,7 @@ class OutputItem:
             case "summary" | "reasoning":
                 return [THOUGHT_SEPARATOR, ThinkingDelta(text)] if first else [ThinkingDelta(text)]
             case "input":
-                text = _json_string_fragment(text, first=first)
+                text = json_string_fragment(text, first=first)
             case "arguments":
                 pass
         return [] if self.call is None else [ToolCallDelta(self.call, arguments=text)]
@@ -218,12 +218,6 @@ class OutputItem:
             indexes = [*streamed, *(last + 1 + offset for offset in range(len(texts) - len(streamed)))]
         parts = (self._parts.get((text_kind, index)) or self._begin_part(text_kind, index) for index in indexes)
         return [(part, text) for part, (_, text) in zip(parts, texts, strict=False)]
-
-
-def _json_string_fragment(text: str, *, first: bool) -> str:
-    """Return a fragment of an input escaped as in a JSON string, so that arguments are always JSON."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return quoted[:-1] if first else quoted[1:-1]
 
 
 def _equal_json(left: str, right: str) -> bool:
