@@ -83,7 +83,6 @@ MODULES = [
     "tools.schema",
     "tools.builtin.edits",
     "tools.builtin.shell",
-    "sessions.hub.session_names",
     "sessions.store.search",
     "sessions.history.transcript",
     "sessions.history.export",
@@ -102,7 +101,8 @@ EXEMPT: dict[str, str] = {
             llms.json_values.text_in llms.json_values.json_string_fragment
             llms.json_values.count_in llms.json_values.cost_in llms.wires.json_events.malformed_reply
             llms.transport.errors.blocked_prompt_error llms.wires.openai_chat._parts.ReasoningDetails
-            llms.wires.openai_chat._parts.parse_usage
+            llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
+            llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents
             llms.wires.ollama._request.encode_messages
             llms.wires.openai_responses._request.sent_tool_names llms.wires.anthropic._request.sent_tool_names
@@ -127,6 +127,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.openai_responses._request.encode_tools llms.wires.anthropic._request.accepted_output_schema
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
             llms.wires.gemini._request.tool_names llms.wires.ollama._request.encode_tools tools.protected.is_within
+            llms.wires.openai_chat._request.encode_tools
             tools.protected.changes_bare_repository cli.terminal.output.output_for
         """,
         "it carries events and looks at none of their texts": "sessions.hub.batches.EventBatcher",

@@ -22,7 +22,7 @@ from agenticx.llms.json_values import cleaned
 from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from agenticx.llms.wires.openai_chat.rows import encode_messages, encode_tools, sent_tool_names
+from agenticx.llms.wires.openai_chat._request import encode_messages, encode_tools, sent_tool_names
 from agenticx.logs import get_logger
 
 __all__ = ["DuckTypedModel", "adapt"]
