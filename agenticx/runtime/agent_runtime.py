@@ -38,8 +38,8 @@ from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, cancel_and_wait, watch_stop
-from agenticx.runtime.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.model_call import call_model
+from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumePoint
 from agenticx.runtime.session import Session

@@ -15,8 +15,8 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
-from agenticx.runtime.calls.confirm_digest import confirm_digest
-from agenticx.runtime.calls.question_text import question_lines
+from agenticx.runtime.questions.confirm_digest import confirm_digest
+from agenticx.runtime.questions.question_text import question_lines
 from agenticx.threads import run_in_thread, start_thread
 
 __all__ = [

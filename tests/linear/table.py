@@ -53,16 +53,16 @@ MODULES = [
     "runtime.sanitize",
     "runtime.compactor",
     "runtime.calls.inline",
-    "runtime.loop_detector",
+    "runtime.repetition.loop_detector",
     "runtime.structured_output",
-    "runtime.calls.question_text",
+    "runtime.questions.question_text",
     "runtime.reply_writer",
     "runtime.calls.validation",
     "runtime.turn_log",
-    "runtime.calls.result_text",
+    "runtime.repetition.result_text",
     "runtime.history_text",
-    "runtime.calls.confirm_digest",
-    "runtime.calls.polling",
+    "runtime.questions.confirm_digest",
+    "runtime.repetition.polling",
     "tools.shell.read_only_heuristic",
     "tools.coercion",
     "logs",
@@ -114,7 +114,8 @@ EXEMPT: dict[str, str] = {
             tools.protected.protection_reason
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
-            runtime.structured_output.OutputType runtime.calls.question_text.describe_size tools.output.ProgressEmitter
+            runtime.structured_output.OutputType runtime.questions.question_text.describe_size
+            tools.output.ProgressEmitter
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position
             sessions.store.sqlite._segments.envelope_bytes sessions.history.transcript.tool_call_ids

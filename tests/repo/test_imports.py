@@ -46,7 +46,7 @@ def test_the_engine_does_not_load_what_only_others_need(module: str) -> None:
         "agenticx.runtime.agent_runtime: AgentRuntime",
         "agenticx.runtime.events: EventType, RuntimeEvent",
         "agenticx.runtime.compactor: ContextCompactor",
-        "agenticx.runtime.loop_detector: LoopDetector",
+        "agenticx.runtime.repetition.loop_detector: LoopDetector",
         "agenticx.runtime.hooks: AgentHook, HookRegistry",
         "agenticx.runtime: ConfirmGate, SyncConfirmGate, AsyncConfirmGate, AutoApproveConfirmGate",
         "agenticx.llms: OpenAIProvider",

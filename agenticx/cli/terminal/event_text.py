@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from agenticx.runtime.calls.question_text import describe_size, question_lines
 from agenticx.runtime.events import EventType
+from agenticx.runtime.questions.question_text import describe_size, question_lines
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [

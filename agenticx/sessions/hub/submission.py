@@ -1,4 +1,4 @@
-"""Messages that clients submit to a session, their submission states, and session names derived from them."""
+"""Messages that clients submit to a session, their states, and names derived from them."""
 
 from __future__ import annotations
 

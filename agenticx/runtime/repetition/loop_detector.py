@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, Literal, cast
 
 from agenticx.messages import ToolOutcome
-from agenticx.runtime.calls.result_text import (
+from agenticx.runtime.repetition.result_text import (
     exit_code,
     mask_counts,
     mask_echo,
