@@ -171,7 +171,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a tool call.
+    """A fragment of a tool call.
 
     `index` numbers the calls of this reply from 0 in order of first appearance and is assigned by the wire,
     which has already resolved missing, repeated and rotating provider indexes. `id` and `name` are set on

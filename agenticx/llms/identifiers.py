@@ -48,7 +48,7 @@ class IdentifierRule:
         """Return the `number`th identifier for `text`; the first is `text` itself if that fits.
 
         >>> rule = IdentifierRule("a-zA-Z0-9_-", 64)
-        >>> rule.fitted("look"), rule.fitted("look", 2), rule.fitted("multi_tool_use.parallel")
+        >>> rule.fit("look"), rule.fit("look", 2), rule.fit("multi_tool_use.parallel")
         ('look', 'look_2', 'multi_tool_use_parallel_41c06c9e')
         """
         suffix = "" if number == 1 else f"_{number}"

@@ -373,7 +373,7 @@ def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> Recorded
 
 
 async def _with_inline_calls(turn: Turn, reply: Reply, tool_names: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
-    """Return the reply with the calls that its text consists of instead of that text, if it consists of calls."""
+    """Return the reply with its text parsed as calls; if the text is not only calls, return the reply unchanged."""
     read = partial(parse_inline_calls, reply.text, tool_names, forms)
     calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
     if not calls:

@@ -83,7 +83,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult(Sequence[Message]):
-    """A shorter history, which reads as the list of its messages, as in the published `AgentRuntime`.
+    """A shorter history; it can be used as the list of its messages, as in the published `AgentRuntime`.
 
     Its first `replacement_count` messages replace the first `replaced_count` of the original ones. `summary` is "" if
     shortening old tool results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider
@@ -223,7 +223,7 @@ class ContextCompactor:
         input_tokens: int | None = None,
         on_usage: UsageCallback | None = None,
     ) -> CompactionResult | None:
-        """Compact as `maybe_compact` does, due or not: for a history that a provider found too long.
+        """Compact also a history within its limits, which a provider found too long; else like `maybe_compact`.
 
         Returns None if that gains nothing.
         """

@@ -120,7 +120,7 @@ class Turn:
         return self.interrupts
 
     def enter(self, state: TurnState) -> None:
-        """Change the state and emit it, if it is another one."""
+        """Change the state and emit it; do nothing if the turn is in that state already."""
         if state != self.state:
             self.state = state
             self.emit(EventType.STATE, {"state": state})

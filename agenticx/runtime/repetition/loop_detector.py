@@ -343,7 +343,7 @@ def _canonical(arguments: str) -> tuple[str, list[str]]:
 def _echo(tool: str, argument_strings: Sequence[str]) -> list[str]:
     """Return the strings that a result may merely repeat, long ones first.
 
-    They are the tool's name, the `given` strings and their words.
+    They are the tool's name, the `argument_strings` and their words.
     """
     words = (word for text in argument_strings for word in text.split() if len(word) >= 4)
     strings = {text for text in (tool, *argument_strings, *islice(words, _ECHOES)) if len(text) >= 3}
