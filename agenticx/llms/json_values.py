@@ -62,7 +62,7 @@ def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:
 
 
 def cleaned(value: Any, levels: int = MAX_DEPTH) -> Any:
-    """Return parsed JSON with lone surrogates replaced by U+FFFD; `RecursionError` for more than `levels` of nesting."""
+    """Return parsed JSON with lone surrogates replaced by U+FFFD; `RecursionError` below `levels` of nesting."""
     if levels < 0:
         raise RecursionError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
