@@ -121,10 +121,10 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
     handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
     root.addHandler(handler)
-    wanted = getattr(logging, level.upper())
-    root.setLevel(max(wanted, logging.WARNING))
+    level_number = getattr(logging, level.upper())
+    root.setLevel(max(level_number, logging.WARNING))
     for logger_name in ("agenticx", "studio"):
-        logging.getLogger(logger_name).setLevel(wanted)
+        logging.getLogger(logger_name).setLevel(level_number)
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

@@ -179,8 +179,8 @@ class Settings(BaseModel):
         file = workspace / PROJECT_FILE
         if _is_user_file(file, base.home / _FILE_NAME):
             return base
-        stronger = base.model_fields_set - base._from_user_file
-        given = {name: value for name, value in _from_file(file, PROJECT_SETTINGS).items() if name not in stronger}
+        overriding = base.model_fields_set - base._from_user_file
+        given = {name: value for name, value in _from_file(file, PROJECT_SETTINGS).items() if name not in overriding}
         if not given:
             return base
         checked = _validated({"home": (base.home, "home"), **given})
@@ -229,8 +229,8 @@ def load_settings(
         user_file = absolute_path(Path(home)) / _FILE_NAME
     except ValueError as exc:
         raise SettingsError(f"{where} is {str(home)!r}; it {exc}") from None
-    from_file, stronger = _from_file(user_file, _USER_SETTINGS), variables | arguments
-    settings = _validated(from_file | stronger, from_user_file=frozenset(from_file.keys() - stronger.keys()))
+    from_file, overriding = _from_file(user_file, _USER_SETTINGS), variables | arguments
+    settings = _validated(from_file | overriding, from_user_file=frozenset(from_file.keys() - overriding.keys()))
     return settings if project is None else settings.in_workspace(project)
 
 
@@ -247,9 +247,9 @@ def _is_user_file(path: Path, user_file: Path) -> bool:
 
     It is if the project is the parent of AGX_HOME or of the default home.
     """
-    usual = absolute_path(Settings.model_fields["home"].default) / _FILE_NAME
+    default_file = absolute_path(Settings.model_fields["home"].default) / _FILE_NAME
     # `realpath` raises for no path, also not for circular symbolic links.
-    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(usual))
+    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(default_file))
 
 
 _GivenSettings = dict[str, tuple[Any, str]]
@@ -333,11 +333,11 @@ def _error_messages(exc: ValidationError, where: Mapping[str, str]) -> list[str]
         if error["type"] == "extra_forbidden":
             sentences.append(f"{name!r} is not a setting; settings are: {', '.join(sorted(Settings.model_fields))}")
             continue
-        wanted = error["msg"].removeprefix("Value error, ")
+        expectation = error["msg"].removeprefix("Value error, ")
         value = (
             "not usable" if name == "store_url" else _shortened_repr(error["input"])
         )  # its value may hold a password
-        sentences.append(f"{where.get(name, name)} is {value}; it {wanted[:1].lower()}{wanted[1:]}")
+        sentences.append(f"{where.get(name, name)} is {value}; it {expectation[:1].lower()}{expectation[1:]}")
     return sentences
 
 

@@ -153,6 +153,6 @@ def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the key {clean_text(twice)[:_MAX_SHOWN_CHARS]!r} appears twice")
+        repeated_key = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the key {clean_text(repeated_key)[:_MAX_SHOWN_CHARS]!r} appears twice")
     return members

@@ -70,17 +70,17 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     messages: dict[object, str | None] = {}  # the turn for which each message is queued, None once it has an outcome
     violations: list[str] = []
     for number, event in enumerate(views(events), 1):
-        where = f"event {number} ({label(event)})"
-        violations += [f"{where}: {problem}" for problem in _payload_problems(event)]
-        violations += [f"{where}: {problem}" for problem in _order_problems(event, sequences)]
-        violations += [f"{where}: {problem}" for problem in _outcome_problems(event, messages)]
+        prefix = f"event {number} ({label(event)})"
+        violations += [f"{prefix}: {problem}" for problem in _payload_problems(event)]
+        violations += [f"{prefix}: {problem}" for problem in _order_problems(event, sequences)]
+        violations += [f"{prefix}: {problem}" for problem in _outcome_problems(event, messages)]
         if event.envelope is not None and event.turn_id is None:
             if event.type not in _OUTSIDE_TURNS:
-                violations.append(f"{where}: belongs to a turn, but its turn_id is null")
+                violations.append(f"{prefix}: belongs to a turn, but its turn_id is null")
             continue
         session = None if event.envelope is None else event.envelope.get("session_id")
         turn = turns.setdefault(event.turn_id, _Turn(call_ids.setdefault(session, set())))
-        violations += [f"{where}: {problem}" for problem in turn.check(event)]
+        violations += [f"{prefix}: {problem}" for problem in turn.check(event)]
     if complete:
         for turn_id, turn in turns.items():
             named = "the turn" if turn_id is None else f"turn {turn_id}"

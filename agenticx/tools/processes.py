@@ -252,8 +252,8 @@ class RunningCommand:
 
 def find_marked_processes(mark: str) -> list[int]:
     """Return the pids of the living processes whose environment contains `mark` (Linux)."""
-    wanted = f"{MARK}={mark}".encode()
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and wanted in _environment_of(name)]
+    variable = f"{MARK}={mark}".encode()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and variable in _environment_of(name)]
 
 
 def _environment_of(pid: str) -> list[bytes]:

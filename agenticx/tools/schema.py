@@ -247,8 +247,8 @@ def _describe_error(error: Any, parameters: Mapping[str, Any]) -> str:
     path = ".".join(str(step) for step in error["loc"])
     match error["type"]:
         case "missing":
-            wanted = parameters["properties"].get(path, {})
-            hint = wanted.get("description") or wanted.get("type") or "it has no default"
+            parameter_schema = parameters["properties"].get(path, {})
+            hint = parameter_schema.get("description") or parameter_schema.get("type") or "it has no default"
             return f"{path!r} is missing: {hint}"
         case "extra_forbidden":
             expected = "" if "." in path else f"; its arguments are: {', '.join(parameters['properties']) or 'none'}"
@@ -256,8 +256,8 @@ def _describe_error(error: Any, parameters: Mapping[str, Any]) -> str:
         case "json_invalid":
             return f"the arguments are not JSON: {error['msg']}"
         case _:
-            wanted = error["msg"].removeprefix("Input ")
-            sentence = f"{path!r} {wanted[:1].lower()}{wanted[1:]}"
+            expectation = error["msg"].removeprefix("Input ")
+            sentence = f"{path!r} {expectation[:1].lower()}{expectation[1:]}"
             if "input" not in error:
                 return sentence
             value = repr(error["input"])

@@ -116,8 +116,8 @@ class AccessMiddleware:
             return None
         sent = _header_values(scope, b"authorization")
         scheme, _, credentials = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
-        right = hmac.compare_digest(credentials.encode("latin-1"), self.token.encode())
-        if right and scheme.lower() == "bearer":
+        is_valid = hmac.compare_digest(credentials.encode("latin-1"), self.token.encode())
+        if is_valid and scheme.lower() == "bearer":
             return None
         return Problem(
             401,

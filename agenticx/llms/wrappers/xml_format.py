@@ -108,9 +108,9 @@ def _render_tool(tool: ToolSchema) -> str:
     for key, schema in tool.parameters.get("properties", {}).items():
         kind = schema.get("type") or json.dumps({word: schema[word] for word in ("anyOf", "$ref") if word in schema})
         choice = f", one of {json.dumps(schema['enum'])}" if "enum" in schema else ""
-        presence = "required" if key in required else "optional"
+        requirement = "required" if key in required else "optional"
         description = f": {schema['description']}" if schema.get("description") else ""
-        lines.append(f"  {key} ({kind}{choice}, {presence}){description}")
+        lines.append(f"  {key} ({kind}{choice}, {requirement}){description}")
     return "\n".join(lines)
 
 
@@ -252,9 +252,9 @@ class XmlCallParser:
             self._position, self._value = closing + len(_CLOSING), None
             return True
         text = self._buffer[self._position :]
-        certain = len(text) - _partial_closing_tag_length(text)
-        self._position += certain
-        self._add_arguments(deltas, value.feed(text[:certain]))
+        certain_length = len(text) - _partial_closing_tag_length(text)
+        self._position += certain_length
+        self._add_arguments(deltas, value.feed(text[:certain_length]))
         return False
 
     def _add_arguments(self, deltas: list[Delta], arguments: str) -> None:
