@@ -87,8 +87,8 @@ async def _read(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(_READ_SECONDS):
-            async for piece in request.stream():
-                body += piece
+            async for chunk in request.stream():
+                body += chunk
                 if len(body) > max_bytes:
                     raise too_large
     except TimeoutError:
@@ -119,8 +119,8 @@ def _decode_utf8(raw: bytes) -> str:
     """Decode UTF-8 in chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls."""
     decoder = getincrementaldecoder("utf-8")()
     try:
-        pieces = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
-        return "".join([*pieces, decoder.decode(b"", final=True)])
+        texts = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
+        return "".join([*texts, decoder.decode(b"", final=True)])
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
 

@@ -246,10 +246,10 @@ def _check_query(request: Request, spec: RouteSpec) -> None:
     """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice."""
     if spec.query is None:
         return
-    known = [parameter.name for parameter in spec.query if parameter.location == "query"]
+    parameter_names = [parameter.name for parameter in spec.query if parameter.location == "query"]
     for name in request.query_params:
-        if name not in known:
+        if name not in parameter_names:
             shown = name[:_MAX_SHOWN_CHARS]
-            names = ", ".join(known) or "none"
+            names = ", ".join(parameter_names) or "none"
             sentence = f"Unknown parameter {shown!r} of {spec.method} {spec.path}; known parameters: {names}."
             raise Problem(422, "unknown_parameter", sentence, field=shown)

@@ -24,7 +24,6 @@ from agenticx.sessions.hub.queue_dispatcher import QueueDispatcher, turn_record
 from agenticx.sessions.hub.records import RecordUpdater
 from agenticx.sessions.hub.rewind import RewindResult, rewind
 from agenticx.sessions.hub.session_cache import SessionCache
-from agenticx.sessions.hub.session_names import derive_name
 from agenticx.sessions.hub.submission import (
     HubClosed,
     Submission,
@@ -32,6 +31,7 @@ from agenticx.sessions.hub.submission import (
     TurnFailed,
     TurnRequest,
     check_same_input,
+    derive_name,
 )
 from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.store.base import SessionRecord, Store, TurnRecord

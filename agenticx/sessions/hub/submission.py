@@ -1,7 +1,8 @@
-"""Messages that clients submit to a session, and the submission states they get back."""
+"""Messages that clients submit to a session, their states, and names derived from them."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ from agenticx.attachments import Attachment, fingerprint
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.sessions.store.base import TurnRecord
+from agenticx.tools.visible import visible
 
 __all__ = [
     "HubClosed",
@@ -19,6 +21,7 @@ __all__ = [
     "TurnRequest",
     "WhenBusy",
     "check_same_input",
+    "derive_name",
 ]
 
 WhenBusy = Literal["reject", "queue", "steer", "interrupt"]
@@ -26,6 +29,9 @@ WhenBusy = Literal["reject", "queue", "steer", "interrupt"]
 the running turn; its own turn after the running one is stopped."""
 
 SubmissionState = Literal["started", "queued", "steered", "handed_back"]
+
+_MAX_NAME_CHARS = 60
+_MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
 
 
 class HubClosed(AgenticXError):
@@ -76,3 +82,22 @@ def check_same_input(client_turn_id: str | None, earlier: TurnRecord | UserMessa
         raise TurnConflict(
             f"client_turn_id {client_turn_id!r} was used for another input; a new message takes a new id"
         )
+
+
+def derive_name(text: str) -> str | None:
+    """Return the first line with a letter or digit, shortened at a word; None for a message without one.
+
+    >>> derive_name("\\n## Fix the build\\nIt fails since yesterday.")
+    'Fix the build'
+    """
+    lines = (_MARKS.sub("", " ".join(line.split())) for line in text[:10_000].splitlines())
+    line = next((line for line in lines if any(character.isalnum() for character in line)), "")
+    return visible(_shorten(line)) or None
+
+
+def _shorten(line: str) -> str:
+    if len(line) <= _MAX_NAME_CHARS:
+        return line
+    head = line[:_MAX_NAME_CHARS]
+    at_a_word = head[: head.rfind(" ")] if " " in head[_MAX_NAME_CHARS // 2 :] else head
+    return f"{at_a_word.rstrip(' ,;:.-')}…"

@@ -7,8 +7,10 @@ resumes with its cursor gets exactly what it missed, and all clients of a sessio
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,9 @@ from agenticx.sessions.hub.batches import EventBatcher
 from agenticx.sessions.hub.confirms import DurableConfirmations
 from agenticx.sessions.hub.live_session import LiveSession, RunningTurn, run_to_completion
 from agenticx.sessions.hub.submission import TurnFailed
-from agenticx.sessions.hub.system_prompt import default_system_prompt
 from agenticx.sessions.store.base import JournalEntry, JournalKind, Store, StoredEvent, TurnRecord, read_log_pages
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.settings import PROJECT_FILE, Settings
+from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.processes import StartedProcess, kill_leftovers
@@ -185,7 +186,7 @@ class TurnRunner:
             session,
             running.stop,
             tools=tools,
-            system_prompt=default_system_prompt(session.workspace, self.clock.now().date()),
+            system_prompt=_default_system_prompt(session.workspace, self.clock.now().date()),
             client_turn_id=turn.client_turn_id,
             journal=_StoreCallJournal(self.store, turn, batcher),
             steering=running.steering,
@@ -365,3 +366,12 @@ class _StoreCallJournal:
         turn = self.turn
         entry = JournalEntry(kind=kind, key=f"{turn.id}/{key}", session_id=turn.session_id, turn_id=turn.id, data=data)
         await self.store.add_journal_entry(entry)
+
+
+def _default_system_prompt(workspace: Path, today: date) -> str:
+    """Return `config/prompts/system.md` (or the user's own file) with its placeholders filled in.
+
+    The text is the same all day, so that prompt caches stay valid.
+    """
+    filled = prompt_text("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
+    return filled.replace("{date}", today.isoformat())

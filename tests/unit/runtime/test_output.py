@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from agenticx.errors import InvalidArguments, StoreError
 from agenticx.llms.base import OutputSchema
 from agenticx.llms.wires.openai_chat import ChatDialect, OpenAIChatModel
-from agenticx.runtime.structured_output import ACCEPTED, CUT, NOT_ALONE, OutputType
+from agenticx.runtime.structured_output import ACCEPTED, NOT_ALONE, OUTPUT_CUT, OutputType
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
 from agenticx.tools.registry import tool
 
@@ -189,7 +189,7 @@ async def test_a_third_invalid_answer_is_a_bad_reply(play):
 async def test_an_answer_cut_by_the_output_limit_is_not_accepted(play):
     run = await play([[call("submit_output", ROME), finish("length")], [call("submit_output", ROME)]], output_type=City)
 
-    assert run.results[0] == ("call_1", "invalid_arguments", CUT)
+    assert run.results[0] == ("call_1", "invalid_arguments", OUTPUT_CUT)
     assert run.terminal["output"] == ROME
 
 

@@ -15,9 +15,9 @@ import pytest
 from agenticx.errors import AgenticXError
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
-from agenticx.runtime.calls.confirm_digest import write_json
-from agenticx.runtime.calls.question_text import question_lines
 from agenticx.runtime.confirm import confirm_digest
+from agenticx.runtime.questions.confirm_digest import write_json
+from agenticx.runtime.questions.question_text import question_lines
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
