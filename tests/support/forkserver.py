@@ -6,7 +6,7 @@
 four descriptors: standard input, output and error of the program, and a pipe to which its pid and, when it has ended,
 its exit status are written as lines. The forked program runs `python -m MODULE ARGUMENTS` with its own environment,
 folder, session and signal handlers. It differs from a true start in two ways: modules are imported already, and what
-the interpreter reads once at its start (PYTHON* variables, the locale) is that of this process.
+the interpreter reads once at its start (PYTHON* variables but PYTHONPATH, the locale) is that of this process.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ def _become(program: Program, descriptors: list[int]) -> None:
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.environment)
+    sys.path[:0] = filter(None, program.environment.get("PYTHONPATH", "").split(os.pathsep))
     sys.argv[1:] = program.arguments
     runpy.run_module(program.module, run_name="__main__", alter_sys=True)
 
