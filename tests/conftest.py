@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.bytecode import keep_aside
+from tests.support.forked import end_briefly
 from tests.support.lanes import Count, add_options, lane_of, sample, sample_calls
 
 keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
@@ -34,7 +35,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Undo ignored signals and load the Hypothesis profile of the lane.
+    """Undo ignored signals, load the Hypothesis profile of the lane, and let programs of the quick lane end briefly.
 
     Tests without `max_examples` of their own get those of the profile; a failure prints the data that replays it.
     """
@@ -49,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("ci", patient, max_examples=100, derandomize=True)
     settings.register_profile("deep", patient, max_examples=5_000)
     settings.load_profile(lane_of(config))
+    if lane_of(config) == "quick":
+        end_briefly()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""Python source as a forked program: `python -m tests.support.program SOURCE ARGUMENTS`, like `python -c`."""
+"""A program of the fork server that runs Python source, as `python -c` does."""
 
 from __future__ import annotations
 
