@@ -43,7 +43,7 @@ async def test_kills_of_agx_serve_lose_no_delivered_event(tmp_path: Path, rng: r
     world = World(tmp_path / "home")
     loop = Demo(Commands(), world, rng, sessions=8, check_every=4, modes=["auto"], longest_life=1.0)
     for _ in range(20):  # of a slow machine's short lives none may come to a command
-        found = await loop.run(count(3, 8, 250))
+        found = await loop.run(count(2, 8, 250))
         assert found == [], report_findings(found)
         if world.seen.executions():
             break

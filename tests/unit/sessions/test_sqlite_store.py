@@ -7,7 +7,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import closing
@@ -33,6 +32,8 @@ from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.sqlite import probe_owner_pid
 from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import load_settings
+from tests.support.forked import Process
+from tests.support.program import PROGRAM
 
 pytestmark = pytest.mark.anyio
 
@@ -263,14 +264,12 @@ async def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> Non
         "import sys, time; from pathlib import Path; from agenticx.sessions import SqliteStore;"
         "store = SqliteStore(Path(sys.argv[1])); print('ready', flush=True); time.sleep(60)"
     )
-    first = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "sessions.db")], stdout=subprocess.PIPE)
-    assert first.stdout is not None
-    assert first.stdout.readline() == b"ready\n"
-    with pytest.raises(OwnedElsewhere, match=f"process {first.pid}"):
-        SqliteStore(tmp_path / "sessions.db")
-    first.kill()
-    first.wait()
-    first.stdout.close()
+    with Process(PROGRAM, [script, str(tmp_path / "sessions.db")], cwd=tmp_path, env=os.environ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        with pytest.raises(OwnedElsewhere, match=f"process {first.pid}"):
+            SqliteStore(tmp_path / "sessions.db")
+        first.kill()
     await SqliteStore(tmp_path / "sessions.db").aclose()
 
 
