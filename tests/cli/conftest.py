@@ -30,13 +30,21 @@ class Shell:
     folder: Path
     environment: dict[str, str]
 
-    def start(self, *words: str, prepare: str = "", stdin: int = subprocess.PIPE, **streams: int) -> Process:
+    def start(
+        self,
+        *words: str,
+        prepare: str = "",
+        stdin: int = subprocess.PIPE,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> Process:
         """Start `agx` in a process group of its own, forked from a process that has imported its modules.
 
         `prepare` is Python source that the process runs first.
         """
         module, first = (PROGRAM, [prepare + AGX]) if prepare else ("agenticx.cli", [])
-        return Process(module, [*first, *words], cwd=self.folder, env=self.environment, stdin=stdin, **streams)
+        every = [*first, *words]
+        return Process(module, every, cwd=self.folder, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr)
 
     def __call__(
         self, *words: str, stdin: str | int = "", prepare: str = "", **streams: int
