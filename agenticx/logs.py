@@ -101,8 +101,8 @@ def get_logger(name: str) -> Logger:
 def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str | None = None) -> Generator[None]:
     """Put these ids on every line written inside the block, also by tasks started in it."""
     before = _ids.get()
-    given = {name: value for name, value in (("session", session), ("turn", turn), ("agent", agent)) if value}
-    _ids.set({**before, **given})
+    bound = {name: value for name, value in (("session", session), ("turn", turn), ("agent", agent)) if value}
+    _ids.set({**before, **bound})
     try:
         yield
     finally:
@@ -121,10 +121,10 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
     handler = handler or logging.StreamHandler(sys.stderr)
     handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
     root.addHandler(handler)
-    wanted = getattr(logging, level.upper())
-    root.setLevel(max(wanted, logging.WARNING))
-    for ours in ("agenticx", "studio"):
-        logging.getLogger(ours).setLevel(wanted)
+    level_number = getattr(logging, level.upper())
+    root.setLevel(max(level_number, logging.WARNING))
+    for logger_name in ("agenticx", "studio"):
+        logging.getLogger(logger_name).setLevel(level_number)
 
 
 # --- secrets ----------------------------------------------------------------------------------------------------------

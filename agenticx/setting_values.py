@@ -120,7 +120,9 @@ def absolute_path(path: Path) -> Path:
 
 def folder_path(path: Path) -> Path:
     """Return the path if it is a folder or can become one; raises `ValueError` if not."""
-    found = next((place for place in (path, *path.parents) if os.path.lexists(place)), None)
-    if found is not None and not os.path.isdir(found):
-        raise ValueError("must be a folder" if found == path else f"must be a folder, and {str(found)!r} is not one")
+    existing = next((candidate for candidate in (path, *path.parents) if os.path.lexists(candidate)), None)
+    if existing is not None and not os.path.isdir(existing):
+        raise ValueError(
+            "must be a folder" if existing == path else f"must be a folder, and {str(existing)!r} is not one"
+        )
     return path

@@ -179,8 +179,8 @@ class Settings(BaseModel):
         file = workspace / PROJECT_FILE
         if _is_user_file(file, base.home / _FILE_NAME):
             return base
-        stronger = base.model_fields_set - base._from_user_file
-        given = {name: value for name, value in _from_file(file, PROJECT_SETTINGS).items() if name not in stronger}
+        overriding = base.model_fields_set - base._from_user_file
+        given = {name: value for name, value in _from_file(file, PROJECT_SETTINGS).items() if name not in overriding}
         if not given:
             return base
         checked = _validated({"home": (base.home, "home"), **given})
@@ -229,8 +229,8 @@ def load_settings(
         user_file = absolute_path(Path(home)) / _FILE_NAME
     except ValueError as exc:
         raise SettingsError(f"{where} is {str(home)!r}; it {exc}") from None
-    from_file, stronger = _from_file(user_file, _USER_SETTINGS), variables | arguments
-    settings = _validated(from_file | stronger, from_user_file=frozenset(from_file.keys() - stronger.keys()))
+    from_file, overriding = _from_file(user_file, _USER_SETTINGS), variables | arguments
+    settings = _validated(from_file | overriding, from_user_file=frozenset(from_file.keys() - overriding.keys()))
     return settings if project is None else settings.in_workspace(project)
 
 
@@ -247,9 +247,9 @@ def _is_user_file(path: Path, user_file: Path) -> bool:
 
     It is if the project is the parent of AGX_HOME or of the default home.
     """
-    usual = absolute_path(Settings.model_fields["home"].default) / _FILE_NAME
+    default_file = absolute_path(Settings.model_fields["home"].default) / _FILE_NAME
     # `realpath` raises for no path, also not for circular symbolic links.
-    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(usual))
+    return os.path.realpath(path) in (os.path.realpath(user_file), os.path.realpath(default_file))
 
 
 _GivenSettings = dict[str, tuple[Any, str]]
@@ -274,10 +274,10 @@ def _warn_if_misspelt(variable: str) -> None:
     """Log a warning if `variable` is almost the name of a setting."""
     from difflib import get_close_matches  # imported only for an unknown variable
 
-    known = [_PREFIX + name.upper() for name in Settings.model_fields]
-    near = get_close_matches(variable, known, n=1, cutoff=0.8)
-    if near:
-        _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, near[0])
+    variables = [_PREFIX + name.upper() for name in Settings.model_fields]
+    close_matches = get_close_matches(variable, variables, n=1, cutoff=0.8)
+    if close_matches:
+        _log.warning("%s is not a setting and has no effect; did you mean %s?", variable, close_matches[0])
 
 
 def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
@@ -333,11 +333,11 @@ def _error_messages(exc: ValidationError, where: Mapping[str, str]) -> list[str]
         if error["type"] == "extra_forbidden":
             sentences.append(f"{name!r} is not a setting; settings are: {', '.join(sorted(Settings.model_fields))}")
             continue
-        wanted = error["msg"].removeprefix("Value error, ")
+        expectation = error["msg"].removeprefix("Value error, ")
         value = (
             "not usable" if name == "store_url" else _shortened_repr(error["input"])
         )  # its value may hold a password
-        sentences.append(f"{where.get(name, name)} is {value}; it {wanted[:1].lower()}{wanted[1:]}")
+        sentences.append(f"{where.get(name, name)} is {value}; it {expectation[:1].lower()}{expectation[1:]}")
     return sentences
 
 
@@ -410,7 +410,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
     Raises `SettingsError`.
     """
     home_folder = home or _home_folder()
-    for path in (place / name for place in (home_folder, *_config_folders())):
+    for path in (folder / name for folder in (home_folder, *_config_folders())):
         try:
             return path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -426,7 +426,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
 
     A file that does not exist is left out.
     """
-    shipped = next((place / name for place in _config_folders() if (place / name).is_file()), None)
+    shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
     for path in (shipped, (home or _home_folder()) / name):
         if path is None or not path.is_file():
             continue

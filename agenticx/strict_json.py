@@ -37,14 +37,14 @@ def _tokens(text: str) -> Iterator[str]:
 
     No single regex match reads much, so that a thread that counts the values of a long text lets others run.
     """
-    at = 0
-    while at < len(text):
-        found = cast("re.Match[str]", _TOKEN.match(text, at))
-        at = found.end()
+    position = 0
+    while position < len(text):
+        found = cast("re.Match[str]", _TOKEN.match(text, position))
+        position = found.end()
         if found[1] == '"':
-            while (piece := _STRING_PIECE.match(text, at)) is not None:
-                at = piece.end()
-            at += 1
+            while (string_part := _STRING_PIECE.match(text, position)) is not None:
+                position = string_part.end()
+            position += 1
         if found[1]:
             yield found[1]
 
@@ -57,19 +57,19 @@ def find_excess(text: str, *, max_depth: int, max_values: int | None = None) -> 
     opened = text.count("[") + text.count("{")
     if opened <= max_depth and (max_values is None or opened + text.count(",") < max_values):
         return None
-    room = math.inf if max_values is None else _TOKENS_PER_VALUE * max_values
+    max_tokens = math.inf if max_values is None else _TOKENS_PER_VALUE * max_values
     depth, values = 0, 1
-    for place, mark in enumerate(_tokens(text)):
-        if mark in "[{":
+    for index, token in enumerate(_tokens(text)):
+        if token in "[{":
             depth += 1
             values += 1
             if depth > max_depth:
                 return f"it is nested deeper than {max_depth} levels"
-        elif mark == ",":
+        elif token == ",":
             values += 1
-        elif mark != '"':
+        elif token != '"':
             depth -= 1
-        if max_values is not None and (values > max_values or place > room):
+        if max_values is not None and (values > max_values or index > max_tokens):
             return f"it holds more than {max_values} values"
     return None
 
@@ -80,14 +80,14 @@ def has_more_values(value: object, values: int) -> bool:
     Reads no further than the limit. The value of a text in which `find_excess` finds no excess never exceeds the same
     limit.
     """
-    count, left = 0, [value]
-    while left and count <= values:
-        entries = left.pop()
+    count, remaining = 0, [value]
+    while remaining and count <= values:
+        entries = remaining.pop()
         if isinstance(entries, dict):
             entries = list(cast("dict[str, object]", entries).values())
         if isinstance(entries, list):
             count += len(cast("list[object]", entries))
-            left += cast("list[object]", entries)
+            remaining += cast("list[object]", entries)
     return count > values
 
 
@@ -153,6 +153,6 @@ def _to_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the key {clean_text(twice)[:_MAX_SHOWN_CHARS]!r} appears twice")
+        repeated_key = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"the key {clean_text(repeated_key)[:_MAX_SHOWN_CHARS]!r} appears twice")
     return members

@@ -78,18 +78,19 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "
             _deliver(loop, future, result, None)
 
     def give_up() -> None:
-        if begun.acquire(blocking=False) and not future.done():
+        if begun.acquire(blocking=False):
             future.set_exception(ResourcesExhausted("a thread that was started did not begin; memory has run out"))
 
     start_thread(work, name=name)
     giving_up = loop.call_later(_START_SECONDS, give_up)
     try:
-        return await future
+        await asyncio.wait({future})  # unlike `await future`, leaves it to the thread when the task is cancelled
     except asyncio.CancelledError:
-        future.add_done_callback(_close_result)  # it may have been delivered before the task was cancelled
+        future.add_done_callback(_drop_outcome)
         raise
     finally:
         giving_up.cancel()
+    return future.result()
 
 
 async def run_sized(function: Callable[..., T], /, *args: Any, size: int, name: str = "agx-call") -> T:
@@ -105,9 +106,6 @@ def _deliver(
     loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, exc: BaseException | None
 ) -> None:
     def set_outcome() -> None:
-        if future.done():  # the task was cancelled
-            _close_coroutine(result)
-            return
         if exc is None:
             future.set_result(result)
         else:
@@ -119,12 +117,7 @@ def _deliver(
         return
 
 
-def _close_coroutine(result: object) -> None:
-    """Close the result of a call that was abandoned, if it is a coroutine that nothing will await."""
-    if inspect.iscoroutine(result):
+def _drop_outcome(future: asyncio.Future[Any]) -> None:
+    """Retrieve the outcome of a call that was abandoned; close it if it is a coroutine, which nothing will await."""
+    if future.exception() is None and inspect.iscoroutine(result := future.result()):
         result.close()
-
-
-def _close_result(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled() and future.exception() is None:
-        _close_coroutine(future.result())

@@ -28,7 +28,7 @@ def read_token(settings: Settings) -> str:
     """
     path = token_path(settings)
     named = settings.token_file is not None
-    what = f"AGX_TOKEN_FILE names {str(path)!r}" if named else f"The server's token is kept in {str(path)!r}"
+    subject = f"AGX_TOKEN_FILE names {str(path)!r}" if named else f"The server's token is kept in {str(path)!r}"
     try:
         status = path.stat()
         content = path.read_text("ascii").strip() if stat.S_ISREG(status.st_mode) else ""
@@ -36,10 +36,10 @@ def read_token(settings: Settings) -> str:
         if isinstance(exc, FileNotFoundError) and not named:
             raise
         raise_if_exhausted(exc)
-        raise SettingsError(f"{what}, which cannot be read as text: {exc}") from exc
+        raise SettingsError(f"{subject}, which cannot be read as text: {exc}") from exc
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 and sys.platform != "win32":
-        raise SettingsError(f"{what} with mode {mode:04o}; only its owner may read it: chmod 600")
+        raise SettingsError(f"{subject} with mode {mode:04o}; only its owner may read it: chmod 600")
     if not _TOKEN.fullmatch(content):
-        raise SettingsError(f"{what}, which must hold at least 32 letters, digits, '-' or '_'")
+        raise SettingsError(f"{subject}, which must hold at least 32 letters, digits, '-' or '_'")
     return content

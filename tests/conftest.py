@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
 import zlib
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.bytecode import keep_aside
-from tests.support.lanes import Count, add_options, lane_of, sample
+from tests.support.forked import end_briefly
+from tests.support.lanes import Count, add_options, lane_of, sample, sample_calls
 
 keep_aside(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
 
@@ -31,7 +35,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Undo ignored signals and load the Hypothesis profile of the lane.
+    """Undo ignored signals, load the Hypothesis profile of the lane, and let programs of the quick lane end briefly.
 
     Tests without `max_examples` of their own get those of the profile; a failure prints the data that replays it.
     """
@@ -46,6 +50,25 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("ci", patient, max_examples=100, derandomize=True)
     settings.register_profile("deep", patient, max_examples=5_000)
     settings.load_profile(lane_of(config))
+    if lane_of(config) == "quick":
+        end_briefly()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Collect tests without looking for garbage, and never look among what is there then."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, None]:
+    yield
+    sample_calls(metafunc)
 
 
 @pytest.hookimpl(trylast=True)

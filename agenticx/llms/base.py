@@ -171,7 +171,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a tool call.
+    """A fragment of a tool call.
 
     `index` numbers the calls of this reply from 0 in order of first appearance and is assigned by the wire,
     which has already resolved missing, repeated and rotating provider indexes. `id` and `name` are set on
@@ -305,7 +305,7 @@ class ReplySize:
         self._characters = 0
         self._width = 1
         self._parsed = 0
-        self._kept = 0
+        self._kept_bytes = 0
         self._arguments: dict[int, int] = {}
 
     def add(self, batch: Sequence[Delta]) -> None:
@@ -338,8 +338,8 @@ class ReplySize:
 
     def add_kept_bytes(self, count: int) -> None:
         """Add `count` bytes that are kept; raise `ModelError` over the limit."""
-        self._kept += count
-        if self._kept > MAX_KEPT_BYTES:
+        self._kept_bytes += count
+        if self._kept_bytes > MAX_KEPT_BYTES:
             raise self._too_large("holds more data than the limit")
 
     def _count(self, delta: Delta) -> None:

@@ -52,11 +52,11 @@ def make_plan(text: str) -> Plan:
     thinking_topic: str | None = None
     rest, tail = text[:_SEARCHED_CHARS], text[_SEARCHED_CHARS:]
     while rest:
-        understood, rest = _first_clause(rest, tail)
-        if isinstance(understood, PlannedCall):
-            calls.setdefault(f"{understood.tool} {understood.arguments!r}", understood)
-        elif understood is not None:
-            thinking_topic = understood.topic
+        parsed, rest = _first_clause(rest, tail)
+        if isinstance(parsed, PlannedCall):
+            calls.setdefault(f"{parsed.tool} {parsed.arguments!r}", parsed)
+        elif parsed is not None:
+            thinking_topic = parsed.topic
     if calls:
         return Plan(tuple(calls.values()), thinking_topic, "calls")
     if thinking_topic is not None:

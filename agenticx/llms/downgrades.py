@@ -30,5 +30,10 @@ def find_downgrade(current: T, error: ModelError, candidates: Iterable[Downgrade
         return None
     text = str(error)
     return next(
-        (each for each in candidates if each.error_pattern.search(text) and each.apply(current) != current), None
+        (
+            downgrade
+            for downgrade in candidates
+            if downgrade.error_pattern.search(text) and downgrade.apply(current) != current
+        ),
+        None,
     )

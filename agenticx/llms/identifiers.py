@@ -48,7 +48,7 @@ class IdentifierRule:
         """Return the `number`th identifier for `text`; the first is `text` itself if that fits.
 
         >>> rule = IdentifierRule("a-zA-Z0-9_-", 64)
-        >>> rule.fitted("look"), rule.fitted("look", 2), rule.fitted("multi_tool_use.parallel")
+        >>> rule.fit("look"), rule.fit("look", 2), rule.fit("multi_tool_use.parallel")
         ('look', 'look_2', 'multi_tool_use_parallel_41c06c9e')
         """
         suffix = "" if number == 1 else f"_{number}"
@@ -72,16 +72,16 @@ class _IdentifierAllocator:
 
     def __init__(self, rule: IdentifierRule) -> None:
         self._rule = rule
-        self._taken: set[str] = set()
+        self._assigned: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def allocate(self, original: str) -> str:
         """Return an identifier for `original` that differs from all those returned before."""
         number = self._numbers.get(original, 0) + 1
-        while (fitted := self._rule.fit(original, number)) in self._taken:
+        while (fitted := self._rule.fit(original, number)) in self._assigned:
             number += 1
         self._numbers[original] = number
-        self._taken.add(fitted)
+        self._assigned.add(fitted)
         return fitted
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "count_in",
     "fields_in",
     "items_in",
+    "json_string_fragment",
     "json_text",
     "object_from_pairs",
     "text_in",
@@ -61,7 +62,7 @@ def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:
 
 
 def cleaned(value: Any, levels: int = MAX_DEPTH) -> Any:
-    """Return parsed JSON with lone surrogates replaced by U+FFFD; raise `RecursionError` below `levels`."""
+    """Return parsed JSON with lone surrogates replaced by U+FFFD; `RecursionError` below `levels` of nesting."""
     if levels < 0:
         raise RecursionError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):
@@ -99,3 +100,13 @@ def arguments_json(value: object) -> str:
 def json_text(value: object) -> str:
     """Return `value` as JSON, duplicate keys included, so that the reader of the arguments refuses them."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def json_string_fragment(text: str, *, first: bool) -> str:
+    """Return a fragment of a text, escaped as in the JSON string of the whole; the first has the opening quote.
+
+    >>> json_string_fragment("one ", first=True) + json_string_fragment("two", first=False) + '"'
+    '"one two"'
+    """
+    quoted = json.dumps(text, ensure_ascii=False)
+    return quoted[:-1] if first else quoted[1:-1]

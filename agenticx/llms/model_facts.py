@@ -223,7 +223,7 @@ def _read_model(spec: str, row: _LayeredRow, providers: Mapping[str, Provider]) 
     name, _, model = spec.partition(":")
     provider = providers.get(name)
     if provider is None or not model or provider.models_of:
-        provider_names = [name for name, known in providers.items() if not known.models_of]
+        provider_names = [name for name, other_provider in providers.items() if not other_provider.models_of]
         raise SettingsError(f"{location}: the name should be provider:model with one of {', '.join(provider_names)}")
     values, price = row.values, row.values.get("price")
     if isinstance(price, dict):

@@ -38,8 +38,8 @@ from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, cancel_and_wait, watch_stop
-from agenticx.runtime.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.model_call import call_model
+from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumePoint
 from agenticx.runtime.session import Session
@@ -372,9 +372,9 @@ def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> Recorded
     )
 
 
-async def _with_inline_calls(turn: Turn, reply: Reply, known: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
-    """Return the reply with the calls that its text consists of instead of that text, if it consists of calls."""
-    read = partial(parse_inline_calls, reply.text, known, forms)
+async def _with_inline_calls(turn: Turn, reply: Reply, tool_names: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
+    """Return the reply with its text parsed as calls; if the text is not only calls, return the reply unchanged."""
+    read = partial(parse_inline_calls, reply.text, tool_names, forms)
     calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
     if not calls:
         return reply

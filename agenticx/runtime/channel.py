@@ -12,7 +12,7 @@ __all__ = ["Channel"]
 class Channel:
     """A queue with one producer and one consumer on one loop.
 
-    `put` never waits; `wait_for_room` and `wait_until_delivered` are where a producer does.
+    `put` never waits; a producer waits in `wait_for_room` and `wait_until_delivered` only.
     """
 
     def __init__(self, *, limit: int = 1024) -> None:
@@ -41,7 +41,7 @@ class Channel:
     async def take(self) -> list[RuntimeEvent]:
         """Return all queued events, waiting for at least one; return an empty list only if the channel is closed.
 
-        A further call means that the consumer has processed the events of the call before.
+        By calling it again the consumer reports that it has processed the events of the previous call.
         """
         if not self._queue:
             self._consumer_waits = True

@@ -27,7 +27,13 @@ from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, com
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage, ToolMessage, UserMessage, clean_text
-from agenticx.runtime.row_text import count_attachment_characters, count_characters, iter_texts, render, snippets
+from agenticx.runtime.history_text import (
+    count_attachment_characters,
+    count_characters,
+    message_texts,
+    render_transcript,
+    snippets,
+)
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import prompt_text
 from agenticx.threads import run_sized
@@ -41,7 +47,7 @@ __all__ = [
     "UsageCallback",
     "estimate_tokens",
     "is_summary",
-    "row_count_size",
+    "message_count_size",
 ]
 
 UsageCallback = Callable[[Usage], None]
@@ -77,7 +83,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult(Sequence[Message]):
-    """A shorter history, which reads as the list of its messages, as in the published `AgentRuntime`.
+    """A shorter history; it can be used as the list of its messages, as in the published `AgentRuntime`.
 
     Its first `replacement_count` messages replace the first `replaced_count` of the original ones. `summary` is "" if
     shortening old tool results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider
@@ -187,7 +193,7 @@ class ContextCompactor:
             messages,
             model.context_window,
             input_tokens or 0,
-            size=row_count_size(messages),
+            size=message_count_size(messages),
             name=_THREAD,
         )
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _SummaryPlan) else plan
@@ -217,12 +223,12 @@ class ContextCompactor:
         input_tokens: int | None = None,
         on_usage: UsageCallback | None = None,
     ) -> CompactionResult | None:
-        """Compact as `maybe_compact` does, due or not: for a history that a provider found too long.
+        """Compact also a history within its limits, which a provider found too long; else like `maybe_compact`.
 
         Returns None if that gains nothing.
         """
         model = adapt(llm)
-        plan = await run_sized(self._plan, messages, input_tokens or 0, size=row_count_size(messages), name=_THREAD)
+        plan = await run_sized(self._plan, messages, input_tokens or 0, size=message_count_size(messages), name=_THREAD)
         return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
 
     async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult | None:
@@ -267,7 +273,7 @@ class ContextCompactor:
         """
         return self._is_worth_asking(self._parts(messages), count_characters(messages))
 
-    def _is_worth_asking(self, parts: _Parts, whole: int) -> bool:
+    def _is_worth_asking(self, parts: _Parts, total_size: int) -> bool:
         size = count_characters(parts.new)
         gain = size - len(_current_request(parts.new, parts.kept))
         if gain < _SUMMARY_CHARS:
@@ -276,7 +282,7 @@ class ContextCompactor:
             return True
         if not parts.summaries:
             return gain >= _MIN_GAIN_CHARS
-        return size * 4 > whole
+        return size * 4 > total_size
 
     def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return the numbers of messages and characters of a history, to be passed to `has_changed` later."""
@@ -337,7 +343,7 @@ class _Summarizer:
 
     async def summary(self, messages: Sequence[Message]) -> str | None:
         """Return the model's summary of `messages`, or None if it fails or takes too long."""
-        text = await run_sized(render, messages, size=row_count_size(messages), name=_THREAD)
+        text = await run_sized(render_transcript, messages, size=message_count_size(messages), name=_THREAD)
         request = ModelRequest(
             messages=[SystemMessage(content=prompt_text("compaction")), UserMessage(content=text)],
             tool_choice="none",
@@ -385,7 +391,7 @@ async def _summarize(parts: _Parts, summarizer: _Summarizer) -> tuple[list[Messa
     answer = await summarizer.summary(parts.new)
     summary = answer
     if summary is None:
-        summary = await run_sized(snippets, parts.new, size=row_count_size(parts.new), name=_THREAD)
+        summary = await run_sized(snippets, parts.new, size=message_count_size(parts.new), name=_THREAD)
     text = f"{TAG} Summary of {len(parts.new)} earlier messages:\n{summary}"
     summaries = [*earlier, SystemMessage(content=text + request)]
     plain, limit = [_without_request(message) for message in summaries], _summaries_limit(summarizer.model)
@@ -411,8 +417,10 @@ def _truncate_summaries(summaries: list[Message], plain: Sequence[Message], requ
     """
     if count_characters(plain) <= 2 * limit:
         return summaries
-    share = limit // len(plain)
-    texts = (message.content if len(message.content) <= share else f"{message.content[:share]}…" for message in plain)
+    max_chars = limit // len(plain)
+    texts = (
+        message.content if len(message.content) <= max_chars else f"{message.content[:max_chars]}…" for message in plain
+    )
     return [SystemMessage(content="\n".join(texts) + request)]
 
 
@@ -421,11 +429,13 @@ def _truncate_summaries(summaries: list[Message], plain: Sequence[Message], requ
 
 def estimate_tokens(messages: Sequence[Message]) -> int:
     """Return a rough token count: one per four bytes of UTF-8, the usual rule of thumb for English and code."""
-    texts = sum(len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in iter_texts(messages))
+    texts = sum(
+        len(text) if text.isascii() else len(text.encode("utf-8", "replace")) for text in message_texts(messages)
+    )
     return (texts + count_attachment_characters(messages)) // _TOKEN_CHARS
 
 
-def row_count_size(messages: Sequence[Message]) -> int:
+def message_count_size(messages: Sequence[Message]) -> int:
     """Return the size of a history for `run_sized`, for passes that look at each message and not at each character."""
     return _MESSAGE_CHARS * len(messages)
 

@@ -15,8 +15,8 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal
 
 from agenticx.errors import AgenticXError
-from agenticx.runtime.calls.confirm_digest import confirm_digest
-from agenticx.runtime.calls.question_text import question_lines
+from agenticx.runtime.questions.confirm_digest import confirm_digest
+from agenticx.runtime.questions.question_text import question_lines
 from agenticx.threads import run_in_thread, start_thread
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "SyncConfirmGate",
     "UnknownConfirm",
     "confirm_digest",
+    "discard_typed_ahead",
 ]
 
 AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
@@ -227,8 +228,8 @@ class AsyncConfirmGate(ConfirmGate):
         raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
 
 
-def _is_same_answer(one: ConfirmAnswer, other: ConfirmAnswer) -> bool:
-    return replace(one, reason=None) == replace(other, reason=None)
+def _is_same_answer(left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
+    return replace(left, reason=None) == replace(right, reason=None)
 
 
 def _is_answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
@@ -299,7 +300,7 @@ def _set_line(future: asyncio.Future[str], line: str) -> None:
 
 
 def _read_line(prompt: str) -> str:
-    _discard_typed_ahead()
+    discard_typed_ahead()
     sys.stderr.write(prompt)
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -308,7 +309,7 @@ def _read_line(prompt: str) -> str:
     return line
 
 
-def _discard_typed_ahead() -> None:
+def discard_typed_ahead() -> None:
     """Discard input typed at a terminal before the question was shown; lines from a pipe are all kept."""
     if not sys.stdin.isatty():
         return

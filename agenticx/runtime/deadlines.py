@@ -123,8 +123,8 @@ class ModelStream:
         self._space_free: asyncio.Future[None] | None = None
         self._timer = ResettableTimer(self._wake_up)
         self._model_name = model.name
-        pumping = user_code.call_in_task(self._pump, model, request, what=f"model {model.name}")
-        self._task = asyncio.create_task(pumping, name="agx model stream")
+        reading = user_code.call_in_task(self._pump, model, request, what=f"model {model.name}")
+        self._task = asyncio.create_task(reading, name="agx model stream")
         self._task.add_done_callback(self._wake_up)
 
     @property

@@ -429,12 +429,12 @@ def _payload_adapter(type_: EventType) -> TypeAdapter[dict[str, Any]]:
 def check_payload(type_: EventType, data: dict[str, Any]) -> None:
     """Raise ValueError with one sentence unless `data` is a payload of that type without additional keys."""
     try:
-        known = _payload_adapter(type_).validate_python(data, strict=True)
+        validated = _payload_adapter(type_).validate_python(data, strict=True)
     except ValidationError as exc:
         problem = exc.errors(include_url=False, include_input=False)[0]
         raise ValueError(f"{'.'.join(str(step) for step in problem['loc'])}: {problem['msg']}") from None
-    if more := data.keys() - known.keys():
-        raise ValueError(f"{sorted(more)[0]}: unknown key")
+    if unknown_keys := data.keys() - validated.keys():
+        raise ValueError(f"{sorted(unknown_keys)[0]}: unknown key")
 
 
 @cache

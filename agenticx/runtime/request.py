@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
-from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, row_count_size
+from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, message_count_size
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
 from agenticx.runtime.hooks import HookRegistry
@@ -146,7 +146,7 @@ async def _sanitized_history(turn: Turn) -> list[Message]:
 
 async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:
     """Return `function(*args)`, from a thread if the last argument is a history of many messages."""
-    return await run_sized(function, *args, size=row_count_size(args[-1]), name="agx history")
+    return await run_sized(function, *args, size=message_count_size(args[-1]), name="agx history")
 
 
 def _usage_recorder(turn: Turn) -> UsageCallback:

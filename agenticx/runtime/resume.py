@@ -15,7 +15,7 @@ __all__ = ["CallJournal", "NullCallJournal", "ResumePoint", "ResumedQuestion"]
 
 
 class CallJournal(Protocol):
-    """A durable record of what the event log does not have: that a call is about to run.
+    """A durable record of the calls that are about to run, which the event log does not show.
 
     An exception that it raises ends the turn.
     """

@@ -151,9 +151,9 @@ class _Results:
         self._by_id: dict[str, _SameId] = defaultdict(_SameId)
         for index, message in enumerate(messages):
             if isinstance(message, ToolMessage):
-                same = self._by_id[message.tool_call_id]
-                same.result_indexes.append(index)
-                same.results.append(message)
+                pending = self._by_id[message.tool_call_id]
+                pending.result_indexes.append(index)
+                pending.results.append(message)
             elif isinstance(message, AssistantMessage):
                 for call in message.tool_calls:
                     self._by_id[call.id].call_indexes.append(index)

@@ -46,8 +46,8 @@ class Steering:
 
     def take(self) -> list[UserMessage]:
         """Remove and return the pending messages, oldest first."""
-        taken, self._messages = self._messages, []
-        return taken
+        messages, self._messages = self._messages, []
+        return messages
 
     def close(self) -> None:
         """Accept no more messages."""

@@ -31,7 +31,7 @@ MAX_REPAIRS = 2
 TOOL_NAME = "submit_output"
 ACCEPTED = "Accepted as the answer."
 NOT_ALONE = "Rejected: other calls were made with it. When you have their results, make this call alone."
-CUT = "Rejected: the output limit cut the answer. Give a shorter one."
+OUTPUT_CUT = "Rejected: the output limit cut the answer. Give a shorter one."
 _DESCRIPTION = "Give the answer. Call this once and alone, when the answer is known; it ends the work."
 _MAX_PROBLEMS = 10
 
@@ -159,10 +159,10 @@ class TurnOutput:
             raise ModelError(f"the model gave no usable {self._type.name} in {tries}", code="provider.bad_reply")
 
     def _submit_call(self, call: ToolCall, *, cut: bool) -> OutputCallResult:
-        problem = self._record_problem(CUT) if cut else self._store(call.arguments)
+        problem = self._record_problem(OUTPUT_CUT) if cut else self._store(call.arguments)
         if problem is None:
             return OutputCallResult("ok", ACCEPTED)
-        return OutputCallResult("invalid_arguments", CUT if cut else f"Rejected: {problem}")
+        return OutputCallResult("invalid_arguments", OUTPUT_CUT if cut else f"Rejected: {problem}")
 
     def _store(self, text: str) -> str | None:
         """Store the object in `text` and return None, or record and return its problem."""

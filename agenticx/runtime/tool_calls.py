@@ -25,7 +25,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
 from agenticx.runtime.calls.concurrency import Slot, slots
-from agenticx.runtime.calls.tool_output import is_large, reject_unfinished, render, render_async
+from agenticx.runtime.calls.tool_output import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
@@ -194,15 +194,15 @@ class ToolCalls:
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
                 (pending.partial if late else pending.value).append(value)
-                text, truncated = await render_async(value, limit)
+                text, truncated = await render_value_async(value, limit)
                 if late:
                     pending.partial[:] = [ToolOutput(text, truncated)]
                 return CallOutcome(text, "ok", truncated)
             except InvalidArguments as exc:
-                text, truncated = render(f"Invalid arguments: {exc}", limit)
+                text, truncated = render_value(f"Invalid arguments: {exc}", limit)
                 return CallOutcome(text, "invalid_arguments", truncated)
             except AgenticXError as exc:
-                text, truncated = render(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
+                text, truncated = render_value(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
                 return CallOutcome(text, "error", truncated)
 
         return body
@@ -227,7 +227,10 @@ class ToolCalls:
             return outcome
         try:
             text, truncated = user_code.call_sync(
-                render, pending.partial[0], self.settings.tool_result_chars, what=f"the output of {pending.call.name!r}"
+                render_value,
+                pending.partial[0],
+                self.settings.tool_result_chars,
+                what=f"the output of {pending.call.name!r}",
             )
         except AgenticXError:
             return outcome
@@ -245,7 +248,7 @@ class ToolCalls:
             return CallOutcome(f"The result is withheld: {exc}", "error")
         if text == outcome.text:
             return outcome
-        text, truncated = render(text, self.settings.tool_result_chars)
+        text, truncated = render_value(text, self.settings.tool_result_chars)
         return CallOutcome(text, outcome.outcome, outcome.truncated or truncated)
 
     # --- answering ----------------------------------------------------------------------------------------------------
@@ -285,7 +288,7 @@ class ToolCalls:
         if pending.value:
             value = pending.value[0]
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
-            text, truncated = render(text, self.settings.tool_result_chars)
+            text, truncated = render_value(text, self.settings.tool_result_chars)
             return CallOutcome(text, "ok", truncated)
         if pending.problem is not None or pending.started is None:
             return pending.problem or CallOutcome(NOT_STARTED, "cancelled")

@@ -13,12 +13,12 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
-from agenticx.runtime.calls.polling import PollBackoff
 from agenticx.runtime.channel import Channel
 from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
-from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.repetition.loop_detector import LoopDetector
+from agenticx.runtime.repetition.polling import PollBackoff
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
@@ -120,7 +120,7 @@ class Turn:
         return self.interrupts
 
     def enter(self, state: TurnState) -> None:
-        """Change the state and emit it, if it is another one."""
+        """Change the state and emit it; do nothing if the turn is in that state already."""
         if state != self.state:
             self.state = state
             self.emit(EventType.STATE, {"state": state})

@@ -233,8 +233,8 @@ def _json_fragments(value: object) -> Iterator[str]:
             yield "{"
             members = cast("dict[str, object]", value)
             hidden = hidden_members(members, _is_secret)
-            for place, (name, inner) in enumerate(members.items()):
-                yield f"{', ' if place else ''}{_quote(name)}: "
+            for index, (name, inner) in enumerate(members.items()):
+                yield f"{', ' if index else ''}{_quote(name)}: "
                 if hidden(name):
                     yield f'"{HIDDEN}"'
                 else:
@@ -243,8 +243,8 @@ def _json_fragments(value: object) -> Iterator[str]:
         case list():
             yield "["
             before: object = None
-            for place, inner in enumerate(cast("list[object]", value)):
-                yield ", " if place else ""
+            for index, inner in enumerate(cast("list[object]", value)):
+                yield ", " if index else ""
                 if isinstance(inner, str) and _names_secret(before):
                     yield f'"{HIDDEN}"'
                 else:

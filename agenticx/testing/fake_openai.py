@@ -225,12 +225,12 @@ def _head(code: int, content_type: str, headers: Mapping[str, str]) -> bytes:
 async def _send_body(writer: asyncio.StreamWriter, body: RawReply) -> None:
     length = {"Content-Length": str(len(body.content) + body.size)}
     writer.write(_head(body.status, body.content_type, {**body.headers, **length}) + body.content)
-    left = body.size
-    while left:
-        piece = body.fill[:left]
-        writer.write(piece)
+    remaining = body.size
+    while remaining:
+        chunk = body.fill[:remaining]
+        writer.write(chunk)
         await writer.drain()
-        left -= len(piece)
+        remaining -= len(chunk)
     await writer.drain()
 
 

@@ -47,8 +47,10 @@ class ScriptedGate(ConfirmGate):
     def assert_done(self) -> None:
         """Raise `AssertionError` unless there were exactly as many questions as answers."""
         if len(self.requests) != self._planned:
-            asked = [request.question for request in self.requests]
-            raise AssertionError(f"the gate has {self._planned} answers and was asked {len(asked)} times: {asked!r}")
+            questions = [request.question for request in self.requests]
+            raise AssertionError(
+                f"the gate has {self._planned} answers and was asked {len(questions)} times: {questions!r}"
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -70,17 +70,17 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     messages: dict[object, str | None] = {}  # the turn for which each message is queued, None once it has an outcome
     violations: list[str] = []
     for number, event in enumerate(views(events), 1):
-        where = f"event {number} ({label(event)})"
-        violations += [f"{where}: {problem}" for problem in _payload_problems(event)]
-        violations += [f"{where}: {problem}" for problem in _order_problems(event, sequences)]
-        violations += [f"{where}: {problem}" for problem in _outcome_problems(event, messages)]
+        prefix = f"event {number} ({label(event)})"
+        violations += [f"{prefix}: {problem}" for problem in _payload_problems(event)]
+        violations += [f"{prefix}: {problem}" for problem in _order_problems(event, sequences)]
+        violations += [f"{prefix}: {problem}" for problem in _outcome_problems(event, messages)]
         if event.envelope is not None and event.turn_id is None:
             if event.type not in _OUTSIDE_TURNS:
-                violations.append(f"{where}: belongs to a turn, but its turn_id is null")
+                violations.append(f"{prefix}: belongs to a turn, but its turn_id is null")
             continue
         session = None if event.envelope is None else event.envelope.get("session_id")
         turn = turns.setdefault(event.turn_id, _Turn(call_ids.setdefault(session, set())))
-        violations += [f"{where}: {problem}" for problem in turn.check(event)]
+        violations += [f"{prefix}: {problem}" for problem in turn.check(event)]
     if complete:
         for turn_id, turn in turns.items():
             named = "the turn" if turn_id is None else f"turn {turn_id}"
@@ -102,13 +102,13 @@ def _payload_problems(event: View) -> list[str]:
         "ts": "",
     }
     try:
-        known: Mapping[str, Any] = envelope_adapter().validate_python(frame, strict=True)["data"]
+        validated: Mapping[str, Any] = envelope_adapter().validate_python(frame, strict=True)["data"]
     except ValidationError as exc:
         return [
             f"{'.'.join(str(step) for step in problem['loc'][1:]) or 'the envelope'}: {problem['msg']}"
             for problem in exc.errors(include_url=False)
         ]
-    return [f"data.{key}: is not in the contract" for key in event.data if key not in known]
+    return [f"data.{key}: is not in the contract" for key in event.data if key not in validated]
 
 
 def _order_problems(event: View, sequences: dict[object, int]) -> list[str]:
@@ -174,8 +174,8 @@ class _Turn:
         if self.ended_by is not None:
             return [f"comes after the terminal event {self.ended_by}"]
         if event.type == "turn_started":
-            again, self.started, self.agent_id = self.started, True, event.agent_id
-            return ["a turn starts once"] if again else []
+            was_started, self.started, self.agent_id = self.started, True, event.agent_id
+            return ["a turn starts once"] if was_started else []
         if not self.started:
             self.started, self.agent_id = True, event.agent_id
             return ["turn_started must come first"]
@@ -301,8 +301,8 @@ class _Turn:
 
 
 def _check_error(_turn: _Turn, event: View) -> list[str]:
-    known = _FATAL if event.data.get("fatal") else _NOT_FATAL
-    return [] if event.data.get("code") in known else [f"code {event.data.get('code')!r} is not in the contract"]
+    codes = _FATAL if event.data.get("fatal") else _NOT_FATAL
+    return [] if event.data.get("code") in codes else [f"code {event.data.get('code')!r} is not in the contract"]
 
 
 _RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {

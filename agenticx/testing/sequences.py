@@ -71,7 +71,7 @@ def assert_sequence(events: Iterable[AnyEvent], pattern: Pattern, *, state: bool
 
 
 def _shown(events: Sequence[View], *, state: bool, usage: bool) -> list[View]:
-    hidden = {type_ for type_, asked in (("state", state), ("usage", usage)) if not asked}
+    hidden = {type_ for type_, included in (("state", state), ("usage", usage)) if not included}
     return [event for event in events if event.type not in hidden]
 
 
@@ -109,18 +109,18 @@ def _typed(type_: str, data: Mapping[str, Any] | None) -> _Item:
     return _Item(text, types, data, 0 if sign in {"?", "*"} else 1, sign in {"*", "+"})
 
 
-def _fits(actual: object, wanted: object) -> bool:
-    if wanted is ...:
+def _fits(actual: object, expected: object) -> bool:
+    if expected is ...:
         return True
-    if isinstance(wanted, Mapping):
+    if isinstance(expected, Mapping):
         if not isinstance(actual, Mapping):
             return False
         values = cast("Mapping[object, object]", actual)
-        fields = cast("Mapping[object, object]", wanted)
+        fields = cast("Mapping[object, object]", expected)
         return all(key in values and _fits(values[key], value) for key, value in fields.items())
-    if isinstance(wanted, re.Pattern):
-        return isinstance(actual, str) and cast("re.Pattern[str]", wanted).search(actual) is not None
-    return actual == wanted
+    if isinstance(expected, re.Pattern):
+        return isinstance(actual, str) and cast("re.Pattern[str]", expected).search(actual) is not None
+    return actual == expected
 
 
 def _match(events: Sequence[View], items: Sequence[_Item]) -> list[set[int]]:
@@ -152,12 +152,12 @@ def _skip(done: set[int], items: Sequence[_Item]) -> set[int]:
 
 
 def _difference(events: Sequence[View], items: Sequence[_Item], reached: Sequence[set[int]]) -> str:
-    taken = len(reached) - 1
+    matched = len(reached) - 1
     expected = [items[done].written if done < len(items) else "nothing more" for done in sorted(reached[-1])]
-    found = f"event {taken + 1} is {label(events[taken])}" if taken < len(events) else "the events end"
+    found = f"event {matched + 1} is {label(events[matched])}" if matched < len(events) else "the events end"
     patterns = [item.written for item in items]
     labels = [
-        ("= " if place < taken else "! " if place == taken else "  ") + label(e) for place, e in enumerate(events)
+        ("= " if index < matched else "! " if index == matched else "  ") + label(e) for index, e in enumerate(events)
     ]
     width = max((len(line) for line in patterns), default=0)
     table = (
@@ -165,6 +165,6 @@ def _difference(events: Sequence[View], items: Sequence[_Item], reached: Sequenc
         for pattern, label_ in zip_longest(patterns, labels, fillvalue="")
     )
     lines = [f"{found}, expected {' or '.join(dict.fromkeys(expected))}"]
-    if taken < len(events):
-        lines.append(f"  its data: {dict(events[taken].data)!r}")
+    if matched < len(events):
+        lines.append(f"  its data: {dict(events[matched].data)!r}")
     return "\n".join([*lines, f"    {'pattern':<{width}}      events", *table])

@@ -75,8 +75,8 @@ def run_supervisor(arguments: list[str], status_fd: int) -> None:
     _release_output()
     if tree.wait_for_command():
         tree.wait_for_all(LINGER_SECONDS)
-        left = len(tree.descendants())
-        os.write(status_fd, b'{"status": %d, "left": %d}\n' % (tree.status, left))
+        remaining = len(tree.descendants())
+        os.write(status_fd, b'{"status": %d, "left": %d}\n' % (tree.status, remaining))
     os._exit(0 if tree.terminate() else 1)
 
 
@@ -105,10 +105,10 @@ class ProcessTree:
         """Wait up to `seconds` until no process is left; return whether that is so."""
         deadline = time.monotonic() + seconds
         while not self.is_empty:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
                 return False
-            self._drain(select.select([self.wake_fd], [], [], left)[0])
+            self._drain(select.select([self.wake_fd], [], [], remaining)[0])
             self.reap()
         return True
 
@@ -155,9 +155,9 @@ class ProcessTree:
         pids: list[int] = []
         pending = [os.getpid()]
         while pending:
-            below = children.get(pending.pop(), [])
-            pids += below
-            pending += below
+            child_pids = children.get(pending.pop(), [])
+            pids += child_pids
+            pending += child_pids
         return pids
 
     def _signal(self, number: int) -> None:

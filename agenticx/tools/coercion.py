@@ -53,13 +53,13 @@ class _NumberCoercion:
             schema = remaining.pop()
             if not isinstance(schema, Mapping) or id(cast("object", schema)) in seen:
                 continue
-            known = cast(_Schema, schema)
-            seen.add(id(known))
-            resolved.append(known)
-            if "$ref" in known:
-                remaining.append(self._resolve_reference(known["$ref"]))
+            subschema = cast(_Schema, schema)
+            seen.add(id(subschema))
+            resolved.append(subschema)
+            if "$ref" in subschema:
+                remaining.append(self._resolve_reference(subschema["$ref"]))
             for union in ("anyOf", "oneOf", "allOf"):
-                remaining += _items(known.get(union))
+                remaining += _items(subschema.get(union))
         return resolved
 
     def coerce(self, value: Any, schemas: Sequence[_Schema]) -> Any:
@@ -77,16 +77,16 @@ class _NumberCoercion:
         return number
 
     def _coerce_members(self, value: dict[str, Any], schemas: Sequence[_Schema]) -> dict[str, Any]:
-        others = self.alternatives(schema.get("additionalProperties") for schema in schemas)
+        defaults = self.alternatives(schema.get("additionalProperties") for schema in schemas)
         members = [schema["properties"] for schema in schemas if isinstance(schema.get("properties"), Mapping)]
         coerced: dict[str, Any] = {}
         for name, member in value.items():
             named = [properties[name] for properties in members if name in properties]
-            coerced[name] = self.coerce(member, self.alternatives(named) if named else others)
+            coerced[name] = self.coerce(member, self.alternatives(named) if named else defaults)
         return coerced
 
     def _coerce_items(self, value: list[Any], schemas: Sequence[_Schema]) -> list[Any]:
-        others = self.alternatives(schema.get("items") for schema in schemas)
+        defaults = self.alternatives(schema.get("items") for schema in schemas)
         prefixes = [_items(schema.get("prefixItems")) for schema in schemas]
         prefix_length = max(map(len, prefixes), default=0)
         coerced: list[Any] = []
@@ -94,7 +94,7 @@ class _NumberCoercion:
             item_schemas = (
                 [prefix[index] for prefix in prefixes if index < len(prefix)] if index < prefix_length else []
             )
-            coerced.append(self.coerce(entry, self.alternatives(item_schemas) if item_schemas else others))
+            coerced.append(self.coerce(entry, self.alternatives(item_schemas) if item_schemas else defaults))
         return coerced
 
     def _resolve_reference(self, reference: object) -> object:

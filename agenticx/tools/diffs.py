@@ -95,28 +95,28 @@ def _begins_line(text: str, index: int) -> bool:
     return index == 0 or text[index - 1] == "\n"
 
 
-def _common_start(one: str, other: str) -> int:
-    size = min(len(one), len(other))
+def _common_start(left: str, right: str) -> int:
+    size = min(len(left), len(right))
     low = 0
-    while low < size and one[low : low + _SLICE] == other[low : low + _SLICE]:
+    while low < size and left[low : low + _SLICE] == right[low : low + _SLICE]:
         low += _SLICE
     high = min(low + _SLICE, size)
     low = min(low, size)
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if left[low:middle] == right[low:middle]:
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def _common_end(one: str, other: str, limit: int) -> int:
+def _common_end(left: str, right: str, limit: int) -> int:
     """Return the number of equal characters at the end of both texts, at most `limit`."""
-    one_end, other_end = len(one), len(other)
+    left_end, right_end = len(left), len(right)
 
     def equal(low: int, high: int) -> bool:
-        return one[one_end - high : one_end - low] == other[other_end - high : other_end - low]
+        return left[left_end - high : left_end - low] == right[right_end - high : right_end - low]
 
     low = 0
     while low < limit and equal(low, min(low + _SLICE, limit)):

@@ -55,8 +55,8 @@ def _parse_rule(line: str, base: str) -> _Rule | None:
     line = line.rstrip()
     if not line or line.startswith("#"):
         return None
-    keeps = line.startswith("!")
-    glob = line[1:] if keeps else line
+    is_negated = line.startswith("!")
+    glob = line[1:] if is_negated else line
     folders_only = glob.endswith("/")
     glob = glob.rstrip("/")
     if not glob:
@@ -66,4 +66,4 @@ def _parse_rule(line: str, base: str) -> _Rule | None:
         pattern = compile_glob(glob.lstrip("/") if anchored else f"**/{glob}")
     except ToolError:  # a rule that is no valid glob has no effect
         return None
-    return _Rule(pattern, base, keeps, folders_only)
+    return _Rule(pattern, base, is_negated, folders_only)

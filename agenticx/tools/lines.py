@@ -30,12 +30,12 @@ def count_lines(content: bytes) -> int:
 
 def iter_lines(content: bytes, skip: int, max_chars: int) -> Iterator[TextLine]:
     """Yield the lines after the first `skip` ones, each cut at `max_chars` characters."""
-    at = _skip_lines(content, skip)
-    while at < len(content):
-        end = content.find(b"\n", at)
+    position = _skip_lines(content, skip)
+    while position < len(content):
+        end = content.find(b"\n", position)
         end = len(content) if end < 0 else end
-        yield _read_line(content, at, end, max_chars)
-        at = end + 1
+        yield _read_line(content, position, end, max_chars)
+        position = end + 1
 
 
 def is_valid_utf8(content: bytes) -> bool:
@@ -56,24 +56,26 @@ def _chunk_starts(content: bytes) -> range:
 
 def _skip_lines(content: bytes, skip: int) -> int:
     """Return the offset of the end of the first `skip` lines."""
-    at, left = 0, skip
-    while left and at < len(content):
-        breaks = content.count(b"\n", at, at + _CHUNK_BYTES)
-        if breaks < left:
-            left -= breaks
-            at += _CHUNK_BYTES
+    position, remaining = 0, skip
+    while remaining and position < len(content):
+        breaks = content.count(b"\n", position, position + _CHUNK_BYTES)
+        if breaks < remaining:
+            remaining -= breaks
+            position += _CHUNK_BYTES
         else:
-            for _ in range(left):
-                at = content.find(b"\n", at) + 1
-            left = 0
-    return at
+            for _ in range(remaining):
+                position = content.find(b"\n", position) + 1
+            remaining = 0
+    return position
 
 
 def _read_line(content: bytes, start: int, end: int, max_chars: int) -> TextLine:
     decoder = getincrementaldecoder("utf-8")("replace")
-    kept, length = "", 0
-    for at in range(start, end, _CHUNK_BYTES):
-        chunk = decoder.decode(content[at : min(at + _CHUNK_BYTES, end)], final=at + _CHUNK_BYTES >= end)
-        kept += chunk[: max_chars - len(kept)]
+    text, length = "", 0
+    for position in range(start, end, _CHUNK_BYTES):
+        chunk = decoder.decode(
+            content[position : min(position + _CHUNK_BYTES, end)], final=position + _CHUNK_BYTES >= end
+        )
+        text += chunk[: max_chars - len(text)]
         length += len(chunk)
-    return TextLine(kept, length)
+    return TextLine(text, length)

@@ -25,10 +25,10 @@ class HeadTailBuffer:
 
     def add(self, chunk: bytes) -> None:
         self.size += len(chunk)
-        room = self._head_bytes - len(self._head)
-        if room > 0:
-            self._head += chunk[:room]
-            chunk = chunk[room:]
+        free_bytes = self._head_bytes - len(self._head)
+        if free_bytes > 0:
+            self._head += chunk[:free_bytes]
+            chunk = chunk[free_bytes:]
         if not chunk:
             return
         self._tail.append(chunk)
@@ -76,11 +76,11 @@ class ProgressEmitter:
         if self._chars_left <= 0:
             return
         text = control_pictures(self._decoder.decode(chunk))
-        kept = text[: self._batch_chars - self._pending_chars]
-        self._dropped_chars += len(text) - len(kept)
-        if kept:
-            self._pending.append(kept)
-            self._pending_chars += len(kept)
+        fitting = text[: self._batch_chars - self._pending_chars]
+        self._dropped_chars += len(text) - len(fitting)
+        if fitting:
+            self._pending.append(fitting)
+            self._pending_chars += len(fitting)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._interval, self.flush)
 

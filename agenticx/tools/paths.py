@@ -202,9 +202,9 @@ def _open_folder(target: WorkspacePath, parts: tuple[str, ...], *, create: bool 
             if create:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=current)
-            below = os.open(part, _FOLDER_FLAGS, dir_fd=current)
+            child_fd = os.open(part, _FOLDER_FLAGS, dir_fd=current)
             os.close(current)
-            current = below
+            current = child_fd
         yield current
     finally:
         os.close(current)

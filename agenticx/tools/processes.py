@@ -110,15 +110,15 @@ def start_command(
 
 def _pipes(count: int) -> list[tuple[int, int]]:
     """Return `count` new pipes; raise `ToolError` and leave none open if that fails."""
-    made: list[tuple[int, int]] = []
+    pipes: list[tuple[int, int]] = []
     try:
         for _ in range(count):
-            made.append(os.pipe())
+            pipes.append(os.pipe())
     except OSError as exc:
-        for descriptor in chain.from_iterable(made):
+        for descriptor in chain.from_iterable(pipes):
             os.close(descriptor)
         raise ToolError(f"the command could not be started: {exc.strerror}") from exc
-    return made
+    return pipes
 
 
 class RunningCommand:
@@ -252,8 +252,8 @@ class RunningCommand:
 
 def find_marked_processes(mark: str) -> list[int]:
     """Return the pids of the living processes whose environment contains `mark` (Linux)."""
-    wanted = f"{MARK}={mark}".encode()
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and wanted in _environment_of(name)]
+    variable = f"{MARK}={mark}".encode()
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and variable in _environment_of(name)]
 
 
 def _environment_of(pid: str) -> list[bytes]:

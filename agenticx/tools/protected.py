@@ -76,7 +76,7 @@ _PAIRS = """
     .config/opencode .config/systemd .config/tmux .config/wezterm .config/zed .github/actions .github/hooks
     .github/workflows .local/bin mise/config.toml
 """
-PROTECTED_PAIRS = tuple((above, below) for above, _, below in (pair.partition("/") for pair in _PAIRS.split()))
+PROTECTED_PAIRS = tuple((parent, child) for parent, _, child in (pair.partition("/") for pair in _PAIRS.split()))
 _SETTINGS = PROTECTED_NAMES | frozenset(_PAIRS.split())
 # Prefixes and suffixes of names such as `.env.local` and `mise.production.toml`.
 PROTECTED_AFFIXES = (

@@ -255,8 +255,8 @@ class Toolbox:
 
     def only(self, names: Iterable[str]) -> Toolbox:
         """Return a toolbox of these tools, in the order of this one; raise `ToolError` for an unknown name."""
-        wanted = {name: self.get(name) for name in names}
-        return Toolbox(member for name, member in self._tools.items() if name in wanted)
+        selected = {name: self.get(name) for name in names}
+        return Toolbox(member for name, member in self._tools.items() if name in selected)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())

@@ -144,12 +144,12 @@ def _field(parameter: inspect.Parameter, annotation: Any, description: str | Non
         raise TypeError(f"parameter {str(parameter)!r} of a tool has no single name; declare each argument by name")
     if isinstance(parameter.default, FieldInfo):
         raise TypeError(f"write parameter {parameter.name!r} of a tool as `Annotated[type, Field(…)] = default`")
-    own = _annotated_description(annotation) or description
+    parameter_description = _annotated_description(annotation) or description
     extra: dict[str, Any] = {}
     if parameter.default is not parameter.empty:
         with suppress(PydanticSerializationError):  # a default that is not JSON is left out of the schema
             extra["default"] = to_jsonable_python(parameter.default)
-    described = Annotated[annotation, Field(description=own, json_schema_extra=extra or None)]
+    described = Annotated[annotation, Field(description=parameter_description, json_schema_extra=extra or None)]
     return described if parameter.default is parameter.empty else NotRequired[described]
 
 
@@ -244,20 +244,20 @@ def _error_text(exc: ValidationError, parameters: Mapping[str, Any]) -> str:
 
 
 def _describe_error(error: Any, parameters: Mapping[str, Any]) -> str:
-    where = ".".join(str(step) for step in error["loc"])
+    path = ".".join(str(step) for step in error["loc"])
     match error["type"]:
         case "missing":
-            wanted = parameters["properties"].get(where, {})
-            hint = wanted.get("description") or wanted.get("type") or "it has no default"
-            return f"{where!r} is missing: {hint}"
+            parameter_schema = parameters["properties"].get(path, {})
+            hint = parameter_schema.get("description") or parameter_schema.get("type") or "it has no default"
+            return f"{path!r} is missing: {hint}"
         case "extra_forbidden":
-            expected = "" if "." in where else f"; its arguments are: {', '.join(parameters['properties']) or 'none'}"
-            return f"{where!r} is not an argument of this tool{expected}"
+            expected = "" if "." in path else f"; its arguments are: {', '.join(parameters['properties']) or 'none'}"
+            return f"{path!r} is not an argument of this tool{expected}"
         case "json_invalid":
             return f"the arguments are not JSON: {error['msg']}"
         case _:
-            wanted = error["msg"].removeprefix("Input ")
-            sentence = f"{where!r} {wanted[:1].lower()}{wanted[1:]}"
+            expectation = error["msg"].removeprefix("Input ")
+            sentence = f"{path!r} {expectation[:1].lower()}{expectation[1:]}"
             if "input" not in error:
                 return sentence
             value = repr(error["input"])

@@ -60,6 +60,7 @@ async def read_body(request: Request, schema: type[B]) -> B:
     try:
         return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
     except ValidationError as exc:
+        _raise_if_out_of_memory(exc)
         problem = _validation_problem(exc, schema)
         _log.info("invalid request body", schema=schema.__name__, field=problem.field)
         raise problem from None
@@ -86,8 +87,8 @@ async def _read(request: Request, max_bytes: int) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(_READ_SECONDS):
-            async for piece in request.stream():
-                body += piece
+            async for chunk in request.stream():
+                body += chunk
                 if len(body) > max_bytes:
                     raise too_large
     except TimeoutError:
@@ -118,13 +119,23 @@ def _decode_utf8(raw: bytes) -> str:
     """Decode UTF-8 in chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls."""
     decoder = getincrementaldecoder("utf-8")()
     try:
-        pieces = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
-        return "".join([*pieces, decoder.decode(b"", final=True)])
+        texts = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
+        return "".join([*texts, decoder.decode(b"", final=True)])
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
 
 
 # --- schema -----------------------------------------------------------------------------------------------------------
+
+
+def _raise_if_out_of_memory(exc: ValidationError) -> None:
+    """Raise `MemoryError` if pydantic could not copy a text for lack of memory.
+
+    It reports that as `string_unicode`, which otherwise stands for lone surrogates only; `read_json` replaces those.
+    """
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    if any(error["type"] == "string_unicode" for error in errors):
+        raise MemoryError
 
 
 def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Problem:

@@ -60,8 +60,8 @@ class OriginPolicy:
         named = [host.lower() for host in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
         hosts = {host if re.search(r":\d+$", host) else f"{host}:{port}" for host in named}
         hosts |= {host.removesuffix(":80") for host in hosts if host.endswith(":80")}
-        own = frozenset(f"http://{host}" for host in hosts)
-        return cls(frozenset(hosts), own, frozenset(allowed_origins))
+        own_origins = frozenset(f"http://{host}" for host in hosts)
+        return cls(frozenset(hosts), own_origins, frozenset(allowed_origins))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class AccessMiddleware:
             return None
         sent = _header_values(scope, b"authorization")
         scheme, _, credentials = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
-        right = hmac.compare_digest(credentials.encode("latin-1"), self.token.encode())
-        if right and scheme.lower() == "bearer":
+        is_valid = hmac.compare_digest(credentials.encode("latin-1"), self.token.encode())
+        if is_valid and scheme.lower() == "bearer":
             return None
         return Problem(
             401,
@@ -148,8 +148,8 @@ def _is_page_navigation(scope: Scope) -> bool:
 
 
 def _wrong_host(policy: OriginPolicy) -> Problem:
-    known = ", ".join(sorted(policy.hosts))
-    return Problem(421, "wrong_host", f"This server does not serve that Host; allowed hosts: {known}.")
+    allowed_hosts = ", ".join(sorted(policy.hosts))
+    return Problem(421, "wrong_host", f"This server does not serve that Host; allowed hosts: {allowed_hosts}.")
 
 
 def _origin_not_allowed() -> Problem:

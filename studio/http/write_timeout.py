@@ -85,8 +85,8 @@ def _send_in_chunks(send: Send) -> Send:
 
     async def sending(message: Message) -> None:
         async with lock:
-            for piece in _split(message):
-                await send(piece)
+            for part in _split(message):
+                await send(part)
 
     return sending
 

@@ -37,6 +37,7 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/sessions",
+        "create_session",
         sessions.create,
         "Create a session",
         _json(sessions.SessionResponse, 201),
@@ -45,24 +46,41 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "GET",
         "/api/sessions",
+        "list_sessions",
         sessions.index,
         "Sessions, newest first",
         _json(sessions.SessionListResponse),
         query=sessions.QUERY,
     ),
-    RouteSpec("GET", "/api/sessions/{session_id}", sessions.show, "One session", _json(sessions.SessionResponse)),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}",
+        "get_session",
+        sessions.show,
+        "One session",
+        _json(sessions.SessionResponse),
+    ),
     RouteSpec(
         "PATCH",
         "/api/sessions/{session_id}",
+        "change_session",
         sessions.change,
         "Change a session",
         _json(sessions.SessionResponse),
         body=sessions.ChangeSessionBody,
     ),
-    RouteSpec("DELETE", "/api/sessions/{session_id}", sessions.delete, "Stop and delete a session", _NO_CONTENT),
+    RouteSpec(
+        "DELETE",
+        "/api/sessions/{session_id}",
+        "delete_session",
+        sessions.delete,
+        "Stop and delete a session",
+        _NO_CONTENT,
+    ),
     RouteSpec(
         "GET",
         "/api/sessions/{session_id}/messages",
+        "list_messages",
         conversations.messages,
         "The messages of a session",
         _json(conversations.MessageListResponse),
@@ -70,6 +88,7 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "GET",
         "/api/sessions/{session_id}/export",
+        "export_session",
         conversations.export,
         "A session as a file",
         _FILE,
@@ -78,6 +97,7 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/sessions/{session_id}/fork",
+        "fork_session",
         conversations.fork,
         "Fork",
         _json(sessions.SessionResponse, 201),
@@ -86,6 +106,7 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/sessions/{session_id}/rewind",
+        "rewind_session",
         conversations.rewind,
         "Go back to an earlier message",
         _json(conversations.RewindResponse),
@@ -94,6 +115,7 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/sessions/{session_id}/turns",
+        "start_turn",
         turns.start,
         "Start a turn; with `Accept: text/event-stream` the response is the stream of its events",
         _TURN,
@@ -102,6 +124,7 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/sessions/{session_id}/stop",
+        "stop_turn",
         turns.stop,
         "Stop the running turn",
         _json(turns.StopTurnResponse, 202),
@@ -110,15 +133,19 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "GET",
         "/api/sessions/{session_id}/events",
+        "stream_session_events",
         events.of_session,
         "A session's events",
         _EVENTS,
         query=events.QUERY,
     ),
-    RouteSpec("GET", "/api/events", events.of_all, "Events of all sessions", _EVENTS, query=events.QUERY),
+    RouteSpec(
+        "GET", "/api/events", "stream_events", events.of_all, "Events of all sessions", _EVENTS, query=events.QUERY
+    ),
     RouteSpec(
         "GET",
         "/api/confirms",
+        "list_confirms",
         confirms.index,
         "Pending questions",
         _json(confirms.ConfirmListResponse),
@@ -127,17 +154,41 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/confirms/{request_id}",
+        "answer_confirm",
         confirms.answer,
         "Answer a question",
         _json(confirms.ConfirmDecisionResponse),
         body=confirms.ConfirmAnswerBody,
     ),
-    RouteSpec("GET", "/api/models", catalogue.models, "Models that can be used", _json(catalogue.ModelListResponse)),
-    RouteSpec("GET", "/api/usage", usage.index, "Token usage and cost", _json(usage.UsageResponse), query=usage.QUERY),
-    RouteSpec("GET", "/api/tools", catalogue.tools, "Tools that sessions can use", _json(catalogue.ToolListResponse)),
+    RouteSpec(
+        "GET",
+        "/api/models",
+        "list_models",
+        catalogue.models,
+        "Models that can be used",
+        _json(catalogue.ModelListResponse),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/usage",
+        "get_usage",
+        usage.index,
+        "Token usage and cost",
+        _json(usage.UsageResponse),
+        query=usage.QUERY,
+    ),
+    RouteSpec(
+        "GET",
+        "/api/tools",
+        "list_tools",
+        catalogue.tools,
+        "Tools that sessions can use",
+        _json(catalogue.ToolListResponse),
+    ),
     RouteSpec(
         "POST",
         "/api/ticket",
+        "redeem_ticket",
         access.redeem,
         "Exchange a one-use ticket for the token",
         _json(access.TokenResponse),
@@ -147,23 +198,31 @@ TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
         "/api/tickets",
+        "issue_ticket",
         access.issue,
         "Issue a one-use ticket",
         _json(access.TicketResponse, 201),
         body=access.IssueTicketBody,
     ),
     RouteSpec(
-        "GET", "/api/health", access.health, "The server accepts turns", _json(access.HealthResponse), public=True
+        "GET",
+        "/api/health",
+        "get_health",
+        access.health,
+        "The server accepts turns",
+        _json(access.HealthResponse),
+        public=True,
     ),
     RouteSpec(
         "GET",
         "/api/ready",
+        "get_readiness",
         access.ready,
         "The server accepts turns and can store them: 503 where the disk cannot be written",
         _json(access.ReadyResponse),
     ),
-    RouteSpec("GET", "/openapi.json", openapi, "The OpenAPI document", _DOCUMENT),
-    RouteSpec("GET", "/", page.index, "The page", _PAGE, query=None, public=True),
+    RouteSpec("GET", "/openapi.json", "get_openapi", openapi, "The OpenAPI document", _DOCUMENT),
+    RouteSpec("GET", "/", "get_page", page.index, "The page", _PAGE, query=None, public=True),
 )
 
 
@@ -187,10 +246,10 @@ def _check_query(request: Request, spec: RouteSpec) -> None:
     """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice."""
     if spec.query is None:
         return
-    known = [parameter.name for parameter in spec.query if parameter.location == "query"]
+    parameter_names = [parameter.name for parameter in spec.query if parameter.location == "query"]
     for name in request.query_params:
-        if name not in known:
+        if name not in parameter_names:
             shown = name[:_MAX_SHOWN_CHARS]
-            names = ", ".join(known) or "none"
+            names = ", ".join(parameter_names) or "none"
             sentence = f"Unknown parameter {shown!r} of {spec.method} {spec.path}; known parameters: {names}."
             raise Problem(422, "unknown_parameter", sentence, field=shown)

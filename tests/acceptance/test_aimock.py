@@ -66,7 +66,7 @@ async def aimock(folder: Path, fixtures: list[dict], *options: str) -> AsyncIter
         await process.communicate()
 
 
-async def test_a_tool_round_against_a_provider_written_elsewhere(tmp_path, agx_session):
+async def test_a_tool_round_with_the_aimock_server(tmp_path, agx_session):
     async with aimock(tmp_path, ADDS_AND_ANSWERS) as base_url:
         model = OpenAIProvider("gpt-4o", api_key="sk-test", base_url=base_url)
         events = await collect(AgentRuntime(model).run_turn("What is two and three?", agx_session, tools=[add]))
@@ -96,7 +96,7 @@ async def test_a_tool_round_against_a_provider_written_elsewhere(tmp_path, agx_s
         ("--chaos-ratelimit", "error:provider.rate_limited"),
     ],
 )
-async def test_its_faults_end_the_turn_with_their_error_codes(tmp_path, agx_session, fault, ending):
+async def test_each_injected_fault_ends_the_turn_with_its_error_code(tmp_path, agx_session, fault, ending):
     async with aimock(tmp_path, ADDS_AND_ANSWERS, fault, "1.0") as base_url:
         model = OpenAIProvider("gpt-4o", api_key="sk-test", base_url=base_url)
         events = await collect(AgentRuntime(model).run_turn("What is two and three?", agx_session, tools=[add]))

@@ -213,7 +213,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.cases(quick=4)
-async def test_a_client_reads_this_sequence(case: Case, tmp_path: Path) -> None:
+async def test_the_event_stream_has_the_expected_sequence(case: Case, tmp_path: Path) -> None:
     clock = ModelClock()
     if not case.held:
         clock.runs.set()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from agenticx.testing import check_grammar, outline
+from tests.support.forked import Process
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.promise("B7")
@@ -20,12 +19,13 @@ WORDS = "think about it, then list the files and then write a.txt with the text 
 def run_agx(folder, *words):
     """Run a command with a home of its own in `folder` and return the envelopes that it prints."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "AGX_HOME": str(folder / "home")}
-    command = [sys.executable, "-m", "agenticx.cli", *words]
-    run = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert run.returncode == 0, run.stderr
-    return [json.loads(line) for line in run.stdout.splitlines()]
+    with Process("agenticx.cli", words, cwd=folder, env=environment) as process:
+        try:
+            out, errors = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, errors
+    return [json.loads(line) for line in out.splitlines()]
 
 
 def test_a_demo_turn_in_the_terminal_follows_the_grammar(tmp_path):

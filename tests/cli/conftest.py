@@ -7,7 +7,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Iterator
@@ -21,8 +20,7 @@ import pytest
 
 from tests.support.forked import Process
 from tests.support.patience import PATIENCE
-
-AGX = [sys.executable, "-m", "agenticx.cli"]
+from tests.support.program import AGX, PROGRAM
 
 
 @dataclass
@@ -32,14 +30,29 @@ class Shell:
     folder: Path
     environment: dict[str, str]
 
-    def start(self, *words: str, stdin: int = subprocess.PIPE) -> Process:
-        """Start `agx` in a process group of its own, forked from a process that has imported its modules."""
-        return Process("agenticx.cli", words, cwd=self.folder, env=self.environment, stdin=stdin)
+    def start(
+        self,
+        *words: str,
+        prepare: str = "",
+        stdin: int = subprocess.PIPE,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> Process:
+        """Start `agx` in a process group of its own, forked from a process that has imported its modules.
 
-    def __call__(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        process = self.start(*words)
+        `prepare` is Python source that the process runs first.
+        """
+        module, first = (PROGRAM, [prepare + AGX]) if prepare else ("agenticx.cli", [])
+        every = [*first, *words]
+        return Process(module, every, cwd=self.folder, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def __call__(
+        self, *words: str, stdin: str | int = "", prepare: str = "", **streams: int
+    ) -> subprocess.CompletedProcess[str]:
+        text, descriptor = (stdin, subprocess.PIPE) if isinstance(stdin, str) else ("", stdin)
+        process = self.start(*words, prepare=prepare, stdin=descriptor, **streams)
         try:
-            out, err = process.communicate(stdin, timeout=PATIENCE)
+            out, err = process.communicate(text, timeout=PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise

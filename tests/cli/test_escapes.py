@@ -76,7 +76,7 @@ def controls(raw: str) -> set[str]:
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["as text", "as json"])
 @pytest.mark.cases(quick=1)
-def test_no_field_of_any_event_reaches_a_terminal_raw(
+def test_every_field_of_every_event_is_escaped_for_a_terminal(
     agx: Any, terminal: Callable[..., Any], tmp_path: Path, options: list[str]
 ) -> None:
     lines = [json.dumps(envelope, ensure_ascii=False) for envelope in envelopes()]

@@ -132,13 +132,13 @@ def test_an_unreachable_server_is_a_transport_error(agx: Any) -> None:
     assert json.loads(done.stdout)["error"]["type"] == "provider.transport"
 
 
-def test_without_json_the_text_goes_to_stdout_and_the_rest_to_stderr(agx: Any, provider: Any) -> None:
+def test_without_json_only_the_text_is_printed_to_stdout(agx: Any, provider: Any) -> None:
     provider.events(delta(content="Hello"), delta(tool_calls=[call(0, "add", "{}")]), delta(finish="tool_calls"))
     done = agx("model", "call", "openai-chat:x", "hello", "--base-url", provider.base_url)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello\n", "→ add {}\n")
 
 
-def test_the_system_message_goes_first_and_no_tools_are_offered(ask: Any, provider: Any) -> None:
+def test_the_system_message_is_sent_first_and_no_tools(ask: Any, provider: Any) -> None:
     provider.events(delta(content="Hi"), delta(finish="stop"), "[DONE]")
     ask("--system", "Be brief.")
     sent = json.loads(provider.requests[0])

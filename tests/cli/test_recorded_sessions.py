@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
-from tests.cli.conftest import AGX
 
 RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 
@@ -24,14 +22,11 @@ RECORDED = sorted((Path(__file__).parent / "recorded_sessions").glob("*.jsonl"))
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: file.stem)
 @pytest.mark.cases(quick=1)
 def test_a_recorded_session_replays_as_recorded_and_its_events_byte_for_byte(agx: Any, file: Path) -> None:
-    screen = subprocess.run(
-        [*AGX, "sessions", "replay", str(file)],
-        env=agx.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        check=True,
-    )
-    assert screen.stdout.decode() == file.with_suffix(".txt").read_text(encoding="utf-8")
+    screen = agx.folder / "screen"
+    with screen.open("wb") as both:
+        done = agx("sessions", "replay", str(file), stdout=both.fileno(), stderr=both.fileno())
+    assert done.returncode == 0
+    assert screen.read_text(encoding="utf-8") == file.with_suffix(".txt").read_text(encoding="utf-8")
     assert agx("sessions", "replay", str(file), "--json").stdout == file.read_text(encoding="utf-8")
 
 

@@ -67,7 +67,7 @@ def test_a_stall_names_the_missing_output_and_the_action() -> None:
     ]
 
 
-def test_on_one_screen_each_stream_starts_on_a_new_line() -> None:
+def test_stdout_and_stderr_on_one_terminal_each_start_on_a_new_line() -> None:
     screen = Screen(at_terminal=True)
     output = PlainOutput(screen, screen)
     for type_, data in (

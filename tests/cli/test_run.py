@@ -52,7 +52,7 @@ def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
     assert agx("run", "-", stdin="say from a pipe\n").stdout == "from a pipe\n"
 
 
-def test_a_prompt_of_any_bytes_is_read(agx: Any) -> None:
+def test_invalid_utf8_in_a_prompt_is_replaced(agx: Any) -> None:
     agx.environment["PYTHONIOENCODING"] = "utf-8:strict"  # as in most people's locales
     process = agx.start("run", "-")
     process.stdin.buffer.write(b"say a\xffb")
@@ -81,7 +81,7 @@ def test_a_prompt_that_is_too_long_is_a_usage_error_before_stdin_ends(agx: Any, 
     assert not Path(agx.environment["AGX_HOME"]).exists()
 
 
-def test_the_longest_prompt_is_as_long_as_the_server_accepts() -> None:
+def test_the_prompt_limit_equals_that_of_the_server() -> None:
     assert StartTurnBody(input="x" * MAX_PROMPT_CHARS).input
     with pytest.raises(ValidationError, match="at most 4000000"):
         StartTurnBody(input="x" * (MAX_PROMPT_CHARS + 1))
@@ -129,7 +129,7 @@ def test_yes_allows_by_policy_and_emits_both_confirm_events(agx: Any) -> None:
     assert (agx.folder / "note.txt").read_text() == "hi"
 
 
-def test_without_a_terminal_and_without_yes_a_question_is_denied_and_it_says_so(agx: Any) -> None:
+def test_without_a_terminal_and_without_yes_a_question_is_denied_with_a_note(agx: Any) -> None:
     done = agx("run", "Write note.txt with the text hi")
     assert done.returncode == 0
     assert "denied by policy: there is no terminal to ask at; --yes would allow it\n" in done.stderr
@@ -149,7 +149,7 @@ def test_a_fatal_error_is_exit_code_1_and_is_printed_on_stderr(agx: Any, provide
     assert "error (provider.auth): " in done.stderr
 
 
-def test_it_says_when_the_demo_answers_because_nothing_is_set_up(agx: Any) -> None:
+def test_a_note_is_printed_if_no_model_is_configured_and_the_demo_answers(agx: Any) -> None:
     del agx.environment["AGX_MODEL"]
     done = agx("run", "say hello")
     assert done.returncode == 0
@@ -157,7 +157,7 @@ def test_it_says_when_the_demo_answers_because_nothing_is_set_up(agx: Any) -> No
     assert done.stdout == "hello\n"
 
 
-def test_a_model_s_name_that_would_move_the_cursor_is_written_out(agx: Any, provider: Any) -> None:
+def test_control_characters_in_a_model_name_are_escaped(agx: Any, provider: Any) -> None:
     del agx.environment["AGX_MODEL"]
     agx.environment["ACME_API_KEY"] = "x"
     home = Path(agx.environment["AGX_HOME"])

@@ -290,7 +290,7 @@ def test_a_search_query_may_be_any_bytes(agx: Any) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "no session matches '\ufffd'\n")
 
 
-def test_an_unresponsive_server_is_named_with_its_process() -> None:
+def test_the_error_for_an_unresponsive_server_has_its_process_id() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         server = ServerEndpoint("127.0.0.1", port, "token", pid=7, response_timeout=0.05)

@@ -34,7 +34,7 @@ def test_a_session_continues_in_another_process(agx: Any) -> None:
     assert len(ids(agx)) == 1
 
 
-def test_last_is_the_session_that_was_used_last_not_the_one_made_last(agx: Any) -> None:
+def test_last_is_the_most_recently_used_session(agx: Any) -> None:
     agx("run", "say one")
     agx("run", "say two")
     _, older = ids(agx)
@@ -43,7 +43,7 @@ def test_last_is_the_session_that_was_used_last_not_the_one_made_last(agx: Any) 
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_last_means_no_other_session_once_it_is_deleted(agx: Any, noted: bool) -> None:
+def test_last_is_unset_once_its_session_is_deleted(agx: Any, noted: bool) -> None:
     agx("run", "say one")
     agx("run", "say two")
     last, other = ids(agx)
@@ -70,14 +70,14 @@ def test_a_prefix_of_an_id_is_enough_if_it_is_unambiguous(agx: Any) -> None:
 
 
 @pytest.mark.parametrize("word", ["nothing", "../x", "", "ses 1"])
-def test_an_id_that_no_session_has_is_a_usage_error(agx: Any, word: str) -> None:
+def test_an_unknown_session_id_is_a_usage_error(agx: Any, word: str) -> None:
     agx("run", "say one")
     done = agx("run", "say more", "--session", word)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"no session has the id or id prefix {word!r}; `agx sessions list` lists the sessions" in done.stderr
 
 
-def test_without_any_session_there_is_no_last_one(agx: Any) -> None:
+def test_last_is_a_usage_error_without_sessions(agx: Any) -> None:
     done = agx("run", "say more", "--session", "last")
     assert (done.returncode, done.stderr) == (2, "agx: there is no session yet; `agx run` and `agx chat` create one\n")
 
@@ -167,7 +167,7 @@ def test_list_prints_a_line_for_each_session_and_finds_messages(agx: Any) -> Non
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "no session matches 'ostrich'\n")
 
 
-def test_show_prints_the_fields_the_last_end_and_the_messages(agx: Any) -> None:
+def test_show_prints_fields_last_terminal_event_and_messages(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     agx("run", "read a.txt", "--model", "demo")
     shown = agx("sessions", "show", "last").stdout.splitlines()
@@ -263,7 +263,7 @@ def test_a_killed_turn_ends_as_interrupted_and_the_session_continues(agx: Any) -
     assert agx("run", "say more", "--session", "last").stdout == "more\n"
 
 
-def test_a_question_outlives_its_process_until_a_chat_resumes_the_session(
+def test_a_question_of_a_killed_process_is_asked_again_when_a_chat_resumes(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     first = terminal("run", "Write a.txt with the text hi")
@@ -289,7 +289,7 @@ def test_a_question_outlives_its_process_until_a_chat_resumes_the_session(
 # --- one owner --------------------------------------------------------------------------------------------------------
 
 
-def test_while_another_terminal_owns_the_sessions_a_turn_runs_unstored_and_says_why(
+def test_a_turn_runs_unstored_with_a_note_while_another_terminal_owns_the_sessions(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     agx("run", "say one")

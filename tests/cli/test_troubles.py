@@ -14,7 +14,7 @@ from tests.support.patience import PATIENCE
 
 
 def run_in_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
-    """Run a shell program in which `"$@"` is `agx`."""
+    """Run a shell program in which `"$@"` is `agx` in a new Python, which imports all of it."""
     return subprocess.run(
         ["sh", "-c", program, "sh", sys.executable, "-m", "agenticx.cli"],
         cwd=agx.folder,
@@ -26,10 +26,13 @@ def run_in_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+DELETED = "import os; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')"
+
+
 @pytest.mark.parametrize("command", ["run hi", "chat", "permissions explain file_read {}", "serve --port 0"])
 @pytest.mark.cases(quick=1)
 def test_a_deleted_current_folder_is_reported(agx: Any, command: str) -> None:
-    done = run_in_shell(agx, f'mkdir gone && cd gone && rmdir ../gone && exec "$@" {command}')
+    done = agx(*command.split(), prepare=DELETED)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "agx: the current folder was deleted; change to another one\n"
 
@@ -40,11 +43,12 @@ def test_doctor_still_works_in_a_deleted_folder(agx: Any) -> None:
     assert "!!  settings     the current folder was deleted; change to another one\n" in done.stdout
 
 
-@pytest.mark.parametrize("command", ['"$@" run "say hi"', '"$@" run "say hi" --json', '"$@" --help'])
-def test_a_full_disk_is_reported(agx: Any, command: str) -> None:
+@pytest.mark.parametrize("words", [("run", "say hi"), ("run", "say hi", "--json"), ("--help",)])
+def test_a_full_disk_is_reported(agx: Any, words: tuple[str, ...]) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    done = run_in_shell(agx, f"{command} >/dev/full")
+    with open("/dev/full", "wb") as full:
+        done = agx(*words, stdout=full.fileno())
     assert done.returncode == 1
     assert done.stderr.startswith("agx: ")
     assert done.stderr.count("\n") == 1
@@ -74,7 +78,9 @@ def test_a_disk_that_fills_before_the_first_message_stores_nothing_and_the_turn_
 
 
 def test_a_search_query_in_a_chat_may_be_any_bytes(agx: Any) -> None:
-    done = run_in_shell(agx, r"""printf '/sessions \377\n' | "$@" chat""")
+    (agx.folder / "typed").write_bytes(b"/sessions \xff\n")
+    with (agx.folder / "typed").open("rb") as typed:
+        done = agx("chat", stdin=typed.fileno())
     assert done.returncode == 0
     assert done.stderr.endswith("no session matches\n")
 
@@ -107,7 +113,7 @@ def test_a_home_that_cannot_be_created_is_reported(agx: Any) -> None:
         "doctor",
     ],
 )
-def test_a_home_that_is_not_a_folder_is_reported_alike_by_every_command(agx: Any, command: str) -> None:
+def test_every_command_reports_a_home_that_is_not_a_folder(agx: Any, command: str) -> None:
     agx.environment["AGX_HOME"] = "/dev/null"
     done = agx(*command.split())
     sentence = "AGX_HOME is '/dev/null'; it must be a folder\n"
@@ -117,7 +123,7 @@ def test_a_home_that_is_not_a_folder_is_reported_alike_by_every_command(agx: Any
         assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}")
 
 
-def test_an_error_is_one_line_whatever_it_names(agx: Any) -> None:
+def test_control_characters_and_line_breaks_in_an_error_message_are_escaped(agx: Any) -> None:
     done = agx("run", "hi", "--cwd", "x\x1b[2J\nagx: all is well")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "\x1b" not in done.stderr
@@ -179,12 +185,12 @@ def test_ctrl_c_while_the_command_is_imported_exits_with_130_and_no_output(agx: 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize(
-    "spoil", ["touch home/prompts", r"mkdir home/prompts && printf '\377' >home/prompts/system.md"]
-)
-def test_an_unreadable_system_prompt_is_reported_with_its_path_and_not_as_a_bug(agx: Any, spoil: str) -> None:
-    agx.environment["AGX_HOME"] = str(agx.folder / "home")
-    done = run_in_shell(agx, f'mkdir home && {spoil} && "$@" run hi')
+@pytest.mark.parametrize("unreadable", ["prompts", "prompts/system.md"])
+def test_an_unreadable_system_prompt_is_reported_with_its_path_and_not_as_a_bug(agx: Any, unreadable: str) -> None:
+    file = Path(agx.environment["AGX_HOME"]) / unreadable
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"\xff")
+    done = agx("run", "hi")
     assert done.returncode == 2
     assert "prompts/system.md cannot be read: " in done.stderr
     assert "Traceback" not in done.stderr

@@ -38,7 +38,9 @@ LONGEST_LIFE = 1.5
     ],
 )
 @pytest.mark.cases(quick=1)
-async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, broken: str, words: str) -> None:
+async def test_a_broken_server_is_detected_by_kills(
+    tmp_path: Path, rng: random.Random, broken: str, words: str
+) -> None:
     async with server_forker() as forker:
         world, order = World(tmp_path / "home"), {"broken": broken}
         loop = KillLoop(forker, world, rng, sessions=6, order=order, check_every=1, longest_life=LONGEST_LIFE)
@@ -47,14 +49,14 @@ async def test_kills_show_what_is_broken(tmp_path: Path, rng: random.Random, bro
 
 
 @pytest.mark.promise("E2")
-async def test_racing_answers_show_that_not_only_one_counts(tmp_path: Path, rng: random.Random) -> None:
+async def test_a_server_that_accepts_every_answer_is_detected(tmp_path: Path, rng: random.Random) -> None:
     async with server_forker() as forker:
         found = await racing_answers(forker, World(tmp_path / "home"), rng, 200, broken="accepts every answer")
     assert any("was answered both yes and no" in one for one in found), found
 
 
 @pytest.mark.promise("A2")
-async def test_a_power_cut_shows_that_nothing_was_synced(tmp_path: Path, rng: random.Random) -> None:
+async def test_a_server_that_never_syncs_is_detected(tmp_path: Path, rng: random.Random) -> None:
     trace = tmp_path / "trace"
     world = World(tmp_path / "home")
     async with server_forker() as forker:
@@ -66,7 +68,7 @@ async def test_a_power_cut_shows_that_nothing_was_synced(tmp_path: Path, rng: ra
 
 
 @pytest.mark.promise("A4")
-async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> None:
+async def test_a_server_that_hides_storage_failures_is_detected(tmp_path: Path) -> None:
     trace, control = tmp_path / "trace", tmp_path / "control"
     world = World(tmp_path / "home")
     disk = {"trace": str(trace), "control": str(control)}
@@ -92,7 +94,7 @@ async def test_a_full_disk_shows_that_a_failure_was_hidden(tmp_path: Path) -> No
 
 @pytest.mark.promise("A5")
 @pytest.mark.parametrize("broken", [None, "takes no lock"])
-async def test_a_second_server_shows_that_nothing_is_locked(tmp_path: Path, broken: str | None) -> None:
+async def test_a_server_that_takes_no_lock_is_detected(tmp_path: Path, broken: str | None) -> None:
     async with server_forker() as forker:
         order = {} if broken is None else {"broken": broken}
         first = await forker.serve(tmp_path / "home", **order)

@@ -38,7 +38,7 @@ def break_(studio: Studio, mutant: str) -> None:
 
 
 @pytest.mark.promise("A6")
-async def test_what_a_large_log_costs_shows_that_all_of_it_is_read(tmp_path: Path) -> None:
+async def test_a_server_that_reads_the_whole_log_to_resume_is_detected(tmp_path: Path) -> None:
     figures = await large_log_figures(tmp_path / "home", 30_000, resumes=1, broken="reads the whole log to resume")
     assert any(found.startswith("memory") for found in figures.findings()), figures
 
@@ -48,7 +48,7 @@ async def test_what_a_large_log_costs_shows_that_all_of_it_is_read(tmp_path: Pat
     ("mutant", "words"),
     [("skips an event after a reconnect", "came 0 times"), ("repeats an event after a reconnect", "came 2 times")],
 )
-async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
+async def test_cursors_that_are_off_by_one_are_detected_by_reconnecting_readers(
     tmp_path: Path, mutant: str, words: str
 ) -> None:
     async with running_studio(tmp_path, ScriptedModel([stream_checks.many_events(600)] * TRIES)) as studio:
@@ -70,7 +70,7 @@ async def test_readers_that_come_and_go_show_that_cursors_are_off_by_one(
     ],
 )
 @pytest.mark.cases(quick=1)
-async def test_odd_cursors_show_the_one_that_has_no_answer(
+async def test_a_wrong_response_to_an_odd_cursor_is_detected(
     tmp_path: Path, mutant: str, error: type[Exception], words: str | None
 ) -> None:
     async with running_studio(tmp_path) as studio:
@@ -82,7 +82,7 @@ async def test_odd_cursors_show_the_one_that_has_no_answer(
 
 
 @pytest.mark.promise("B2")
-async def test_odd_cursors_of_all_sessions_show_the_one_that_fails(tmp_path: Path) -> None:
+async def test_a_wrong_response_to_an_odd_cursor_of_all_sessions_is_detected(tmp_path: Path) -> None:
     async with running_studio(tmp_path) as studio:
         break_(studio, "fails at an odd cursor")
         with pytest.RaisesGroup(pytest.RaisesExc(AssertionError, match=" 500 ")):
@@ -90,13 +90,13 @@ async def test_odd_cursors_of_all_sessions_show_the_one_that_fails(tmp_path: Pat
 
 
 @pytest.mark.promise("B3")
-async def test_readers_that_stopped_show_that_each_has_a_queue(tmp_path: Path) -> None:
+async def test_an_unbounded_queue_for_each_reader_is_detected(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", mutant="queues for each reader") as served:
         assert await slow_readers.memory_growth_for_stopped_readers(served, 16) > slow_readers.MAX_MEMORY
 
 
 @pytest.mark.promise("B3")
-async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path) -> None:
+async def test_a_server_that_drops_no_stalled_reader_is_detected(tmp_path: Path) -> None:
     async with running_studio(tmp_path, clock=PatientClock({WRITE_TIMEOUT_SECONDS: 1e6})) as studio:
         with pytest.raises(TimeoutError):
             await slow_readers.check_stalled_request_is_dropped(studio, "nothing", seconds=2)
@@ -110,7 +110,7 @@ async def test_a_reader_that_stopped_shows_that_it_is_not_dropped(tmp_path: Path
         ("stops the turn of a disconnected reader", "turns", [0]),
     ],
 )
-async def test_dead_readers_show_what_is_left_of_them(
+async def test_a_leak_after_aborted_readers_is_detected(
     tmp_path: Path, mutant: str, what: str, left: Collection[int]
 ) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]])) as studio:
@@ -135,7 +135,7 @@ async def test_dead_readers_show_what_is_left_of_them(
     ],
 )
 @pytest.mark.cases(quick=2)
-async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: str, mutant: str) -> None:
+async def test_missing_heartbeats_are_detected_in_each_state(tmp_path: Path, state: str, mutant: str) -> None:
     model, clock = ScriptedModel(heartbeats.STATES[state][0]), PatientClock(heartbeats.SHORT_HEARTBEAT_INTERVAL)
     async with running_studio(tmp_path, model, tools=[note, heartbeats.wait], clock=clock) as studio:
         break_(studio, mutant)
@@ -147,7 +147,7 @@ async def test_missing_heartbeats_are_found_in_any_state(tmp_path: Path, state: 
 @pytest.mark.parametrize(
     ("mutant", "missing"), [("closes streams before turns", "error"), ("sends no closing frame", "server_closing")]
 )
-async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, mutant: str, missing: str) -> None:
+async def test_a_missing_frame_at_shutdown_is_detected(tmp_path: Path, mutant: str, missing: str) -> None:
     async with running_studio(tmp_path, ScriptedModel([[say("a"), hang()]] * 3)) as studio:
         break_(studio, mutant)
         assert all(missing not in words for words in await stream_checks.last_types_before_close(studio))
@@ -158,7 +158,7 @@ async def test_the_last_frames_show_what_is_missing_among_them(tmp_path: Path, m
     ("mutant", "words"), [("sends no closing frame", "server_closing"), ("closes with an error", r"assert \(1, ")]
 )
 @pytest.mark.cases(quick=1)
-async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, mutant: str, words: str) -> None:
+async def test_a_faulty_shutdown_with_many_readers_is_detected(tmp_path: Path, mutant: str, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
         await ShutdownScenario(running=2, asking=1, streams=7).check_shutdown(tmp_path / "home", mutant)
 
@@ -168,7 +168,7 @@ async def test_a_shutdown_with_many_readers_shows_the_fault(tmp_path: Path, muta
     ("mutant", "words"), [("appends events after the end", "token of turn"), ("ends twice", "final of turn")]
 )
 @pytest.mark.cases(quick=1)
-async def test_the_log_shows_events_behind_the_terminal_one(tmp_path: Path, mutant: str, words: str) -> None:
+async def test_events_after_the_terminal_event_are_detected_in_the_log(tmp_path: Path, mutant: str, words: str) -> None:
     world = World(tmp_path / "home")
     async with server_forker() as forker:
         studio = await forker.serve(world.home, broken=mutant)
@@ -204,7 +204,7 @@ class RepeatingRuntime:
 
 @pytest.mark.promise("B7")
 @pytest.mark.parametrize("script", [["hello"], [call("nothing")]], ids=["final", "error"])
-async def test_every_turn_that_is_played_shows_a_second_end(play: Player, script: list[Any]) -> None:
+async def test_a_repeated_terminal_event_is_detected_in_every_played_turn(play: Player, script: list[Any]) -> None:
     with pytest.raises(GrammarError, match="comes after the terminal event"):
         await RepeatingPlayer(play.home, play.workspace)(script, max_tool_rounds=1)
 
@@ -214,13 +214,13 @@ async def test_every_turn_that_is_played_shows_a_second_end(play: Player, script
     "mutant", ["leaves line feeds in frames", "leaves carriage returns in frames", "leaves line separators in frames"]
 )
 @pytest.mark.cases(quick=1)
-async def test_odd_text_shows_that_it_breaks_the_framing(tmp_path: Path, mutant: str) -> None:
+async def test_broken_framing_is_detected_with_odd_text(tmp_path: Path, mutant: str) -> None:
     async with running_studio(tmp_path) as studio:
         break_(studio, mutant)
         with pytest.raises((AssertionError, json.JSONDecodeError), match=r"torn frames|column"):
             await stream_checks.check_framing(studio, stream_checks.odd_events(100))
 
 
-def test_every_broken_server_is_to_be_found_by_a_test() -> None:
+def test_every_mutant_is_used_by_a_test() -> None:
     tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_broken_*.py"))
     assert [mutant for mutant in sorted(broken.MUTANTS) if f'"{mutant}"' not in tests] == []

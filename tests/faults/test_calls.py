@@ -33,7 +33,7 @@ def random_arguments(rng):
 
 
 @pytest.mark.promise("C4")
-async def test_no_cut_call_ever_runs(play, rng, count):
+async def test_a_truncated_call_is_never_executed(play, rng, count):
     executed = []
 
     @tool(risk="write")
@@ -69,7 +69,7 @@ async def test_no_cut_call_ever_runs(play, rng, count):
 
 
 @pytest.mark.promise("C4")
-async def test_whole_calls_beside_a_cut_one_run_only_if_the_reply_is_complete(play, rng, count):
+async def test_complete_calls_next_to_a_truncated_one_run_only_if_the_reply_is_complete(play, rng, count):
     executed = []
 
     @tool(risk="write")
@@ -109,7 +109,7 @@ class DenyingGate(ConfirmGate):
 @pytest.mark.promise("D7")
 @pytest.mark.parametrize("how", ["failing", "denied", "hung", "invalid"])
 @pytest.mark.cases(quick=1)
-async def test_each_subset_of_a_batch_that_goes_wrong_leaves_the_others_alone(play, rng, count, how):
+async def test_unsuccessful_calls_of_a_parallel_batch_do_not_affect_the_others(play, rng, count, how):
     expected = {"failing": "error", "denied": "denied", "hung": "timed_out", "invalid": "invalid_arguments"}[how]
     subsets = SUBSETS if how != "hung" else rng.sample(SUBSETS, count(15, 60, 256))
     for wrong in subsets:

@@ -46,7 +46,7 @@ async def all_have(readers: list[Reader], type_: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_hundred_streams_twenty_turns_and_five_questions_end_in_time_and_go_on_after_a_restart(
+async def test_a_shutdown_with_100_streams_20_turns_and_5_questions_is_in_time_and_all_resume(
     tmp_path: Path,
 ) -> None:
     scenario = ShutdownScenario(running=20, asking=5, streams=100)

@@ -61,7 +61,7 @@ async def wait_until_no_turn_runs(world: World) -> None:
 
 
 @pytest.mark.promise("E3")
-async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None:
+async def test_a_call_approved_after_a_kill_is_executed(tmp_path: Path) -> None:
     world = World(tmp_path / "home")
     async with server_forker() as forker:
         async with serving(forker, world) as client:
@@ -78,7 +78,7 @@ async def test_what_is_answered_after_a_kill_really_runs(tmp_path: Path) -> None
 
 
 @pytest.mark.promise("E3")
-async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_nothing(
+async def test_an_answer_accepted_just_before_a_kill_takes_effect(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     async with server_forker() as forker:
@@ -100,7 +100,7 @@ async def test_a_kill_right_behind_an_answer_does_not_make_it_one_that_does_noth
 
 
 @pytest.mark.promise("E2")
-async def test_of_many_racing_answers_of_two_clients_one_counts_for_each_question(
+async def test_one_of_the_concurrent_answers_of_two_clients_is_accepted_per_question(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     async with server_forker() as forker:

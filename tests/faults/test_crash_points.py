@@ -24,7 +24,7 @@ START_SECONDS = 2.0  # of work
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.cases(quick=4)
-async def test_a_server_may_end_at_any_point(
+async def test_a_crash_before_or_after_any_operation_loses_nothing(
     tmp_path: Path, rng: random.Random, count: Count, point: str, when: str
 ) -> None:
     sessions = count(3, 25, 25)
@@ -37,7 +37,7 @@ async def test_a_server_may_end_at_any_point(
 
 
 @pytest.mark.promise("A3")
-async def test_a_long_turn_that_was_cut_off_is_ended_within_two_seconds(tmp_path: Path) -> None:
+async def test_a_long_interrupted_turn_is_ended_within_two_seconds_at_the_next_start(tmp_path: Path) -> None:
     world = World(tmp_path / "home")
     async with server_forker() as forker:
         studio = await forker.serve(world.home)

@@ -40,7 +40,7 @@ class Figures:
 
 
 @pytest.mark.promise("A6")
-async def test_a_session_of_very_many_events_opens_and_resumes_at_once(tmp_path: Path, count: Count) -> None:
+async def test_a_session_of_very_many_events_opens_and_resumes_within_limits(tmp_path: Path, count: Count) -> None:
     figures = await large_log_figures(tmp_path / "home", count(20_000, 200_000, 1_000_000))
     print(figures)
     assert figures.findings() == []

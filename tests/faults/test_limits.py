@@ -69,7 +69,7 @@ def use_up_files(served: ServedStudio, spare: int = 0) -> None:
 
 @pytest.mark.parametrize("spare", [0, MB, 6 * MB, 20 * MB])
 @pytest.mark.cases(quick=2)
-async def test_a_server_without_memory_ends_each_turn_or_itself_and_loses_nothing(tmp_path: Path, spare: int) -> None:
+async def test_a_server_out_of_memory_ends_each_turn_or_itself_and_loses_nothing(tmp_path: Path, spare: int) -> None:
     world = World(tmp_path / "home")
     async with server(world) as served, served.client() as client:
         sessions = await world.make_sessions(client, ["auto"] * 8)
@@ -127,7 +127,7 @@ TASK = "held = loop.create_task(coroutine()); loop.call_later(0.01, held.remove_
 
 
 @pytest.mark.parametrize("where", [CALLBACK, THREAD, FINALIZER, TASK])
-async def test_a_memory_error_that_nobody_handles_ends_the_process_with_one_line(where: str) -> None:
+async def test_an_unhandled_memory_error_ends_the_process_with_one_line(where: str) -> None:
     program = f"""
 import asyncio, threading
 from agenticx.exhaustion import exit_on_memory_error
@@ -143,7 +143,7 @@ with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
     assert await python(program) == (OUT_OF_MEMORY_EXIT_CODE, "", LAST_WORDS)
 
 
-async def test_a_stderr_that_nobody_reads_keeps_no_process_without_memory_alive() -> None:
+async def test_a_process_out_of_memory_exits_even_if_its_stderr_is_not_read() -> None:
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with suppress(BlockingIOError):
@@ -158,7 +158,7 @@ async def test_a_stderr_that_nobody_reads_keeps_no_process_without_memory_alive(
     os.close(writing)
 
 
-async def test_without_memory_for_a_thread_a_call_fails_and_the_loop_goes_on() -> None:
+async def test_without_memory_for_a_thread_a_call_fails_and_the_event_loop_continues() -> None:
     program = """
 import asyncio, resource
 from agenticx.errors import ResourcesExhausted
@@ -176,7 +176,7 @@ asyncio.run(main())
     assert out.startswith("no thread can be started")
 
 
-async def test_a_thread_that_never_starts_blocks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_that_cannot_start_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
     def start_nothing(*_: object, **__: object) -> int:
         return 1
 
@@ -187,7 +187,7 @@ async def test_a_thread_that_never_starts_blocks_nothing(monkeypatch: pytest.Mon
         await threads.run_in_thread(print, "never")
 
 
-async def test_a_server_begins_within_a_fraction_of_300_mb(tmp_path: Path) -> None:
+async def test_a_server_starts_in_a_fraction_of_300_mb(tmp_path: Path) -> None:
     async with server(World(tmp_path / "home")) as served:
         assert address_space(served.process.pid) < 200 * MB
 
@@ -200,7 +200,7 @@ async def python(program: str) -> tuple[int | None, str, str]:
 # --- open files -------------------------------------------------------------------------------------------------------
 
 
-async def test_too_many_open_files_are_a_503_and_the_server_goes_on_once_there_are_fewer(tmp_path: Path) -> None:
+async def test_too_many_open_files_are_a_503_until_some_are_closed(tmp_path: Path) -> None:
     world = World(tmp_path / "home")
     async with server(world) as served, served.client(connections=1) as client:
         folder = tmp_path / "workspace" / ".agenticx"
@@ -224,7 +224,7 @@ async def test_too_many_open_files_are_a_503_and_the_server_goes_on_once_there_a
         assert await world.start(client, session, "say hi") == 202
 
 
-async def test_a_command_for_which_too_few_files_are_left_says_so_in_its_result(tmp_path: Path) -> None:
+async def test_a_command_without_free_file_descriptors_has_an_error_result(tmp_path: Path) -> None:
     world = World(tmp_path / "home")
     async with server(world) as served, served.client(connections=2) as client:
         (session,) = await world.make_sessions(client, ["auto"])
@@ -258,7 +258,9 @@ def events(world: World, session: str, *types: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("files", [6, 8, 10, 12])
 @pytest.mark.cases(quick=1)
-async def test_agx_run_with_too_few_files_says_so_in_one_line_without_a_traceback(tmp_path: Path, files: int) -> None:
+async def test_agx_run_without_free_file_descriptors_prints_one_line_and_no_traceback(
+    tmp_path: Path, files: int
+) -> None:
     limited = f"ulimit -n {files}; exec {sys.executable} -m agenticx.cli run 'list the files'"
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(

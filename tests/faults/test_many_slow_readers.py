@@ -155,7 +155,7 @@ async def a_turn(client: httpx.AsyncClient, log: Reader, text: str) -> None:
 
 
 @pytest.mark.cases(quick=0)
-async def test_slow_and_stopped_readers_cost_little_delay_nobody_and_lose_nothing(tmp_path: Path) -> None:
+async def test_slow_and_stalled_readers_use_bounded_memory_delay_no_other_and_resume_exactly(tmp_path: Path) -> None:
     added: list[str] = []
     for number in range(TRIES):
         undisturbed, disturbed = await p99_without_and_beside_slow_ones(tmp_path / str(number) / "home")

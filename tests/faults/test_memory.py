@@ -286,7 +286,7 @@ def on_wires(*wires: str) -> Callable[[Any], Any]:
 
 @pytest.mark.promise("C7")
 @pytest.mark.cases(quick=2)
-async def test_a_flood_is_aborted_before_it_takes_memory(wire, refused):
+async def test_an_endless_reply_is_aborted_within_the_memory_limit(wire, refused):
     run = await measured(wire, refused)
 
     assert run["end"] == "provider.bad_reply"
@@ -302,7 +302,7 @@ async def test_a_flood_is_aborted_before_it_takes_memory(wire, refused):
     ],
 )
 @pytest.mark.cases(quick=2)
-async def test_an_endless_field_of_one_wire_is_aborted_before_it_takes_memory(wire, flood):
+async def test_an_endless_field_of_one_wire_is_aborted_within_the_memory_limit(wire, flood):
     run = await measured(wire, flood)
 
     assert run["end"] == "provider.bad_reply"
@@ -311,7 +311,7 @@ async def test_an_endless_field_of_one_wire_is_aborted_before_it_takes_memory(wi
 
 @pytest.mark.promise("C7")
 @on_wires("gemini")
-async def test_endless_small_deltas_are_aborted_before_they_take_memory(wire):
+async def test_endless_small_deltas_are_aborted_within_the_memory_limit(wire):
     run = await measured(wire, small_text)
 
     assert run["end"] == "provider.bad_reply"
@@ -320,7 +320,7 @@ async def test_endless_small_deltas_are_aborted_before_they_take_memory(wire):
 
 @pytest.mark.promise("C7")
 @on_wires("anthropic", "gemini")
-async def test_a_call_of_60_000_objects_runs_and_goes_back_to_the_model(wire):
+async def test_a_call_with_60_000_objects_runs_and_is_sent_back_to_the_model(wire):
     run = await measured(wire, tiny_arguments)
 
     assert run["end"] == "final"
@@ -332,7 +332,7 @@ async def test_a_call_of_60_000_objects_runs_and_goes_back_to_the_model(wire):
 @pytest.mark.parametrize("flood", [counts, pings])
 @on_wires("openai_chat", "ollama")
 @pytest.mark.cases(quick=2)
-async def test_counts_and_pings_without_end_are_ended_by_the_clock_of_the_first_delta(wire, flood):
+async def test_endless_token_counts_and_pings_end_with_the_first_chunk_timeout(wire, flood):
     run = await measured(wire, flood, {"llm_invoke_timeout_seconds": 1})
 
     assert run["end"] in {"timeout.first_chunk"} | (BY_SIZE if flood is counts and wire != "openai_chat" else set())
@@ -342,7 +342,7 @@ async def test_counts_and_pings_without_end_are_ended_by_the_clock_of_the_first_
 @pytest.mark.promise("C7")
 @pytest.mark.promise("C5")
 @on_wires("openai_chat")
-async def test_counts_without_end_behind_text_are_ended_by_the_clock_of_silence(wire):
+async def test_endless_token_counts_after_text_end_with_the_heartbeat_timeout(wire):
     run = await measured(wire, counts_behind_text, {"llm_heartbeat_timeout_seconds": 1})
 
     assert run["end"] in {"timeout.heartbeat"} | (BY_SIZE if wire != "openai_chat" else set())
@@ -352,7 +352,7 @@ async def test_counts_without_end_behind_text_are_ended_by_the_clock_of_silence(
 
 @pytest.mark.promise("C7")
 @pytest.mark.parametrize("headers", [{"Content_Encoding": "gzip"}, {"Transfer_Encoding": "gzip, chunked"}])
-async def test_what_is_compressed_is_not_unpacked(headers):
+async def test_a_compressed_body_is_not_decompressed(headers):
     run = await measured("openai_chat", bomb, **headers)
 
     assert run["end"] == ("provider.bad_reply" if "Content_Encoding" in headers else "provider.transport")

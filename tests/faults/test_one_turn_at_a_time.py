@@ -24,7 +24,7 @@ LONG = plan((100_000_000, []))
 
 
 @pytest.mark.promise("D1")
-async def test_of_64_posts_at_once_one_is_accepted_and_the_others_write_nothing_over_kills(
+async def test_one_of_64_simultaneous_posts_is_accepted_and_the_others_write_nothing_across_kills(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     world = World(tmp_path / "home")

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize(("command", "sleepers"), [("sleep N & setsid sleep N & wait", 2), ("exec env -i sleep N", 1)])
-async def test_commands_without_anyone_above_them_are_ended_at_the_next_start(
-    tmp_path: Path, command: str, sleepers: int
-) -> None:
+async def test_orphaned_commands_are_terminated_at_the_next_start(tmp_path: Path, command: str, sleepers: int) -> None:
     world, seconds = World(tmp_path / "home"), f"{sleepers}0{os.getpid()}"
     async with started(world) as server, server.client() as client:
         (session,) = await world.make_sessions(client, ["auto"])
@@ -50,7 +48,7 @@ async def started(world: World) -> AsyncGenerator[Studio]:
         await server.end(signal.SIGKILL)
 
 
-def test_a_stranger_that_got_the_number_of_a_recorded_process_is_left_alone() -> None:
+def test_an_unrelated_process_with_a_recorded_pid_is_not_terminated() -> None:
     stranger = subprocess.Popen(["sleep", "6000"], start_new_session=True)
     fields = Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()
     started = int(fields[19])

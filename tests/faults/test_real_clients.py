@@ -173,13 +173,13 @@ async def check_that_they_have_the_log(home: Path, rng: random.Random, cuts: int
         assert (name, client.proxy.cuts, client.got) == (name, cuts, log)
 
 
-async def test_httpx_sse_has_the_log_after_cuts_and_a_killed_server(
+async def test_httpx_sse_receives_the_whole_log_across_disconnects_and_kills_of_the_server(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     await check_that_they_have_the_log(tmp_path / "home", rng, count(5, 20, 20), {"httpx-sse": httpx_sse_client})
 
 
-async def test_those_of_npm_have_the_log_after_cuts_and_a_killed_server(
+async def test_npm_clients_receive_the_whole_log_across_disconnects_and_kills_of_the_server(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     if missing := [reason for name in NODE_CLIENTS if (reason := lacking(name))]:

@@ -308,7 +308,7 @@ def settings(tmp_path):
 
 
 @pytest.mark.promise("C6")
-async def test_a_retry_is_invisible_or_absent(rng, count, settings):
+async def test_retries_follow_the_policy_and_duplicate_no_output(rng, count, settings):
     found = await find_failures([rng.getrandbits(32) for _ in range(count(100, 500, 5_000))], settings)
 
     assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
@@ -316,13 +316,13 @@ async def test_a_retry_is_invisible_or_absent(rng, count, settings):
 
 @pytest.mark.promise("C6")
 @pytest.mark.parametrize("anyio_backend", [VIRTUAL_TIME_OVER_SOCKETS], ids=["jumping"])
-async def test_a_model_that_falls_silent_is_not_asked_again(rng, count, settings):
+async def test_a_model_that_stalls_is_not_retried(rng, count, settings):
     for _ in range(count(1, 1, 10)):
         found = await find_failures([rng.getrandbits(32) for _ in range(40)], settings, silent=True)
         assert not found, f"{len(found)} cases are wrong, the first:\n{found[0]}"
 
 
-async def test_a_refusal_whose_body_never_ends_counts_by_its_status(settings):
+async def test_an_error_response_with_an_endless_body_is_classified_by_its_status(settings):
     async def busy(exchange):
         exchange.head(429, Retry_After="7")
         exchange.send(b'{"error": {"message": "Slow ')
@@ -416,5 +416,5 @@ def asks_once_too_often(models, policy, clock):
     ],
 )
 @pytest.mark.cases(quick=1)
-async def test_a_layer_that_breaks_the_promise_is_found(settings, broken):
+async def test_a_faulty_retry_layer_is_detected(settings, broken):
     assert await find_failures(range(100, 220), settings, broken)

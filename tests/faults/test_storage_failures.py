@@ -107,7 +107,9 @@ async def failing(forker: ServerForker, folder: Path, **order: Any) -> AsyncGene
 @pytest.mark.promise("A4")
 @pytest.mark.parametrize("what", [REFUSED, UNANSWERED])
 @pytest.mark.cases(quick=1)
-async def test_the_store_fails_at_any_operation_of_a_turn(tmp_path: Path, what: str, count: Count) -> None:
+async def test_a_store_failure_at_any_operation_ends_the_turn_and_the_next_one_works(
+    tmp_path: Path, what: str, count: Count
+) -> None:
     async with server_forker() as forker, failing(forker, tmp_path) as one:
         assert await first_untouched(one, what, step=4 // count(1, 4, 4)) > 10
 
@@ -115,7 +117,9 @@ async def test_the_store_fails_at_any_operation_of_a_turn(tmp_path: Path, what: 
 @pytest.mark.promise("A4")
 @pytest.mark.parametrize("what", FAILURES)
 @pytest.mark.cases(quick=2)
-async def test_the_disk_fails_below_sqlite_at_any_operation_of_a_turn(tmp_path: Path, what: str, count: Count) -> None:
+async def test_a_disk_failure_at_any_operation_ends_the_turn_and_the_next_one_works(
+    tmp_path: Path, what: str, count: Count
+) -> None:
     async with server_forker() as forker, failing(forker, tmp_path, disk={}) as one:
         await first_untouched(one, what, step=12 // count(1, 4, 12))
 

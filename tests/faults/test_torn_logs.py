@@ -72,7 +72,7 @@ def _overwrite(file: Path, offset: int, content: bytes) -> None:
 @pytest.mark.promise("A2")
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.cases(quick=1)
-async def test_a_power_cut_loses_nothing_that_was_reported_as_done(
+async def test_a_power_failure_loses_no_acknowledged_write(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
     for number, lives in enumerate(split_cycles(count(1, 12, 2_500), 50)):

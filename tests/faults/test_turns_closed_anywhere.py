@@ -137,7 +137,7 @@ def hold_leftovers(session: Session, model: ScriptedModel, before: set) -> None:
 
 
 @pytest.mark.promise("D2")
-async def test_closed_at_any_yield_nothing_is_left(play, rng, count):
+async def test_closing_a_turn_at_any_event_leaves_nothing_behind(play, rng, count):
     for _ in range(count(4, 20, 500)):
         seed = rng.random()
         position = 0
@@ -172,7 +172,7 @@ async def usable_again(play, session):
 
 
 @pytest.mark.promise("D2")
-async def test_cancelled_at_any_moment_nothing_is_left(play, rng, count):
+async def test_cancelling_a_turn_at_any_moment_leaves_nothing_behind(play, rng, count):
     for _ in range(count(20, 100, 2_000)):
         before = asyncio.all_tasks()
         runtime, session, model = scenario(play, rng)
@@ -194,7 +194,7 @@ async def test_cancelled_at_any_moment_nothing_is_left(play, rng, count):
 
 
 @pytest.mark.promise("C8")
-async def test_stopped_at_any_moment_the_turn_ends_at_once(play, rng, count):
+async def test_stopping_a_turn_at_any_moment_ends_it_within_200_ms(play, rng, count):
     slowest, loop = 0.0, asyncio.get_running_loop()
     for _ in range(count(40, 200, 2_000)):
         before = asyncio.all_tasks()

@@ -11,8 +11,10 @@ from typing import Any
 from agenticx.clocks import SystemClock
 from agenticx.logs import LogLine, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
-from agenticx.runtime.calls.polling import PollBackoff
-from agenticx.runtime.calls.result_text import (
+from agenticx.runtime.events import EventType
+from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall, call_signature
+from agenticx.runtime.repetition.polling import PollBackoff
+from agenticx.runtime.repetition.result_text import (
     exit_code,
     mask_counts,
     mask_echo,
@@ -22,8 +24,6 @@ from agenticx.runtime.calls.result_text import (
     reports_success,
     reports_verdict,
 )
-from agenticx.runtime.events import EventType
-from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_interrupted_turn
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
 from tests.linear.case import Case, Make

@@ -15,18 +15,17 @@ from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, 
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
-from agenticx.runtime.calls.confirm_digest import write_json
 from agenticx.runtime.calls.inline import parse_inline_calls
-from agenticx.runtime.calls.question_text import question_lines
-from agenticx.runtime.calls.tool_output import is_large, jsonable, render, render_async, truncate
+from agenticx.runtime.calls.tool_output import is_large, jsonable, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
-from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, row_count_size
+from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
-from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.history_text import render_transcript, snippets
+from agenticx.runtime.questions.confirm_digest import write_json
+from agenticx.runtime.questions.question_text import question_lines
+from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.reply_writer import ReplyWriter
-from agenticx.runtime.row_text import render as rows_as_text
-from agenticx.runtime.row_text import snippets
 from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.structured_output import TurnOutput
@@ -204,8 +203,8 @@ RUNTIME_CASES = [
     ),
     Case(of=ContextCompactor, variant="a summary", run=_compacted("all is well"), inputs=_ROWS, where="awaited"),
     Case(of=ContextCompactor, variant="no summary", run=_compacted(" "), inputs=_ROWS, where="awaited"),
-    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(row_count_size,)),
-    Case(of=rows_as_text, run=rows_as_text, inputs=_ROWS, where="thread"),
+    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(message_count_size,)),
+    Case(of=render_transcript, run=render_transcript, inputs=_ROWS, where="thread"),
     Case(of=snippets, run=snippets, inputs=_ROWS, where="thread"),
     Case(of=parse_inline_calls, run=lambda text: parse_inline_calls(text, ("look",)), inputs=TEXTS),
     Case(
@@ -227,12 +226,17 @@ RUNTIME_CASES = [
     ),
     Case(of=ReplyWriter, variant="thinking", run=_written, inputs=_deltas(ThinkingDelta)),
     Case(of=ReplyWriter, variant="calls", run=_written, inputs=_deltas(lambda text: ToolCallDelta(0, arguments=text))),
-    Case(of=render, variant="text", run=lambda text: render(text, 30_000), inputs=TEXTS, also=(truncate,)),
-    Case(of=render_async, run=lambda value: render_async(value, 30_000), inputs=_LARGE_VALUES, where="awaited"),
+    Case(of=render_value, variant="text", run=lambda text: render_value(text, 30_000), inputs=TEXTS, also=(truncate,)),
     Case(
-        of=render_async,
+        of=render_value_async,
+        run=lambda value: render_value_async(value, 30_000),
+        inputs=_LARGE_VALUES,
+        where="awaited",
+    ),
+    Case(
+        of=render_value_async,
         variant="objects",
-        run=lambda text: render_async(_Said(text=clean_text(text)), 9),
+        run=lambda text: render_value_async(_Said(text=clean_text(text)), 9),
         inputs=LINES,
         where="awaited",
     ),

@@ -53,16 +53,16 @@ MODULES = [
     "runtime.sanitize",
     "runtime.compactor",
     "runtime.calls.inline",
-    "runtime.loop_detector",
+    "runtime.repetition.loop_detector",
     "runtime.structured_output",
-    "runtime.calls.question_text",
+    "runtime.questions.question_text",
     "runtime.reply_writer",
     "runtime.calls.validation",
     "runtime.turn_log",
-    "runtime.calls.result_text",
-    "runtime.row_text",
-    "runtime.calls.confirm_digest",
-    "runtime.calls.polling",
+    "runtime.repetition.result_text",
+    "runtime.history_text",
+    "runtime.questions.confirm_digest",
+    "runtime.repetition.polling",
     "tools.shell.read_only_heuristic",
     "tools.coercion",
     "logs",
@@ -83,7 +83,6 @@ MODULES = [
     "tools.schema",
     "tools.builtin.edits",
     "tools.builtin.shell",
-    "sessions.hub.session_names",
     "sessions.store.search",
     "sessions.history.transcript",
     "sessions.history.export",
@@ -99,21 +98,24 @@ EXEMPT: dict[str, str] = {
     for reason, names in {
         "the rows of their wires go through it": """
             llms.json_values.arguments_json llms.json_values.items_in llms.json_values.fields_in
-            llms.json_values.text_in
+            llms.json_values.text_in llms.json_values.json_string_fragment
             llms.json_values.count_in llms.json_values.cost_in llms.wires.json_events.malformed_reply
             llms.transport.errors.blocked_prompt_error llms.wires.openai_chat._parts.ReasoningDetails
-            llms.wires.openai_chat._parts.parse_usage
+            llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
+            llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents
             llms.wires.ollama._request.encode_messages
             llms.wires.openai_responses._request.sent_tool_names llms.wires.anthropic._request.sent_tool_names
             llms.wires.gemini._request.sent_tool_names llms.wires.ollama._request.sent_tool_names
         """,
         "other rows go through it": """
-            runtime.compactor.is_summary runtime.row_text.count_characters
-            runtime.row_text.count_attachment_characters runtime.row_text.iter_texts tools.protected.protection_reason
+            runtime.compactor.is_summary runtime.history_text.count_characters
+            runtime.history_text.count_attachment_characters runtime.history_text.message_texts
+            tools.protected.protection_reason
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
-            runtime.structured_output.OutputType runtime.calls.question_text.describe_size tools.output.ProgressEmitter
+            runtime.structured_output.OutputType runtime.questions.question_text.describe_size
+            tools.output.ProgressEmitter
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position
             sessions.store.sqlite._segments.envelope_bytes sessions.history.transcript.tool_call_ids
@@ -126,6 +128,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.openai_responses._request.encode_tools llms.wires.anthropic._request.accepted_output_schema
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
             llms.wires.gemini._request.tool_names llms.wires.ollama._request.encode_tools tools.protected.is_within
+            llms.wires.openai_chat._request.encode_tools
             tools.protected.changes_bare_repository cli.terminal.output.output_for
         """,
         "it carries events and looks at none of their texts": "sessions.hub.batches.EventBatcher",

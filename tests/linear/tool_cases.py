@@ -163,7 +163,7 @@ def _matched(glob: str) -> object:
     """Match the glob against long names, and a short glob against the glob as a name."""
     looks = FileSystemCache()
     try:
-        return [looks.matches(name, glob) for name in ("a" * 255, "ab" * 100, ".a")], looks.matches(glob, "*a*b*c")
+        return [looks.match(name, glob) for name in ("a" * 255, "ab" * 100, ".a")], looks.match(glob, "*a*b*c")
     except UncheckableError:
         return None
 
@@ -171,7 +171,12 @@ def _matched(glob: str) -> object:
 def _resolved(path: str) -> object:
     looks, path = FileSystemCache(), path[:EXAMINED_WORD_BYTES]
     try:
-        return looks.resolve("/", path), looks.exists("/", path), looks.is_file(path), list(looks.expand("/", path))
+        return (
+            looks.resolve("/", path),
+            looks.check_exists("/", path),
+            looks.check_is_file(path),
+            list(looks.expand("/", path)),
+        )
     except UncheckableError:
         return None
 

@@ -25,7 +25,7 @@ def imported_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize("module", ["agenticx.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"])
-def test_the_engine_does_not_load_what_only_others_need(module: str) -> None:
+def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
     heavy = {
         "httpx",
         "starlette",
@@ -46,24 +46,24 @@ def test_the_engine_does_not_load_what_only_others_need(module: str) -> None:
         "agenticx.runtime.agent_runtime: AgentRuntime",
         "agenticx.runtime.events: EventType, RuntimeEvent",
         "agenticx.runtime.compactor: ContextCompactor",
-        "agenticx.runtime.loop_detector: LoopDetector",
+        "agenticx.runtime.repetition.loop_detector: LoopDetector",
         "agenticx.runtime.hooks: AgentHook, HookRegistry",
         "agenticx.runtime: ConfirmGate, SyncConfirmGate, AsyncConfirmGate, AutoApproveConfirmGate",
         "agenticx.llms: OpenAIProvider",
     ],
 )
-def test_import_paths_of_the_published_pages_stay(names: str) -> None:
+def test_published_import_paths_exist(names: str) -> None:
     module, _, wanted = names.partition(": ")
     loaded = importlib.import_module(module)
     assert [name for name in wanted.split(", ") if not hasattr(loaded, name)] == []
 
 
-def test_the_version_is_the_one_that_is_built() -> None:
+def test_the_version_is_that_of_the_project_file() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert agenticx.__version__ == project["version"]
 
 
-def test_public_names_are_the_pinned_ones() -> None:
+def test_public_names_match_the_stored_list() -> None:
     """To change the public names on purpose, run `python -m tests.repo.test_imports`, which rewrites the list."""
     assert json.loads(PINNED.read_text(encoding="utf-8")) == public_names()
 

@@ -19,7 +19,7 @@ PACKAGES: list[dict[str, Any]] = [package for package in LOCK["package"] if pack
 POISONED = {("litellm", "1.82.7"), ("litellm", "1.82.8")}
 
 
-def test_the_two_poisoned_releases_are_not_locked() -> None:
+def test_the_two_compromised_releases_are_not_locked() -> None:
     assert POISONED.isdisjoint({(package["name"], package["version"]) for package in PACKAGES})
 
 
@@ -34,7 +34,7 @@ def test_every_file_comes_from_pypi_with_a_sha256() -> None:
             assert file["url"].startswith("https://files.pythonhosted.org/packages/"), file
 
 
-def test_the_lock_covers_what_the_project_asks_for() -> None:
+def test_the_lock_covers_the_dependencies_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     asked = {name_of(requirement) for requirement in project["dependencies"]}
     for extra in project["optional-dependencies"].values():

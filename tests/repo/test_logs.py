@@ -12,38 +12,7 @@ import pytest
 
 from agenticx.logs import bound_ids, configure_logging, excerpt, get_logger, is_secret_field, redact
 from tests.linear.growth import grows_linearly
-
-SECRETS = {
-    "provider key": "sk-proj-abcdefghijklmnop1234",
-    "bearer": "Bearer abcdefgh.ijklmnop",
-    "basic": "Basic dXNlcjpwYXNzd29yZA==",
-    "github": "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-    "aws": "AKIAABCDEFGHIJKLMNOP",
-    "google": "AIzaSyA-abcdefghijklmnopqrstuvwxyz01234",
-    "slack": "xoxb-1234567890-abcdef",
-    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
-    "header": "x-api-key: 0123456789abcdef",
-    "query": "https://a.example/v1?key=0123456789abcdef&x=1",
-    "ticket": "http://127.0.0.1:8765/#ticket=0123456789abcdef",
-    "key in a name": "tool_sk-proj-abcdefghijklmnop1234",
-    "key behind an underscore": "x_gsk_abcdefghijklmnop1234",
-    "github in a name": "x_ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-    "jwt in a name": "x_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
-    "assignment": "401: password=hunter2hunter2&x=1",
-    "quoted": '{"passphrase": "hunter2hunter2"}',
-    "other languages": "contraseña=hunter2hunter2 密码='hunter2hunter2'",
-    "code": "https://a.example/callback?code=0123456789abcdef&x=1",
-    "login": "nats://agx:hunter2hunter2@db.example:4222",
-    "pem": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
-}
-
-
-SECRET_FIELDS = (
-    *("pw", "pin", "passphrase", "passwort", "geheimwort", "contraseña", "contrasen\u0303a", "contrasena", "密码"),
-    *("mot_de_passe", "db_pw", "PIN"),
-)
-
-SECRET_PARTS = ("0123456789", "abcdefghijklmnop", "dXNlcjpwYXNz", "hunter2", "c2lnbmF0", "MIIEow", "ijklmnop")
+from tests.support.secret_samples import SECRET_FIELDS, SECRET_PARTS, SECRETS
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +63,7 @@ async def test_ids_follow_into_tasks_and_do_not_leak_between_them(capsys: pytest
     ]
 
 
-def test_no_value_can_begin_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_value_can_add_a_log_line(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("info")
     get_logger("agenticx.x").info("odd\nevent 100% %s", text="a\nWARNING agenticx.x forged\x1b[31m")
     assert logged_lines(capsys) == [
@@ -102,7 +71,7 @@ def test_no_value_can_begin_a_line_of_its_own(capsys: pytest.CaptureFixture[str]
     ]
 
 
-def test_below_the_level_nothing_is_written_and_other_libraries_begin_at_warning(
+def test_lines_below_the_level_are_dropped_and_other_libraries_log_from_warning(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_logging("info")
@@ -171,7 +140,7 @@ def test_a_value_is_redacted_if_a_neighbouring_field_names_a_secret(
     assert shown == "INFO    agenticx.x call headers={'name': 'Accept', 'value': 'abc'} words=['name', 'abc']"
 
 
-def test_other_libraries_begin_at_warning_at_debug_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_libraries_log_from_warning_at_level_debug_too(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging("debug")
     get_logger("agenticx.x").debug("seen")
     get_logger("studio.x").debug("seen")
@@ -180,7 +149,7 @@ def test_other_libraries_begin_at_warning_at_debug_too(capsys: pytest.CaptureFix
     assert logged_lines(capsys) == ["DEBUG   agenticx.x seen", "DEBUG   studio.x seen"]
 
 
-def test_ordinary_text_is_left_alone() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     text = (
         "GET https://a.example/v1/models?limit=5 took 12 ms; the token budget is 4000; ask-first; key: value; "
         "run_npm_install_packages; max_tokens=4000; the password is wrong; password: required"
@@ -229,7 +198,7 @@ def test_redacting_takes_linear_time(pattern: str) -> None:
         "9+postgres://agx:c2lnbmF0dXJl@db/x HTTPS://u:c2lnbmF0dXJl@h:1 redis://:c2lnbmF0dXJl@h",
     ],
 )
-def test_tokens_and_logins_are_hidden_wherever_they_begin(text: str) -> None:
+def test_tokens_and_logins_are_hidden_at_any_position(text: str) -> None:
     assert "eyJ" not in redact(text)
     assert "c2lnbmF0" not in redact(text)
 
@@ -237,7 +206,7 @@ def test_tokens_and_logins_are_hidden_wherever_they_begin(text: str) -> None:
 @pytest.mark.promise("I1")
 @pytest.mark.parametrize("kind", SECRETS)
 @pytest.mark.cases(quick=2)
-def test_an_excerpt_holds_no_piece_of_a_secret_wherever_it_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_excerpt_has_no_part_of_a_secret_at_any_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOUSE_API_KEY", "canary-0123456789" * 20)
     pieces = {part[at : at + 6] for part in SECRET_PARTS for at in range(len(part) - 5)}
     for secret in (SECRETS[kind], "canary-0123456789" * 20):
@@ -279,7 +248,7 @@ def test_a_logger_imports_structlog_only_when_it_writes() -> None:
     assert done.stderr == "seen\n"
 
 
-def test_a_line_is_the_same_where_too_few_files_are_left_to_load_structlog() -> None:
+def test_a_line_is_the_same_if_structlog_cannot_be_loaded() -> None:
     program = """
 import resource
 from agenticx.logs import bound_ids, configure_logging, get_logger

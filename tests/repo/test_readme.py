@@ -16,7 +16,9 @@ from pathlib import Path
 import pytest
 
 from agenticx.settings import Settings
+from tests.support.forked import Process
 from tests.support.patience import PATIENCE
+from tests.support.program import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -42,32 +44,43 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
+def run_forked(module: str, *arguments: str, folder: Path) -> str:
+    """Run `python -m module arguments` in a process that has imported AgenticX, which takes a tenth of the time."""
+    with Process(module, arguments, cwd=folder, env=clean_environment(folder)) as process:
+        try:
+            out, errors = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, out + errors
+    return out
+
+
 def test_the_library_example_runs(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "builtin_tools" in block and "def test_" not in block]
     lines = run([sys.executable, "-c", example], tmp_path).splitlines()
     assert (lines[0].split()[0], lines[-1].split()[0]) == ("turn_started", "final")
 
 
-def test_the_example_of_an_object_and_a_file_gives_the_object(tmp_path: Path) -> None:
+def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "output_type" in block]
-    assert run([sys.executable, "-c", example], tmp_path) == "name='Lyon' rivers=['Rhône', 'Saône']\n"
+    assert run_forked(PROGRAM, example, folder=tmp_path) == "name='Lyon' rivers=['Rhône', 'Saône']\n"
 
 
-def test_the_example_of_live_arguments_shows_them_as_they_are_written(tmp_path: Path) -> None:
+def test_the_preview_arguments_example_prints_partial_arguments(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "preview_arguments" in block]
-    lines = run([sys.executable, "-c", example], tmp_path).splitlines()
+    lines = run_forked(PROGRAM, example, folder=tmp_path).splitlines()
     assert lines == ["look_up {'name': 'Ad'}", "look_up {'name': 'Ada Lovelace'}"]
 
 
 def test_the_example_of_a_tool_a_gate_and_a_hook_runs(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "class NoSecrets(AgentHook)" in block]
-    lines = run([sys.executable, "-c", example], tmp_path).splitlines()
+    lines = run_forked(PROGRAM, example, folder=tmp_path).splitlines()
     kinds = [line.split()[0] for line in lines]
     assert (kinds[-1], kinds.count("confirm_required")) == ("final", 1)
     assert any("'sent to a@example.com'" in line for line in lines if line.startswith("tool_result"))
-    stranger = run([sys.executable, "-c", example.replace('"a@example.com"', '"a@evil.example"')], tmp_path)
+    stranger = run_forked(PROGRAM, example.replace('"a@example.com"', '"a@evil.example"'), folder=tmp_path)
     assert "'outcome': 'denied'" in stranger
-    secret = run([sys.executable, "-c", example.replace('"hi"', '"password"')], tmp_path)
+    secret = run_forked(PROGRAM, example.replace('"hi"', '"password"'), folder=tmp_path)
     assert "That is a secret." in secret
     assert "confirm_required" not in secret
 
@@ -75,11 +88,12 @@ def test_the_example_of_a_tool_a_gate_and_a_hook_runs(tmp_path: Path) -> None:
 def test_the_test_example_passes(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "def test_" in block]
     (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
-    assert "1 passed" in run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_example.py"], tmp_path)
+    without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    assert "1 passed" in run([sys.executable, "-m", "pytest", *without, "test_example.py"], tmp_path)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
-def test_the_tour_over_http_writes_the_file_and_ends_in_one_terminal_event(tmp_path: Path) -> None:
+def test_the_http_example_writes_the_file_and_ends_in_one_terminal_event(tmp_path: Path) -> None:
     (tour,) = [block for block in blocks("bash") if "curl" in block]
     port = free_port()
     server = subprocess.Popen(
@@ -108,7 +122,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def test_the_commands_of_the_terminal_section_do_what_they_say(tmp_path: Path) -> None:
+def test_the_commands_of_the_terminal_section_work(tmp_path: Path) -> None:
     section = README.partition("## In a terminal")[2].partition("\n## ")[0]
     commands = [shlex.split(line) for line in re.findall(r"^\.venv/bin/agx (.*)$", section, re.MULTILINE)]
     outputs = {tuple(words): run([str(BIN / "agx"), *words], tmp_path) for words in commands if words[0] != "chat"}
@@ -124,7 +138,8 @@ def test_the_commands_of_the_terminal_section_do_what_they_say(tmp_path: Path) -
 
 def test_every_agx_command_named_exists(tmp_path: Path) -> None:
     named = set(re.findall(r"\bagx (serve|open|run|chat|model|permissions|doctor|sessions)\b", README))
-    offered = set(re.findall(r"^  (\w+) +", run([str(BIN / "agx"), "--help"], tmp_path), re.MULTILINE))
+    help_text = run_forked("agenticx.cli", "--help", folder=tmp_path)
+    offered = set(re.findall(r"^  (\w+) +", help_text, re.MULTILINE))
     assert named <= offered
 
 

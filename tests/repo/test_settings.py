@@ -24,6 +24,7 @@ from agenticx.settings import (
     secret_values,
 )
 from tests.repo.default_toml import render
+from tests.support.modules import Module, modules
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,17 +49,17 @@ def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
     assert Settings.model_validate(tomllib.loads(text)) == Settings()
 
 
-def _names_read_in(file: Path) -> Iterator[str]:
+def _names_read_in(module: Module) -> Iterator[str]:
     """Yield the attributes read from objects called settings, in the settings' module also from `self` and `base`."""
-    owner = r"(settings|base|self)$" if file.name == "settings.py" else "settings$"
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    owner = r"(settings|base|self)$" if module.path.name == "settings.py" else "settings$"
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and re.search(owner, ast.unparse(node.value)):
             yield node.attr
 
 
 def test_every_setting_is_read_somewhere_or_marked_as_not_read_yet() -> None:
-    files = [file for package in ("agenticx", "studio") for file in (ROOT / package).rglob("*.py")]
-    read = {name for file in files for name in _names_read_in(file)}
+    packages = [module for module in modules() if module.path.parts[0] != "tests"]
+    read = {name for module in packages for name in _names_read_in(module)}
     assert set(Settings.model_fields) - read == UNUSED_SETTINGS
 
 
@@ -73,7 +74,7 @@ def test_unset_thresholds_are_none_and_set_ones_keep_their_value(tmp_path: Path)
 # --- precedence -------------------------------------------------------------------------------------------------------
 
 
-def test_argument_beats_variable_beats_project_beats_user_beats_default(tmp_path: Path) -> None:
+def test_precedence_is_argument_variable_project_user_default(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     every = dict.fromkeys(
         ["tool_timeout_seconds", "hook_timeout_seconds", "tool_result_chars", "compaction_retain_messages"], 1000
@@ -133,19 +134,19 @@ def test_a_wrong_value_in_a_file_is_shown_shortened(tmp_path: Path) -> None:
         assert len(str(refused.value)) < 2_000
 
 
-def test_without_a_project_its_file_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_project_no_project_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings(tmp_path / ".agenticx", "tool_timeout_seconds = 1")
     monkeypatch.chdir(tmp_path)
     assert load_settings(environ={"AGX_HOME": str(tmp_path / "none")}).tool_timeout_seconds == 120
 
 
-def test_an_empty_variable_is_one_that_is_not_set(tmp_path: Path) -> None:
+def test_an_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     environ = {"AGX_HOME": str(tmp_path), "AGX_MODEL": "", "AGX_ENABLED_TOOLS": " ", "AGX_WORKSPACE_ROOT": ""}
     settings = load_settings(environ=environ)
     assert (settings.model, settings.enabled_tools, settings.workspace_root) == (None, None, None)
 
 
-def test_paths_and_lists_are_read_as_people_write_them(tmp_path: Path) -> None:
+def test_paths_and_lists_are_parsed_in_their_usual_forms(tmp_path: Path) -> None:
     settings = load_settings(
         environ={
             "AGX_HOME": str(tmp_path),
@@ -180,13 +181,13 @@ def test_seconds_are_decimals_within_the_range(name: str) -> None:
         assert str(refused.value) == f"{variable} is {text!r}; it must be a decimal number from 0.05 to 86400"
 
 
-def test_a_turn_timeout_of_zero_is_off_and_of_less_than_a_twentieth_is_refused() -> None:
+def test_a_turn_timeout_of_zero_disables_it_and_a_tiny_one_is_refused() -> None:
     assert load_settings(environ={"AGX_TURN_TIMEOUT_SECONDS": "0"}).turn_timeout_seconds == 0
     with pytest.raises(SettingsError, match=r"AGX_TURN_TIMEOUT_SECONDS is '0.01'; .* or 0 for off"):
         load_settings(environ={"AGX_TURN_TIMEOUT_SECONDS": "0.01"})
 
 
-def test_a_question_may_wait_from_a_second_to_a_year() -> None:
+def test_the_confirm_timeout_is_between_a_second_and_a_year() -> None:
     assert load_settings(environ={}).question_timeout_seconds == 604_800
     assert load_settings(environ={"AGX_QUESTION_TIMEOUT_SECONDS": "31536000"}).question_timeout_seconds == 31_536_000
     for text in ("0.5", "31536001"):
@@ -202,7 +203,7 @@ def test_max_tool_rounds_is_clamped_with_a_log_line(given: str, used: int, caplo
 
 
 @pytest.mark.parametrize("given", ["", "many", "30.0", "1e2", "0x20", "nan", "9" * 5000])
-def test_max_tool_rounds_that_is_no_whole_number_is_refused(given: str) -> None:
+def test_max_tool_rounds_must_be_an_integer(given: str) -> None:
     with pytest.raises(SettingsError, match="it must be a whole number from 10 to 120"):
         load_settings(environ={"AGX_MAX_TOOL_ROUNDS": given})
 
@@ -236,7 +237,7 @@ def test_a_refused_store_url_does_not_show_its_password() -> None:
     assert str(refused.value) == "AGX_STORE_URL is not usable; it must be sqlite:///PATH"
 
 
-def test_a_misspelt_variable_is_pointed_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_misspelt_variable_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     load_settings(environ={"AGX_TOOL_TIMOUT_SECONDS": "5", "AGX_SOMETHING_ELSE_ENTIRELY": "1"})
     assert [record.getMessage() for record in caplog.records] == [
         "AGX_TOOL_TIMOUT_SECONDS is not a setting and has no effect; did you mean AGX_TOOL_TIMEOUT_SECONDS?"
@@ -267,7 +268,7 @@ def test_the_settings_a_project_may_set_are_durations_and_amounts() -> None:
 
 
 @pytest.mark.parametrize("variables", [{}, {"AGX_HOME": "{home}/.agenticx"}, {"AGX_HOME": "{home}/other"}])
-def test_in_the_home_folder_the_user_file_is_no_project_file(
+def test_the_user_file_is_not_read_as_a_project_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -279,7 +280,7 @@ def test_in_the_home_folder_the_user_file_is_no_project_file(
 
 
 @pytest.mark.promise("F6")
-def test_a_pipe_in_place_of_the_project_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_named_pipe_as_project_file_does_not_block(tmp_path: Path) -> None:
     (tmp_path / ".agenticx").mkdir()
     os.mkfifo(tmp_path / ".agenticx" / "settings.toml")
     assert load_settings(environ={"AGX_HOME": str(tmp_path)}, project=tmp_path) is not None
@@ -341,7 +342,7 @@ def test_a_table_that_cannot_be_used_is_refused_by_name(tmp_path: Path, text: st
     assert str(refused.value) == sentence.format(file=tmp_path / "settings.toml")
 
 
-def test_a_home_must_be_a_folder_or_become_one(tmp_path: Path) -> None:
+def test_the_home_must_be_a_folder_or_creatable(tmp_path: Path) -> None:
     file, link = tmp_path / "file", tmp_path / "link"
     file.write_text("")
     link.symlink_to(tmp_path / "nowhere")
@@ -357,7 +358,7 @@ def test_a_home_must_be_a_folder_or_become_one(tmp_path: Path) -> None:
         assert load_settings(environ={"AGX_HOME": str(home)}).home == home
 
 
-def test_a_settings_file_does_not_move_its_own_home(tmp_path: Path) -> None:
+def test_a_settings_file_cannot_set_the_home_folder(tmp_path: Path) -> None:
     write_settings(tmp_path, 'home = "/elsewhere"')
     with pytest.raises(SettingsError, match=r"'home' in .* may not be set here"):
         load_settings(environ={"AGX_HOME": str(tmp_path)})
@@ -385,7 +386,7 @@ def test_a_prompt_that_does_not_exist_is_named(name: str, tmp_path: Path) -> Non
         prompt_text(name, home=tmp_path)
 
 
-def test_a_blank_key_is_no_key() -> None:
+def test_a_blank_api_key_counts_as_unset() -> None:
     assert provider_key("OPENAI_API_KEY", environ={"OPENAI_API_KEY": " \n"}) is None
     assert provider_key("OPENAI_API_KEY", environ={"OPENAI_API_KEY": "sk-1\n"}) == "sk-1"
 
@@ -443,7 +444,7 @@ _ORDINARY_VARIABLES = {
 
 
 @pytest.mark.promise("I1")
-def test_no_variable_that_may_hold_a_secret_reaches_a_command_and_ordinary_ones_do(
+def test_commands_inherit_ordinary_variables_and_none_that_may_hold_a_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in list(os.environ):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SOURCES = ("agenticx", "studio", "tests")
-PACKAGES = sorted({path.parent.relative_to(ROOT) for source in SOURCES for path in (ROOT / source).rglob("*.py")})
+from tests.support.modules import Module, modules
+
+PACKAGES = sorted({module.path.parent for module in modules()})
 MAX_MODULE_SUMMARY = 100
 
 
@@ -64,16 +64,17 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @pytest.mark.parametrize("package", PACKAGES, ids=str)
 def test_docstrings_follow_the_rules(package: Path) -> None:
-    found = [mistake for path in sorted((ROOT / package).glob("*.py")) for mistake in mistakes_in_file(path)]
+    in_package = (module for module in modules() if module.path.parent == package)
+    found = [mistake for module in in_package for mistake in mistakes_in_module(module)]
     assert not found, "\n" + "\n".join(found)
 
 
 def test_each_public_class_name_is_used_once() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for path in (path for source in ("agenticx", "studio") for path in sorted((ROOT / source).rglob("*.py"))):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for module in (module for module in modules() if module.path.parts[0] != "tests"):
+        for node in module.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+                places[node.name].append(f"{module.path}:{node.lineno}")
     found = [
         f"{', '.join(where)}: several public classes are called {name!r}; one name has one meaning; "
         "right would be, for example: SearchExcerpt and HeadTailBuffer"
@@ -111,21 +112,21 @@ def test_each_public_class_name_is_used_once() -> None:
     ],
 )
 def test_each_rule_is_checked(code: str, broken: list[Rule]) -> None:
-    assert [rule for node, summary in docstrings(code) for rule in broken_rules(node, summary)] == broken
+    assert [rule for node, summary in docstrings(ast.parse(code)) for rule in broken_rules(node, summary)] == broken
 
 
-def mistakes_in_file(path: Path) -> Iterator[str]:
+def mistakes_in_module(module: Module) -> Iterator[str]:
     """Yield a line for each broken rule, with the file, the line, the rule and an example that follows it."""
-    for node, docstring in docstrings(path.read_text(encoding="utf-8")):
+    for node, docstring in docstrings(module.tree):
         for rule in broken_rules(node, docstring):
-            where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+            where = f"{module.path}:{getattr(node, 'lineno', 1)}"
             summary = docstring.partition("\n")[0]
             yield f"{where}: {rule.text}: {summary!r}; right would be, for example: {rule.example!r}"
 
 
-def docstrings(code: str) -> Iterator[tuple[Documented, str]]:
-    """Yield the documented modules, classes and functions of a source text with their docstrings."""
-    for node in ast.walk(ast.parse(code)):
+def docstrings(tree: ast.Module) -> Iterator[tuple[Documented, str]]:
+    """Yield the documented modules, classes and functions of a module with their docstrings."""
+    for node in ast.walk(tree):
         if isinstance(node, Documented) and (docstring := ast.get_docstring(node)):
             yield node, docstring
 

@@ -81,7 +81,7 @@ async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(ma
         assert await studio.services.store.last_seq(session_id) == 0
 
 
-async def test_files_up_to_the_limit_fit_into_a_body(make_studio: StudioMaker) -> None:
+async def test_the_body_limit_permits_files_up_to_their_limit(make_studio: StudioMaker) -> None:
     model = ScriptedModel(["seen"])
     content = contents["image/png"] + b"\0" * (MAX_TOTAL_BYTES // 4 - 16)
     async with make_studio(model) as studio:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say, usage
 from agenticx.testing import check_grammar, outline
+from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running import Studio, StudioMaker
 
 pytestmark = pytest.mark.anyio
-
-
-async def run_turn(studio: Studio, session_id: str, *texts: str) -> None:
-    for text in texts:
-        cursor = (await studio.turn(session_id, text)).json()["cursor"]
-        await studio.events_until(session_id, "final", cursor=cursor)
-
-
-async def messages(studio: Studio, session_id: str) -> list[dict[str, Any]]:
-    return (await studio.client.get(f"/api/sessions/{session_id}/messages")).json()["messages"]
-
-
-async def log(studio: Studio, session_id: str) -> list[dict[str, Any]]:
-    answer = await studio.client.get(f"/api/sessions/{session_id}/export")
-    return [json.loads(line) for line in answer.text.splitlines()]
 
 
 async def fork(studio: Studio, session_id: str, message_id: str | None = None) -> dict[str, Any]:

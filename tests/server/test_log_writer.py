@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +19,9 @@ import pytest
 
 from agenticx.logs import bound_ids, configure_logging, get_logger
 from studio.log_writer import LogWriter
-from tests.support.forked import Process
+from tests.support.forked import ROOT, Process
 from tests.support.patience import PATIENCE, comes_true, patient_client
+from tests.support.program import PROGRAM
 from tests.support.server.reading import Reader
 from tests.support.server.running import frames_of, until
 from tests.support.server.serving import agx_serve, environment, outcome
@@ -138,7 +138,7 @@ def test_a_line_has_the_ids_and_values_of_the_time_it_was_logged() -> None:
     ]
 
 
-def test_the_thread_redacts_and_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_redacted_and_formatted_in_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = FakeStderr()
     writer = writer_to(stderr)
     with stderr.blocked():
@@ -219,7 +219,7 @@ def test_a_write_error_stops_the_writer_and_nothing_else() -> None:
     assert stderr.lines == []
 
 
-def test_a_line_of_another_library_that_cannot_be_formatted_is_logged_as_that() -> None:
+def test_a_record_that_cannot_be_formatted_is_logged_as_an_error() -> None:
     stderr = FakeStderr()
     writer = writer_to(stderr)
     logging.getLogger("other").warning("%d", "x")
@@ -233,7 +233,7 @@ def test_a_line_of_another_library_that_cannot_be_formatted_is_logged_as_that() 
 
 # --- processes --------------------------------------------------------------------------------------------------------
 
-PROGRAM = """
+LOGGING = """
 import sys
 from agenticx.logs import get_logger
 from studio.log_writer import background_logging
@@ -246,16 +246,14 @@ with background_logging("info") as announce:
 """
 
 
-def program(body: str) -> tuple[subprocess.Popen[str], int]:
+def program(body: str) -> tuple[Process, int]:
     """Start a program that runs `body` in `background_logging`, with a pipe of 4,096 bytes as stderr.
 
     Returns the process and the descriptor to read that pipe.
     """
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
-    command = [sys.executable, "-c", PROGRAM.format(body=body)]
-    pipe = subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=writing, text=True)
+    process = Process(PROGRAM, [LOGGING.format(body=body)], cwd=ROOT, env=os.environ, stderr=writing)
     os.close(writing)
     return process, reading
 

@@ -14,7 +14,8 @@ from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import UserMessage
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
+from tests.support.server.running import StudioMaker
 from tests.support.wires.files import PDF, PNG, TEXT
 
 pytestmark = [
@@ -22,25 +23,11 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
 ]
 
-SHOWN = "[...document.querySelectorAll('#log > :not(.message-actions)')].map((part) => part.innerText).join('\\n')"
-"""A JavaScript expression for the text of the log, without the buttons after its messages."""
-
 
 @pytest.fixture
 async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
     async with browser_tab(tmp_path / "profile") as tab:
         yield tab
-
-
-async def enter(tab: Tab, studio: Studio) -> None:
-    """Open the page with a new ticket and wait until it shows a session."""
-    await tab.open(f"http://127.0.0.1:{studio.port}/#{studio.services.tickets.issue()}")
-    await tab.wait_for("document.querySelector('#sessions [aria-current]')?.textContent")
-
-
-async def send_message(tab: Tab, text: str) -> None:
-    await tab.evaluate(f"document.getElementById('input').value = {text!r}")
-    await tab.evaluate("document.getElementById('send').click()")
 
 
 async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_studio: StudioMaker, tab: Tab) -> None:
@@ -99,7 +86,7 @@ PAYLOADS = (
 
 @pytest.mark.promise("E6")
 @pytest.mark.promise("I3")
-async def test_content_is_text_and_hidden_characters_are_written_out(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_content_is_rendered_as_text_with_hidden_characters_escaped(make_studio: StudioMaker, tab: Tab) -> None:
     odd = " ".join(PAYLOADS)
     hidden = "rm \u202etxt.exe\u200b \x1b[31m"
     model = ScriptedModel([[odd, call("note", {"text": odd + hidden})], odd])
@@ -133,23 +120,6 @@ async def test_a_fallback_model_is_shown_with_the_reason(make_studio: StudioMake
 
 ATTACHED = "document.getElementById('attached').innerText.replaceAll('×', '').split('\\n').join(' ').trim()"
 ATTACHMENT_ERROR = "document.getElementById('attachment-error').textContent"
-FILE_EVENTS = {
-    "picked": "const i = document.getElementById('files'); i.files = files.files; i.dispatchEvent(new Event('change'))",
-    "dropped": "document.getElementById('log').dispatchEvent("
-    "new DragEvent('drop', {dataTransfer: files, bubbles: true, cancelable: true}))",
-    "pasted": "document.getElementById('input').dispatchEvent("
-    "new ClipboardEvent('paste', {clipboardData: files, bubbles: true, cancelable: true}))",
-}
-
-
-async def add_files(tab: Tab, how: str, *files: tuple[str, str]) -> None:
-    """Pick, drop or paste files, given by their names and JavaScript expressions for the parts of each."""
-    adding = "".join(f"files.items.add(new File({parts}, {name!r}));" for name, parts in files)
-    await tab.evaluate(f"(() => {{ const files = new DataTransfer(); {adding} {FILE_EVENTS[how]}; }})()")
-
-
-def file_parts(data: str) -> str:
-    return f"[Uint8Array.from(atob({data!r}), (c) => c.charCodeAt(0))]"
 
 
 async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: StudioMaker, tab: Tab) -> None:
@@ -178,7 +148,7 @@ async def test_files_are_picked_dropped_and_pasted_shown_and_sent(make_studio: S
     assert second.attachments == ()
 
 
-async def test_rich_text_with_a_picture_of_itself_is_pasted_as_text(make_studio: StudioMaker, tab: Tab) -> None:
+async def test_rich_text_with_an_image_is_pasted_as_text(make_studio: StudioMaker, tab: Tab) -> None:
     rich = "for (const type of ['text/plain', 'text/html']) files.items.add('x', type);"
     async with make_studio(ScriptedModel([])) as studio:
         await enter(tab, studio)

@@ -13,7 +13,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
-from tests.server.test_conversations import log, messages, run_turn
+from tests.support.server.conversations import log, messages, run_turn
 from tests.support.server.running import Studio, StudioMaker
 
 pytestmark = pytest.mark.anyio

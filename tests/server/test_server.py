@@ -180,7 +180,7 @@ async def test_invalid_options_and_settings_are_refused_with_a_sentence(
 
 
 @pytest.mark.promise("G")
-async def test_the_log_has_nothing_of_a_refused_body(tmp_path: Path) -> None:
+async def test_no_content_of_a_refused_body_is_logged(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", AGX_LOG_LEVEL="info") as served, served.client() as client:
         session_id = (await client.post("/api/sessions", json={})).json()["id"]
         for path, body in (
@@ -195,7 +195,7 @@ async def test_the_log_has_nothing_of_a_refused_body(tmp_path: Path) -> None:
     assert "private words" not in err
 
 
-async def test_the_server_logs_each_turn_unless_told_otherwise(tmp_path: Path) -> None:
+async def test_the_server_logs_each_turn_by_default(tmp_path: Path) -> None:
     async with agx_serve(tmp_path / "home", AGX_LOG_LEVEL="") as served, served.client() as client:
         session_id = (await client.post("/api/sessions", json={})).json()["id"]
         begun = await client.post(f"/api/sessions/{session_id}/turns", json={"input": "say private words"})

@@ -238,7 +238,7 @@ async def test_a_deleted_session_is_gone(make_studio: StudioMaker) -> None:
         assert studio.workspace.is_dir()
 
 
-async def test_messages_hold_each_text_once(make_studio: StudioMaker) -> None:
+async def test_messages_contain_each_text_once(make_studio: StudioMaker) -> None:
     model = ScriptedModel([["I will note it.", call("note", {"text": "x"}, id="call_a")], "Noted.", "And again."])
     async with make_studio(model, permission_mode="auto") as studio:
         session_id = await studio.session()

@@ -51,7 +51,7 @@ async def test_a_client_that_accepts_events_gets_the_turn_up_to_its_terminal_eve
 
 
 @pytest.mark.promise("D1")
-async def test_of_64_simultaneous_posts_one_is_accepted_and_63_write_nothing(
+async def test_one_of_64_simultaneous_posts_is_accepted_and_63_write_nothing(
     make_studio: StudioMaker, count: Count
 ) -> None:
     rounds = count(1, 4, 200)

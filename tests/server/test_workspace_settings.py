@@ -126,7 +126,7 @@ async def test_a_queued_message_is_handed_back_if_its_turn_cannot_start(
         assert (await studio.client.get(f"/api/sessions/{session_id}")).json()["running_turn_id"] is None
 
 
-async def test_a_pipe_in_place_of_the_file_is_not_waited_for(make_studio: StudioMaker, tmp_path: Path) -> None:
+async def test_a_named_pipe_as_settings_file_does_not_block(make_studio: StudioMaker, tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path, "piped", "")
     file = Path(workspace, ".agenticx", "settings.toml")
     file.unlink()

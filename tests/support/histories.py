@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = [
+    "PADDING",
     "assistant",
     "broken_histories",
+    "conversation",
     "number",
     "result",
     "system",
@@ -22,6 +24,16 @@ __all__ = [
 
 
 # --- short words for rows -------------------------------------------------------------------------------------------
+
+
+PADDING = " and what there is to say of it" * 4
+"""The end of each question of `conversation`, which makes its summary shorter than its messages."""
+
+
+def conversation(pairs: int = 15) -> list[Message]:
+    """Return that many questions with their answers."""
+    rows = [(user(f"question {n}{PADDING}"), assistant(f"answer {n}")) for n in range(pairs)]
+    return [row for pair in rows for row in pair]
 
 
 def user(text: str, **more: object) -> UserMessage:

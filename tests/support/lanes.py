@@ -6,11 +6,11 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
-__all__ = ["Count", "Lane", "add_options", "lane_of", "sample"]
+__all__ = ["Count", "Lane", "add_options", "lane_of", "sample", "sample_calls"]
 
 Lane = Literal["quick", "ci", "deep"]
 
@@ -58,6 +58,24 @@ def sample(config: pytest.Config, items: list[pytest.Item]) -> None:
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))
         items[:] = [item for item in items if item not in dropped]
+
+
+def sample_calls(metafunc: pytest.Metafunc) -> None:
+    """Leave out most cases that `sample` would deselect before pytest has made items of them, which takes longer.
+
+    Where pytest stores them is its own affair; if it is elsewhere, `sample` deselects them all the same.
+    """
+    lane = lane_of(metafunc.config)
+    marker = metafunc.definition.get_closest_marker("cases")
+    limit: int | None = marker.kwargs.get(lane) if marker else None
+    calls: list[Any] = getattr(metafunc, "_calls", [])
+    if lane == "deep" or not limit or len(calls) <= limit:  # without any case the test would run without parameters
+        return
+    test = metafunc.definition.nodeid
+    if not any(argument.endswith("]") for argument in metafunc.config.args):
+        kept = sorted(calls, key=lambda call: zlib.crc32(f"{test}[{call.id}]".encode()))[:limit]
+        chosen = {call.id for call in kept}
+        calls[:] = [call for call in calls if call.id in chosen]
 
 
 def _excess(cases: list[pytest.Item], lane: Lane) -> Iterable[pytest.Item]:

@@ -1,7 +1,8 @@
-"""A harness for hub tests: a folder with one session, and hubs over it one after another."""
+"""A harness for tests of the hub, and functions that wait for stored events."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,14 +10,37 @@ from typing import Any
 
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import ConfirmRequest
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
-from tests.support.patience import PatientClock
-from tests.unit.sessions.test_hub import wait_for_event, wait_for_turn_end
+from tests.support.patience import PATIENCE, PatientClock
 
-__all__ = ["SessionHarness"]
+__all__ = ["SessionHarness", "wait_for_event", "wait_for_turn_end"]
+
+
+async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
+    """Return the session's log once it holds that many terminal events."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
+        while True:
+            wakeup.clear()
+            events = list(await store.read(session_id, 0, 10_000))
+            if sum(event.terminal for event in events) >= ends:
+                return events
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
+
+
+async def wait_for_event(store: Store, session_id: str, type_: str) -> dict[str, Any]:
+    """Return the data of the first event of that type, once it is stored."""
+    wakeup = asyncio.Event()
+    with store.subscribe(session_id, wakeup):
+        while True:
+            wakeup.clear()
+            for event in await store.read(session_id, 0, 10_000):
+                if event.type == type_:
+                    return json.loads(event.frame_json)["data"]
+            await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
 @dataclass

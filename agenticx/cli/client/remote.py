@@ -106,7 +106,7 @@ class RemoteClient:
         cursor, started = position.cursor, position.cursor is not None
         while True:
             try:
-                async for frame in _frames(await self._stream(session_id, cursor, connection)):
+                async for frame in _stream_events(await self._stream(session_id, cursor, connection)):
                     cursor, event, self._lost_since = frame.cursor, frame.envelope, None
                     started = started or event.turn_id == position.turn_id
                     if started:
@@ -188,14 +188,14 @@ class RemoteClient:
 
 
 @dataclass(frozen=True, slots=True)
-class _Frame:
+class _StreamEvent:
     """One event of a stream and its cursor."""
 
     cursor: str
     envelope: Envelope
 
     @classmethod
-    def parse(cls, text: bytes) -> _Frame | None:
+    def parse(cls, text: bytes) -> _StreamEvent | None:
         """Return the event in a frame, or None for a comment or an event that is not part of the log.
 
         Raise `RequestRejected` for a `reset` event: the cursor is not one of the server's log.
@@ -211,9 +211,9 @@ class _Frame:
         return cls(cursor.decode(), Envelope.parse(data))
 
 
-async def _frames(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_Frame]:
+async def _stream_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_StreamEvent]:
     async for text in _split(chunks, b"\n\n"):
-        frame = _Frame.parse(text)
+        frame = _StreamEvent.parse(text)
         if frame is not None:
             yield frame
 
@@ -222,12 +222,12 @@ async def _split(chunks: AsyncIterator[bytes], separator: bytes) -> AsyncGenerat
     """Split chunks of bytes at `separator`; an incomplete last piece is dropped."""
     rest = bytearray()
     async for chunk in chunks:
-        seen = max(len(rest) - len(separator), 0)
+        searched = max(len(rest) - len(separator), 0)
         rest += chunk
-        while (at := rest.find(separator, seen)) >= 0:
-            yield bytes(rest[:at])
-            del rest[: at + len(separator)]
-            seen = 0
+        while (position := rest.find(separator, searched)) >= 0:
+            yield bytes(rest[:position])
+            del rest[: position + len(separator)]
+            searched = 0
 
 
 def _path(session_id: str, subpath: str = "") -> str:

@@ -173,9 +173,9 @@ def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
         return
     yield from _check_keys(facts, online)
     servers = {model.source: model.provider for model in models if "local server" in model.source}
-    for why, provider in servers.items():
-        names = ", ".join(model.spec for model in models if model.source == why)
-        yield Finding("servers", f"{provider}: {why}: {names}")
+    for source, provider in servers.items():
+        names = ", ".join(model.spec for model in models if model.source == source)
+        yield Finding("servers", f"{provider}: {source}: {names}")
     if not servers:
         yield Finding("servers", "no local model server answers", "note")
     yield from _check_models_in_use(settings)
@@ -188,13 +188,13 @@ def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
     spec, reason = default_model_spec(settings)
     status: Status = "ok" if settings.model or spec != "demo" else "note"
     fallbacks = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
-    for topic, name, why in [("model", spec, reason), *fallbacks]:
+    for topic, name, source in [("model", spec, reason), *fallbacks]:
         try:
             resolve_model(name)
         except SettingsError as exc:
-            yield Finding(topic, f"{name} ({why}): {exc}", "problem")
+            yield Finding(topic, f"{name} ({source}): {exc}", "problem")
         else:
-            yield Finding(topic, f"{name} ({why})", status)
+            yield Finding(topic, f"{name} ({source})", status)
 
 
 def _check_keys(facts: ModelCatalog, online: bool) -> Iterator[Finding]:
@@ -223,8 +223,8 @@ def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Fin
         return
     facts = model.facts
     if not facts.is_known:
-        own = settings.home / "models.toml"
-        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {own})", "note")
+        user_file = settings.home / "models.toml"
+        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {user_file})", "note")
         return
     capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.supports(ability)]
     if not facts.supports("tools"):

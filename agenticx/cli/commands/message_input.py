@@ -74,13 +74,13 @@ def _parse_paths(text: str) -> list[Path]:
 
     Terminals quote the paths of files that are dropped on them.
     """
-    whole = Path(text).expanduser()
-    if whole.is_file():
-        return [whole]
+    path = Path(text).expanduser()
+    if path.is_file():
+        return [path]
     try:
         words = shlex.split(text)
     except ValueError:  # an unbalanced quote
-        return [whole]
+        return [path]
     return [Path(word).expanduser() for word in words]
 
 

@@ -224,13 +224,13 @@ async def _read_events(file: Path) -> AsyncGenerator[Envelope]:
             yield _parse_event(line, f"{file}, line {number}")
 
 
-def _parse_event(line: bytes, where: str) -> Envelope:
+def _parse_event(line: bytes, location: str) -> Envelope:
     """Return the event in a line of a file from any source; raise `StoreError`, naming the line, if it is not one."""
     try:
         read_json(line, max_depth=_MAX_DEPTH)
         return Envelope.parse(line)
     except (ValueError, StoreError) as exc:
-        raise StoreError(f"{where}: not a session event: {line[:80]!r}") from exc
+        raise StoreError(f"{location}: not a session event: {line[:80]!r}") from exc
 
 
 async def _copy(content: AsyncIterator[bytes], write: Callable[[bytes], object]) -> None:

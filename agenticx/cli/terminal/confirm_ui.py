@@ -13,15 +13,15 @@ from typing import Any, Protocol
 from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, NO_TERMINAL
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
-from agenticx.runtime.confirm import ConfirmAnswer, Remember
+from agenticx.runtime.confirm import ConfirmAnswer, Remember, discard_typed_ahead
 from agenticx.threads import run_in_thread
 
 __all__ = [
-    "AutomaticConfirmHandler",
-    "ConfirmHandler",
-    "NullConfirmHandler",
+    "AutomaticConfirmResponder",
+    "ConfirmResponder",
+    "NullConfirmResponder",
     "SendAnswer",
-    "TerminalConfirmHandler",
+    "TerminalConfirmResponder",
     "automatic_answer",
     "can_prompt",
 ]
@@ -52,8 +52,8 @@ def automatic_answer(*, yes: bool) -> ConfirmAnswer | None:
     return ConfirmAnswer(approved=False, by="policy", reason=NO_TERMINAL)
 
 
-class ConfirmHandler(Protocol):
-    """A handler of a turn's questions, called in the order of the events."""
+class ConfirmResponder(Protocol):
+    """A responder to a turn's questions, called in the order of the events."""
 
     def on_required(self, data: Mapping[str, Any]) -> None:
         """Handle the payload of a `confirm_required` event."""
@@ -64,8 +64,8 @@ class ConfirmHandler(Protocol):
         ...
 
 
-class NullConfirmHandler:
-    """A handler that ignores questions, because a policy where the turn runs answers them."""
+class NullConfirmResponder:
+    """A responder that ignores questions, because a policy where the turn runs answers them."""
 
     def on_required(self, data: Mapping[str, Any]) -> None:
         return
@@ -74,8 +74,8 @@ class NullConfirmHandler:
         return
 
 
-class AutomaticConfirmHandler:
-    """A handler that gives each question the same answer at once; its reason shows that no user gave it."""
+class AutomaticConfirmResponder:
+    """A responder that gives each question the same answer at once; its reason shows that no user gave it."""
 
     def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
         self._send_answer = send_answer
@@ -95,8 +95,8 @@ class AutomaticConfirmHandler:
             await self._send_answer(request_id, digest, self._answer)
 
 
-class TerminalConfirmHandler:
-    """A handler that shows each question at the terminal and sends the answer that the user types.
+class TerminalConfirmResponder:
+    """A responder that shows each question at the terminal and sends the answer that the user types.
 
     A question is shown when its event arrives, so never before the events that led to it. Only a line typed after its
     question counts: earlier input is discarded, and a question that is closed otherwise (expired, stopped, answered in
@@ -119,20 +119,13 @@ class TerminalConfirmHandler:
 
     async def _ask(self, data: Mapping[str, Any]) -> None:
         async with self._prompt_lock:
-            _discard_typed_ahead()
+            discard_typed_ahead()
             self._output.show_question(data, _PROMPT)
             line = await _read_line()
             self._output.prompt_answered()
         approved, remember = _ANSWERS.get(line.strip().lower(), (False, "once"))
         with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
             await self._send_answer(data["id"], data["digest"], ConfirmAnswer(approved=approved, remember=remember))
-
-
-def _discard_typed_ahead() -> None:
-    with suppress(ImportError, OSError):
-        import termios
-
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_line() -> str:

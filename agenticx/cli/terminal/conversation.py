@@ -24,10 +24,10 @@ from agenticx.cli.options import (
     workspace_of,
 )
 from agenticx.cli.terminal.confirm_ui import (
-    AutomaticConfirmHandler,
-    ConfirmHandler,
-    NullConfirmHandler,
-    TerminalConfirmHandler,
+    AutomaticConfirmResponder,
+    ConfirmResponder,
+    NullConfirmResponder,
+    TerminalConfirmResponder,
     automatic_answer,
 )
 from agenticx.cli.terminal.event_text import Note, Tone
@@ -134,21 +134,21 @@ class TerminalConversation:
             started.append(await self.client.start(session.id, message, self.model))
             return started[0]
 
-        return await show_turn(self.client, session.id, start, self.output, self._confirm_handler())
+        return await show_turn(self.client, session.id, start, self.output, self._confirm_responder())
 
     async def _follow_turn(self, position: TurnPosition) -> int:
         async def running() -> TurnPosition:
             return position
 
         assert self.session is not None
-        return await show_turn(self.client, self.session.id, running, self.output, self._confirm_handler())
+        return await show_turn(self.client, self.session.id, running, self.output, self._confirm_responder())
 
-    def _confirm_handler(self) -> ConfirmHandler:
+    def _confirm_responder(self) -> ConfirmResponder:
         if self.client.confirms_by_policy:
-            return NullConfirmHandler()
+            return NullConfirmResponder()
         if self.automatic_answer is not None:
-            return AutomaticConfirmHandler(self.client.answer, self.automatic_answer)
-        return TerminalConfirmHandler(self.client.answer, self.output)
+            return AutomaticConfirmResponder(self.client.answer, self.automatic_answer)
+        return TerminalConfirmResponder(self.client.answer, self.output)
 
 
 @contextmanager

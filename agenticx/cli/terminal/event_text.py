@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from agenticx.runtime.calls.question_text import describe_size, question_lines
 from agenticx.runtime.events import EventType
+from agenticx.runtime.questions.question_text import describe_size, question_lines
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
@@ -105,11 +105,11 @@ def _short(value: Any) -> str:
 
 def _tool_result(data: Mapping[str, Any]) -> Note:
     outcome = visible_line(data.get("outcome", "error" if data["is_error"] else "ok"), _NAME_CHARS)
-    took = f", {data['duration_ms']:.0f} ms" if "duration_ms" in data else ""
+    duration = f", {data['duration_ms']:.0f} ms" if "duration_ms" in data else ""
     name, text = visible_line(data["name"], _NAME_CHARS), data["result"]
     lines = text.count("\n") + 1
     size = f"{lines} lines" if lines > 1 else describe_size(text)
-    head = f"← {name} {outcome}{took}, {size}: {one_line(text, 80)}"
+    head = f"← {name} {outcome}{duration}, {size}: {one_line(text, 80)}"
     return Note(head, "bad" if data["is_error"] else "good")
 
 

@@ -38,18 +38,18 @@ def session_rows(sessions: Sequence[SessionInfo]) -> Iterator[str]:
     """Yield a line for each session, followed by its search matches."""
     for session in sessions:
         record = session.record
-        marks = "".join(
-            f" [{mark}]"
-            for mark, is_so in (
+        labels = "".join(
+            f" [{label}]"
+            for label, applies in (
                 ("running", session.running_turn_id is not None),
                 ("pinned", record.pinned),
                 ("archived", record.archived),
             )
-            if is_so
+            if applies
         )
         name = visible_line(record.name or "(without a name)", _NAME_CHARS)
         folder = visible_line(_abbreviate_home(record.workspace))
-        yield f"{record.id}  {local_time(record.created_at)}  {name}{marks}  {folder}"
+        yield f"{record.id}  {local_time(record.created_at)}  {name}{labels}  {folder}"
         for match in session.matches:
             yield f"    {match['role']}: {visible_line(_match_text(match), _MATCH_CHARS)}"
 
@@ -111,20 +111,20 @@ def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
         "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",
     }
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]
-    back = [f"\nnot sent: {visible(message['input'])}" for message in returned_messages(events)]
-    return "\n".join([*head, *_transcript_lines(transcript(_transcript_events(session, events))), *back])
+    returned = [f"\nnot sent: {visible(message['input'])}" for message in returned_messages(events)]
+    return "\n".join([*head, *_transcript_lines(transcript(_transcript_events(session, events))), *returned])
 
 
 def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
     """Return the queued messages that were returned unsent and not sent since, as `{message_id, input}`."""
-    back: list[dict[str, str]] = []
+    returned: list[dict[str, str]] = []
     for event in events:
         if event.type == EventType.HANDED_BACK and event.data.keys() >= _REQUIRED_KEYS[EventType.HANDED_BACK]:
-            back.append({name: event.data[name] for name in ("message_id", "input")})
+            returned.append({name: event.data[name] for name in ("message_id", "input")})
         elif event.type in (EventType.TURN_STARTED, EventType.STEERED):
             text = event.data.get("input", event.data.get("text"))
-            back = [message for message in back if message["input"] != text]
-    return back
+            returned = [message for message in returned if message["input"] != text]
+    return returned
 
 
 def _transcript_lines(messages: Sequence[dict[str, Any]]) -> Iterator[str]:

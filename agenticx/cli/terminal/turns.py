@@ -14,7 +14,7 @@ from types import FrameType
 from agenticx.cli.client.base import Client, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
-from agenticx.cli.terminal.confirm_ui import ConfirmHandler
+from agenticx.cli.terminal.confirm_ui import ConfirmResponder
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
@@ -32,7 +32,7 @@ async def show_turn(
     session_id: str,
     start: Callable[[], Awaitable[TurnPosition]],
     output: Output,
-    confirms: ConfirmHandler,
+    confirms: ConfirmResponder,
 ) -> int:
     """Show the turn that `start` starts or finds until it ends, and return its exit code.
 
@@ -67,7 +67,7 @@ async def _stop_when_requested(stop: asyncio.Event, client: Client, session_id: 
 
 
 async def _show_events(
-    client: Client, session_id: str, position: TurnPosition, output: Output, confirms: ConfirmHandler
+    client: Client, session_id: str, position: TurnPosition, output: Output, confirms: ConfirmResponder
 ) -> Envelope | None:
     """Show the events of a turn; return its terminal event, None if the log ends without one."""
     async with client.follow(session_id, position) as events:
@@ -78,7 +78,7 @@ async def _show_events(
     return None
 
 
-def _show_event(event: Envelope, output: Output, confirms: ConfirmHandler) -> None:
+def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> None:
     try:
         output.show(event)
     except BrokenPipeError:

@@ -78,19 +78,19 @@ def fetch_models(provider: Provider, catalog: ModelCatalog) -> Iterator[ServedMo
         )
 
 
-def _with_reported_facts(provider: Provider, model: str, known: ModelFacts) -> ModelFacts:
-    """Return `known` updated by the server's report: the real window, and with Ollama also the capabilities."""
+def _with_reported_facts(provider: Provider, model: str, facts: ModelFacts) -> ModelFacts:
+    """Return `facts` updated by the server's report: the real window, and with Ollama also the capabilities."""
     reported: dict[str, Any] = {}
     if (window := fetch_window(provider, model)) is not None:
         reported["window"] = window
-    if provider.wire == "ollama" and known.abilities is None:
+    if provider.wire == "ollama" and facts.abilities is None:
         details = _fetch_json(provider.effective_base_url(), "/api/show", {"model": model})
         if isinstance(capabilities := details.get("capabilities"), list):
             reported["abilities"] = (
                 *(capability for word, capability in _OLLAMA_CAPABILITIES if word in capabilities),
                 "structured_output",
             )
-    return known.model_copy(update=reported)
+    return facts.model_copy(update=reported)
 
 
 def fetch_window(provider: Provider, model: str, base_url: str | None = None) -> int | None:

@@ -10,11 +10,11 @@ from typing import Any
 from agenticx.llms.base import ChatModel
 from agenticx.llms.model_facts import ModelFacts, Provider, WireName
 
-__all__ = ["WIRES", "Wire"]
+__all__ = ["WIRES", "WireClass"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class WireClass:
     """A model class, imported on first use, and the arguments that it takes beyond those of all classes."""
 
     package: str
@@ -51,10 +51,10 @@ def _inline_call_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
     return {"inline_calls": facts.inline_calls or ()}
 
 
-WIRES: Mapping[WireName, Wire] = {
-    "responses": Wire("openai_responses", "OpenAIResponsesModel", _reasoning_arguments),
-    "anthropic": Wire("anthropic", "AnthropicModel", _output_arguments),
-    "gemini": Wire("gemini", "GeminiModel", _reasoning_arguments),
-    "ollama": Wire("ollama", "OllamaModel", _inline_call_arguments),
-    "chat": Wire("openai_chat", "OpenAIChatModel", _chat_arguments),
+WIRES: Mapping[WireName, WireClass] = {
+    "responses": WireClass("openai_responses", "OpenAIResponsesModel", _reasoning_arguments),
+    "anthropic": WireClass("anthropic", "AnthropicModel", _output_arguments),
+    "gemini": WireClass("gemini", "GeminiModel", _reasoning_arguments),
+    "ollama": WireClass("ollama", "OllamaModel", _inline_call_arguments),
+    "chat": WireClass("openai_chat", "OpenAIChatModel", _chat_arguments),
 }

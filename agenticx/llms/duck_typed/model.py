@@ -22,7 +22,7 @@ from agenticx.llms.json_values import cleaned
 from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from agenticx.llms.wires.openai_chat.rows import encode_messages, encode_tools, sent_tool_names
+from agenticx.llms.wires.openai_chat._request import encode_messages, encode_tools, sent_tool_names
 from agenticx.logs import get_logger
 
 __all__ = ["DuckTypedModel", "adapt"]
@@ -130,8 +130,8 @@ class _DuckTypedReply:
         deltas: list[Delta] = []
         try:
             with _translating_errors(self._method_name):
-                for piece in items:
-                    deltas += self._parser.feed_chunk(cleaned(chat_event(piece)))
+                for chunk in items:
+                    deltas += self._parser.feed_chunk(cleaned(chat_event(chunk)))
         except ModelError as error:
             self._failure = error
         self._may_be_empty = self._may_be_empty or bool(deltas)
@@ -178,8 +178,8 @@ async def _open_iterator(result: Any) -> AsyncIterator[object]:
 
 async def _iterate(item: object) -> AsyncIterator[object]:
     items = item if inspect.isgenerator(item) else [item]
-    for each in cast("Iterator[object]", items):
-        yield each
+    for item in cast("Iterator[object]", items):
+        yield item
 
 
 def _is_async(result: object) -> bool:

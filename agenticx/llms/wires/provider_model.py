@@ -26,7 +26,7 @@ __all__ = [
     "without_streaming",
 ]
 
-log = get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class ProviderModel(ABC, Generic[Dialect]):
                 return await self._post(post, request.timeout)
             except ModelError as error:
                 if replay_state and self._refuses_state(error):
-                    log.warning("the server refuses its own earlier output; sending it as text", model=self._name)
+                    _log.warning("the server refuses its own earlier output; sending it as text", model=self._name)
                     replay_state = False
                 elif not self._try_downgrade(error, mode):
                     raise
@@ -140,7 +140,7 @@ class ProviderModel(ABC, Generic[Dialect]):
             return False
         before, self._mode = self._mode, downgrade.apply(self._mode)
         if self._mode != before:  # else a concurrent call has already made the same downgrade
-            write = log.info if self._mode.streaming == before.streaming else log.warning
+            write = _log.info if self._mode.streaming == before.streaming else _log.warning
             write(downgrade.log_message, model=self._name, reason=str(error))
         return True
 

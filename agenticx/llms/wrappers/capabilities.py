@@ -81,7 +81,7 @@ def attachments_as_text(message: Message) -> Message:
     """Return the message with its attachments as text: text files in full, other files only mentioned."""
     if not (isinstance(message, UserMessage) and message.attachments):
         return message
-    text = "\n\n".join(piece for piece in content_parts(message, ()) if isinstance(piece, str))
+    text = "\n\n".join(part for part in content_parts(message, ()) if isinstance(part, str))
     return message.model_copy(update={"content": text, "attachments": ()})
 
 

@@ -73,8 +73,8 @@ class RetryPolicy:
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.longest_retry_after else None
         doubled = self.shortest_wait * 2.0 ** min(failed_attempts - 1, _MAX_DOUBLINGS)
-        least = max(self.shortest_wait, min(doubled, self.longest_wait / _JITTER))
-        return random.uniform(least, min(self.longest_wait, least * _JITTER))
+        min_wait = max(self.shortest_wait, min(doubled, self.longest_wait / _JITTER))
+        return random.uniform(min_wait, min(self.longest_wait, min_wait * _JITTER))
 
 
 @dataclass(slots=True)

@@ -108,9 +108,9 @@ def _render_tool(tool: ToolSchema) -> str:
     for key, schema in tool.parameters.get("properties", {}).items():
         kind = schema.get("type") or json.dumps({word: schema[word] for word in ("anyOf", "$ref") if word in schema})
         choice = f", one of {json.dumps(schema['enum'])}" if "enum" in schema else ""
-        presence = "required" if key in required else "optional"
+        requirement = "required" if key in required else "optional"
         description = f": {schema['description']}" if schema.get("description") else ""
-        lines.append(f"  {key} ({kind}{choice}, {presence}){description}")
+        lines.append(f"  {key} ({kind}{choice}, {requirement}){description}")
     return "\n".join(lines)
 
 
@@ -252,9 +252,9 @@ class XmlCallParser:
             self._position, self._value = closing + len(_CLOSING), None
             return True
         text = self._buffer[self._position :]
-        certain = len(text) - _partial_tag_length(text)
-        self._position += certain
-        self._add_arguments(deltas, value.feed(text[:certain]))
+        certain_length = len(text) - _partial_closing_tag_length(text)
+        self._position += certain_length
+        self._add_arguments(deltas, value.feed(text[:certain_length]))
         return False
 
     def _add_arguments(self, deltas: list[Delta], arguments: str) -> None:
@@ -284,7 +284,7 @@ class _ValueEncoder:
 
     def __init__(self, *, is_text: bool) -> None:
         self._is_text = is_text
-        self._pieces: list[str] = []
+        self._fragments: list[str] = []
         self._begun = False
 
     def feed(self, text: str) -> str:
@@ -292,7 +292,7 @@ class _ValueEncoder:
         if not text:
             return ""
         if not self._is_text:
-            self._pieces.append(text)
+            self._fragments.append(text)
             return ""
         opening = "" if self._begun else '"'
         text = text if self._begun else text.removeprefix("\n")
@@ -305,7 +305,7 @@ class _ValueEncoder:
             if not self._begun and text == "\n":
                 return '""'
             return (self.feed(text.removesuffix("\n")) or ("" if self._begun else '"')) + '"'
-        return _as_json(_unescaped("".join([*self._pieces, text]).removeprefix("\n").removesuffix("\n")))
+        return _as_json(_unescaped("".join([*self._fragments, text]).removeprefix("\n").removesuffix("\n")))
 
 
 def _unescaped(text: str) -> str:
@@ -330,7 +330,7 @@ def _as_json(text: str) -> str:
 _PARTIAL_TAG = re.compile(r"\n?<\\{0,64}(?:/(?:p(?:a(?:r(?:a(?:m(?:e(?:t(?:e(?:r)?)?)?)?)?)?)?)?)?)?\Z|\n\Z")
 
 
-def _partial_tag_length(text: str) -> int:
+def _partial_closing_tag_length(text: str) -> int:
     """Return the length of the end of `text` that may begin a closing tag, including the line break before it."""
     start = text.rfind("<")
     found = _PARTIAL_TAG.search(text, max(0, start - 1) if start >= 0 else max(0, len(text) - 1))

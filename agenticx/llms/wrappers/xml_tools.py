@@ -154,10 +154,10 @@ def _with_text_files_inlined(message: UserMessage) -> UserMessage:
     files = [file.media_type for file in message.attachments if file.kind != "text"]
     if len(files) == len(message.attachments):
         return message
-    pieces = content_parts(message, files)
-    text = "\n\n".join(piece for piece in pieces if isinstance(piece, str))
-    kept = tuple(piece for piece in pieces if not isinstance(piece, str))
-    return message.model_copy(update={"content": text, "attachments": kept})
+    parts = content_parts(message, files)
+    text = "\n\n".join(part for part in parts if isinstance(part, str))
+    attachments = tuple(part for part in parts if not isinstance(part, str))
+    return message.model_copy(update={"content": text, "attachments": attachments})
 
 
 def _render_history_call(call: ToolCall, schema: ToolSchema | None) -> str:

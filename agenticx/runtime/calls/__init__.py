@@ -1,1 +1,1 @@
-"""A tool call step by step: read, authorised, run in order, its result read."""
+"""A tool call step by step: read, authorised, run in order, its result rendered."""

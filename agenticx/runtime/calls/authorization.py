@@ -54,7 +54,7 @@ class _BoundArguments:
 
 @dataclass(slots=True)
 class _ClosingAnswer:
-    """The answer that closes a question without another answer; afterwards, the answer that did close it."""
+    """The answer that is given for the user if a question is cancelled; once the question is closed, its answer."""
 
     answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
 

@@ -17,7 +17,7 @@ def slots(call_count: int) -> list[Slot]:
     """
     order = _QuestionOrder(call_count)
     free = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
-    return [Slot(free, order, place) for place in range(call_count)]
+    return [Slot(free, order, index) for index in range(call_count)]
 
 
 class Slot:
@@ -26,25 +26,25 @@ class Slot:
     So a call never waits between the last check of what it would do and its execution.
     """
 
-    def __init__(self, free: asyncio.Semaphore, order: _QuestionOrder, place: int) -> None:
+    def __init__(self, free: asyncio.Semaphore, order: _QuestionOrder, index: int) -> None:
         self._free = free
         self._order = order
-        self._place = place
-        self._held = False
+        self._index = index
+        self._acquired = False
 
     async def acquire(self) -> None:
         """Wait until fewer than `MAX_CONCURRENT_CALLS` are held, in order of arrival."""
         await self._free.acquire()
-        self._held = True
+        self._acquired = True
 
     async def release_to_ask(self) -> None:
         """Release the slot and wait until each earlier call of the group has asked its question or needs none."""
         self._release()
-        await self._order.wait_for(self._place)
+        await self._order.wait_for(self._index)
 
     def mark_asked(self) -> None:
         """Mark the call's question as asked, or as not needed."""
-        self._order.mark_asked(self._place)
+        self._order.mark_asked(self._index)
 
     def close(self) -> None:
         """Release the slot of a call that is over."""
@@ -52,8 +52,8 @@ class Slot:
         self.mark_asked()
 
     def _release(self) -> None:
-        if self._held:
-            self._held = False
+        if self._acquired:
+            self._acquired = False
             self._free.release()
 
 
@@ -65,12 +65,12 @@ class _QuestionOrder:
         self._next = 0
         self._waiting: dict[int, asyncio.Event] = {}
 
-    async def wait_for(self, place: int) -> None:
-        if place > self._next:
-            await self._waiting.setdefault(place, asyncio.Event()).wait()
+    async def wait_for(self, index: int) -> None:
+        if index > self._next:
+            await self._waiting.setdefault(index, asyncio.Event()).wait()
 
-    def mark_asked(self, place: int) -> None:
-        self._asked[place] = True
+    def mark_asked(self, index: int) -> None:
+        self._asked[index] = True
         while self._next < len(self._asked) and self._asked[self._next]:
             self._next += 1
             if waiting := self._waiting.pop(self._next, None):

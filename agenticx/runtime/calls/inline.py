@@ -54,7 +54,7 @@ _ParsedCalls = tuple[list[ToolCall], int]
 
 
 def parse_inline_calls(text: str, known_tools: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:
-    """Return the calls, without ids, that `text` consists of; none if it is anything but calls of `known` tools.
+    """Return the calls, without ids, that `text` consists of; none if it is anything but calls of `known_tools`.
 
     `forms` are those that its model is known to use besides the two that are parsed for every model.
     """

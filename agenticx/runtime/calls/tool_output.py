@@ -14,7 +14,7 @@ from agenticx.messages import clean_text
 from agenticx.threads import LARGE, run_in_thread, run_sized
 from agenticx.tools.base import ToolOutput
 
-__all__ = ["is_large", "jsonable", "reject_unfinished", "render", "render_async", "truncate"]
+__all__ = ["is_large", "jsonable", "reject_unfinished", "render_value", "render_value_async", "truncate"]
 
 _ENTRY_CHARS = 16
 """Characters of plain text that take as long to encode as one more entry of a list or object."""
@@ -23,7 +23,7 @@ _CONTAINERS = frozenset({dict, list, tuple})
 _SCALARS = frozenset({float, bool, type(None)})
 
 
-def render(value: object, limit: int) -> tuple[str, bool]:
+def render_value(value: object, limit: int) -> tuple[str, bool]:
     """Return `value` as text of about `limit` characters at most, and whether anything was left out.
 
     Text is returned as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
@@ -45,9 +45,9 @@ def render(value: object, limit: int) -> tuple[str, bool]:
             return truncate(_as_json(value), limit)
 
 
-async def render_async(value: object, limit: int) -> tuple[str, bool]:
-    """Return what `render` returns, from a thread if the value `is_large`; raise what it raises."""
-    return await run_sized(render, value, limit, size=LARGE if is_large(value) else 0, name="agx result")
+async def render_value_async(value: object, limit: int) -> tuple[str, bool]:
+    """Return what `render_value` returns, from a thread if the value `is_large`; raise what it raises."""
+    return await run_sized(render_value, value, limit, size=LARGE if is_large(value) else 0, name="agx result")
 
 
 def is_large(value: object) -> bool:

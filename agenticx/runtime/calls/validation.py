@@ -19,7 +19,7 @@ from agenticx.tools.coercion import coerce_numbers
 
 __all__ = ["CallOutcome", "PendingCall", "ValidatedArguments", "read_call", "validate_arguments"]
 
-CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
+_CUT = "The answer broke off or was cut by its limit, so this call may be incomplete and was not run; make it again."
 
 _MAX_CHARS_ON_LOOP = 2 * 1024
 """Characters of arguments that are parsed on the event loop; longer ones are parsed in a thread."""
@@ -96,7 +96,7 @@ def _read(turn: Turn, pending: PendingCall, cut: bool, output_result: OutputCall
     if pending.tool is None:
         pending.problem = _unknown_tool(turn, pending.call)
     elif cut:
-        pending.problem = CallOutcome(CUT, "invalid_arguments")
+        pending.problem = CallOutcome(_CUT, "invalid_arguments")
     else:
         try:
             arguments = (

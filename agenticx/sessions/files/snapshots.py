@@ -312,7 +312,13 @@ def _checksum(row: list[Any]) -> str:
 
 
 def _complete_lines(text: bytes) -> Iterator[bytes]:
-    """Yield all lines but empty ones and those that a crash cut off, which no empty line follows."""
+    """Yield all lines except empty ones and those that a crash cut off.
+
+    A line that was cut off has no line break after it, so the next line written follows without an empty one:
+
+    >>> list(_complete_lines(b'\\n["a"]\\n' + b'\\n["cut o' + b'\\n["b"]\\n'))
+    [b'["a"]', b'["b"]']
+    """
     lines = text.split(b"\n")
     for line, following in zip(lines, [*lines[1:], b"?"], strict=True):
         if line and not (following and _is_unfinished(line)):

@@ -7,8 +7,10 @@ all clients of a session see the same turn.
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,10 +30,9 @@ from agenticx.runtime import (
 from agenticx.runtime.resume import ResumePoint
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.hub.batches import EventBatcher
-from agenticx.sessions.hub.system_prompt import default_system_prompt
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.records import Fact, FactKind, SessionRecord, TurnRecord
-from agenticx.settings import PROJECT_FILE, Settings
+from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool, is_idempotent
 
@@ -162,7 +163,7 @@ async def run_turn(
         session,
         running.stop,
         tools=setup.tools,
-        system_prompt=default_system_prompt(session.workspace, services.clock.now().date()),
+        system_prompt=_default_system_prompt(session.workspace, services.clock.now().date()),
         client_turn_id=running.turn.client_turn_id,
         journal=_FactJournal(writer, running.turn, batcher),
         steering=running.steering,
@@ -188,3 +189,12 @@ class _FactJournal:
     async def _write(self, kind: FactKind, key: str, data: Mapping[str, Any]) -> None:
         turn_id = self.turn.id
         await self.writer.write_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
+
+
+def _default_system_prompt(workspace: Path, today: date) -> str:
+    """Return `config/prompts/system.md` (or the user's own file) with its placeholders filled in.
+
+    The text is the same all day, so that prompt caches stay valid.
+    """
+    filled = prompt_text("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
+    return filled.replace("{date}", today.isoformat())

@@ -194,7 +194,7 @@ def _decode(content: bytes) -> str | None:
 
 def _assessment(
     target: WorkspacePath,
-    given: str,
+    given_path: str,
     context: ToolContext,
     before: _CurrentFile | None,
     question: str,
@@ -204,7 +204,7 @@ def _assessment(
     """Return an assessment bound to the resolved path and to the current content of the file."""
     reasons = [reason]
     if target.given_parts is not None:
-        reasons.append(f"The path was given as {visible(given)!r}, which leads there through a link.")
+        reasons.append(f"The path was given as {visible(given_path)!r}, which leads there through a link.")
     protected = protected_part(Path(*target.parts)) or protected_part(Path(*target.given_parts or ()))
     if protected is not None:
         reasons.append(protection_reason(protected))

@@ -120,14 +120,16 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
         raise ToolError(
             f"{target.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is past its end"
         )
-    shown, cut = _fit_lines(islice(iter_lines(text, offset - 1, _MAX_LINE_CHARS), limit))
+    shown, cut_lines = _fit_lines(islice(iter_lines(text, offset - 1, _MAX_LINE_CHARS), limit))
     notes: list[str] = []
     last = offset - 1 + len(shown)
     if offset > 1 or last < lines or len(content) < size:
         more = f"; read on with offset {last + 1}" if last < lines else ""
         notes.append(f"lines {offset:,}-{last:,} of {total}, {pluralize(size, 'byte')}{more}")
-    if cut:
-        notes.append(f"{cut:,} of these lines {'is' if cut == 1 else 'are'} cut at {_MAX_LINE_CHARS:,} characters")
+    if cut_lines:
+        notes.append(
+            f"{cut_lines:,} of these lines {'is' if cut_lines == 1 else 'are'} cut at {_MAX_LINE_CHARS:,} characters"
+        )
     if not is_valid_utf8(text):
         notes.append("some bytes are not UTF-8 and show as \ufffd")
     if not notes:
@@ -139,16 +141,16 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
 def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:
     """Return as many of the lines as fit into a result, at least one, and the number of lines that were cut."""
     texts: list[str] = []
-    room, cut = _MAX_READ_CHARS, 0
+    chars_left, cut_lines = _MAX_READ_CHARS, 0
     for line in lines:
         is_complete = line.length == len(line.text)
         fitted = line.text if is_complete else f"{line.text}… [{line.length:,} characters]"
-        room -= len(fitted) + 1
-        if room < 0 and texts:
+        chars_left -= len(fitted) + 1
+        if chars_left < 0 and texts:
             break
         texts.append(fitted)
-        cut += not is_complete
-    return texts, cut
+        cut_lines += not is_complete
+    return texts, cut_lines
 
 
 def is_binary(content: bytes) -> bool:

@@ -67,8 +67,8 @@ async def scratchpad_write(
     notes = context.state.scratchpad
     if not content:
         return f"Removed the note {key!r}." if notes.pop(key, None) is not None else f"There is no note {key!r}."
-    others = sum(len(note) for name, note in notes.items() if name != key)
-    if others + len(content) > _MAX_SCRATCHPAD_CHARS:
+    other_chars = sum(len(note) for name, note in notes.items() if name != key)
+    if other_chars + len(content) > _MAX_SCRATCHPAD_CHARS:
         raise ToolError(
             f"the scratchpad holds {_MAX_SCRATCHPAD_CHARS:,} characters at most; remove notes no longer needed"
         )

@@ -136,8 +136,8 @@ class _Search:
         notes: list[str] = []
         if self.matches > len(self.lines):
             more = self.matches - len(self.lines)
-            exactly = pluralize(more, "further match", "further matches")
-            further = exactly if complete else f"{more:,} or more further matches"
+            exact_count = pluralize(more, "further match", "further matches")
+            further = exact_count if complete else f"{more:,} or more further matches"
             notes.append(f"{further}; narrow the pattern, path or glob")
         elif not complete:
             notes.append("the search was ended before it had looked at everything; narrow the path or glob")

@@ -213,8 +213,8 @@ def _exit_text(end: CommandExit) -> str:
     ending = f"exit code {end.exit_code}" if end.exit_code >= 0 else f"ended by {_signal_name(-end.exit_code)}"
     if not end.leftover_count:
         return ending
-    many = "1 process was" if end.leftover_count == 1 else f"{end.leftover_count} processes were"
-    return f"{ending}; {many} still running in the background and ended with the command"
+    processes = "1 process was" if end.leftover_count == 1 else f"{end.leftover_count} processes were"
+    return f"{ending}; {processes} still running in the background and ended with the command"
 
 
 def _signal_name(number: int) -> str:

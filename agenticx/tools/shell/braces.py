@@ -22,11 +22,11 @@ def has_braces(text: str) -> bool:
     return "{" in text and "}" in text and ("," in text or ".." in text)
 
 
-def expand_braces(word: str, spend: Callable[[int], bool]) -> list[str] | None:
+def expand_braces(word: str, try_spend: Callable[[int], bool]) -> list[str] | None:
     """Return the words to which bash expands `word`, or None if they are more than `MAX_EXPANDED_WORDS` or too costly.
 
-    A range of letters becomes `?`; a range of numbers becomes one glob for each possible number of digits. `spend` is
-    called with the number of characters to process, and returns False if the expansion must stop.
+    A range of letters becomes `?`; a range of numbers becomes one glob for each possible number of digits. `try_spend`
+    is called with the number of characters to process, and returns False if the expansion must stop.
     """
     expanded: dict[str, None] = {}
     pending = [word]
@@ -34,7 +34,7 @@ def expand_braces(word: str, spend: Callable[[int], bool]) -> list[str] | None:
         if not pending:
             return list(expanded)
         text = pending.pop()
-        if not spend(len(text)):
+        if not try_spend(len(text)):
             return None
         group = _INNERMOST.search(text)
         if group is None:

@@ -73,8 +73,8 @@ class ShellGlob:
         suffix = "" if len(prefix) == len(tokens) else _literals(tokens[::-1])[::-1]
         return cls(tokens, prefix, suffix, sum(token != _STAR for token in tokens))
 
-    def matches(self, name: str, spend: Callable[[int], None]) -> bool:
-        """Return whether the glob matches all of `name`. `spend` is called with the steps taken, and may raise.
+    def match(self, name: str, spend: Callable[[int], None]) -> bool:
+        """Match all of `name`. `spend` is called with the steps taken, and may raise.
 
         A leading `*`, `?` or `[` does not match a dot.
         """
@@ -86,7 +86,7 @@ class ShellGlob:
         middle = self.tokens[len(self.prefix) : len(self.tokens) - len(self.suffix)]
         if middle == (_STAR,):
             return True
-        return _matches(middle, name[len(self.prefix) : len(name) - len(self.suffix)], spend)
+        return _match_tokens(middle, name[len(self.prefix) : len(name) - len(self.suffix)], spend)
 
     def fixed_prefix_length(self, beginning: str, spend: Callable[[int], None]) -> int:
         """Return how many characters of `beginning` the glob fixes, or 0 if no matching name can begin with it."""
@@ -95,7 +95,7 @@ class ShellGlob:
             token = self.tokens[position] if position < len(self.tokens) else None
             if token == _STAR:
                 return position
-            if token is None or not _token_matches(token, character, spend):
+            if token is None or not _match_token(token, character, spend):
                 return 0
         return len(beginning)
 
@@ -114,7 +114,7 @@ def _count_fixed(tokens: tuple[_Token, ...]) -> int:
     return sum(not token.negated if isinstance(token, _Class) else token not in "*?" for token in tokens)
 
 
-def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]) -> bool:
+def _match_tokens(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]) -> bool:
     """Match with a single backtracking point: after the last star, one character further for each retry."""
     token_index = index = 0
     star: int | None = None
@@ -125,7 +125,7 @@ def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]
         if token == _STAR:
             star, retried = token_index, index
             token_index += 1
-        elif token is not None and _token_matches(token, text[index], spend):
+        elif token is not None and _match_token(token, text[index], spend):
             token_index, index = token_index + 1, index + 1
         elif star is not None:
             retried += 1
@@ -135,7 +135,7 @@ def _matches(tokens: tuple[_Token, ...], text: str, spend: Callable[[int], None]
     return all(token == _STAR for token in tokens[token_index:])
 
 
-def _token_matches(token: _Token, character: str, spend: Callable[[int], None]) -> bool:
+def _match_token(token: _Token, character: str, spend: Callable[[int], None]) -> bool:
     match token:
         case _Class():
             spend(len(token.ranges))

@@ -101,24 +101,24 @@ class FileSystemCache:
                 parts += status.link_target.split("/")[::-1]
         return current
 
-    def exists(self, start: str, path: str) -> bool:
-        """Return whether anything exists at `path`, including a dangling link."""
+    def check_exists(self, start: str, path: str) -> bool:
+        """Look up whether anything exists at `path`, including a dangling link."""
         folder, _, name = path.rstrip("/").rpartition("/")
         if name in {"", ".", ".."}:
             return self._status(self.resolve(start, path)) is not None
-        above = self.resolve(start, f"{folder}/" if path.startswith("/") else folder)
-        return self._status(f"{above.rstrip('/')}/{name}") is not None
+        parent = self.resolve(start, f"{folder}/" if path.startswith("/") else folder)
+        return self._status(f"{parent.rstrip('/')}/{name}") is not None
 
-    def is_file(self, path: str) -> bool:
-        """Return whether the resolved `path` is a regular file."""
+    def check_is_file(self, path: str) -> bool:
+        """Look up whether the resolved `path` is a regular file."""
         status = self._status(path)
         return status is not None and stat.S_ISREG(status.mode)
 
-    def matches(self, name: str, glob: str) -> bool:
-        """Return whether `glob`, a path component with or without bash's special characters, matches `name`."""
+    def match(self, name: str, glob: str) -> bool:
+        """Match `name` with `glob`, a path component with or without bash's special characters."""
         if not is_glob(glob):
             return name == glob
-        return self.glob(glob).matches(name, self.spend)
+        return self.glob(glob).match(name, self.spend)
 
     def glob(self, text: str) -> ShellGlob:
         """Return the parsed glob; each text is parsed once."""
@@ -134,7 +134,7 @@ class FileSystemCache:
             if is_glob(part):
                 paths = [found for base in paths for found in self._matching_entries(base, part)]
             elif part not in {"", "."}:
-                paths = [self.resolve(base, part) for base in paths if self.exists(base, part)]
+                paths = [self.resolve(base, part) for base in paths if self.check_exists(base, part)]
             paths = list(dict.fromkeys(paths))
         yield from paths
 
@@ -160,7 +160,7 @@ class FileSystemCache:
     def _matching_entries(self, folder: str, part: str) -> Iterator[str]:
         glob = self.glob(part)
         for entry in self.entries(folder):
-            if not glob.matches(entry.name, self.spend):
+            if not glob.match(entry.name, self.spend):
                 continue
             elif entry.kind == "link":
                 yield self.resolve(folder, entry.name)

@@ -117,7 +117,7 @@ class _Words:
         if "AGX_HOME" in self.stripped or "AGX_TOKEN_FILE" in self.stripped:
             return "AGX_HOME"
         named = next((target for target in targets if target in self.stripped), None)
-        named = named or next((text for text in self.texts if self._names_protected(text)), None)
+        named = named or next((text for text in self.texts if self._match_protected_path(text)), None)
         named = named or self._find_protected_pair()
         paths = [(text, *_split_parents(text)) for text in self.texts]
         for target in targets:
@@ -131,7 +131,7 @@ class _Words:
             parts = text.split("/")
             if len(parts[-1]) <= _MAX_NAME_CHARS and is_secret_file(*parts):
                 self.file_system.spend(len(folders))
-                if any(self.file_system.exists(folder, text) for folder in folders):
+                if any(self.file_system.check_exists(folder, text) for folder in folders):
                     return text
         return None
 
@@ -146,25 +146,25 @@ class _Words:
 
     def find_protected_path(self, existing: Iterable[tuple[str, str]], targets: Iterable[str]) -> str | None:
         """Return the word that resolves to a protected path, or None."""
-        below = tuple(f"{target.rstrip('/')}/" for target in targets)
+        target_prefixes = tuple(f"{target.rstrip('/')}/" for target in targets)
         for text, path in existing:
-            if f"{path}/".startswith(below) or protected_settings_part(self._inside(path)) is not None:
+            if f"{path}/".startswith(target_prefixes) or protected_settings_part(self._inside(path)) is not None:
                 return text
         return None
 
     def find_secret_path(self, existing: Iterable[tuple[str, str]]) -> str | None:
         """Return the word that resolves to a file which usually holds keys or passwords, or None."""
         for text, path in existing:
-            if is_secret_file(*self._inside(path)) and self.file_system.is_file(path):
+            if is_secret_file(*self._inside(path)) and self.file_system.check_is_file(path):
                 return text
         return None
 
     # --- paths --------------------------------------------------------------------------------------------------------
 
-    def _names_protected(self, text: str) -> bool:
+    def _match_protected_path(self, text: str) -> bool:
         if protected_settings_part(self._inside(os.path.join(self.workspace, text))) is not None:
             return True
-        return is_glob(text) and any(map(self._may_match_protected, text.split("/")))
+        return is_glob(text) and any(map(self._match_protected_name, text.split("/")))
 
     def _inside(self, path: str) -> list[str]:
         """Return the parts of a path, without those of the workspace if it lies inside it."""
@@ -181,29 +181,29 @@ class _Words:
     def _find_protected_pair(self) -> str | None:
         """Return the word that names a pair such as `.github/workflows`, by globs or relative to another word."""
         for text in filter(is_glob, self.texts):
-            for above, below in pairwise(text.split("/")):
-                if below.strip("*") and any(self._all_match(pair, (above, below)) for pair in PROTECTED_PAIRS):
+            for parent, child in pairwise(text.split("/")):
+                if child.strip("*") and any(self._match_all(pair, (parent, child)) for pair in PROTECTED_PAIRS):
                     return text
         changed = {_last_part(folder) for folder in _changed_folders(self.stripped)}
         folders = changed | {_last_part(text) for text in self.texts}
         starts = {text.removeprefix("./").casefold(): text for text in self.texts}
         for first, second in PROTECTED_PAIRS:
-            if not self._any_matches(first, folders):
+            if not self._match_any(first, folders):
                 continue
-            is_changed = self._any_matches(first, changed)
+            is_folder_changed = self._match_any(first, changed)
             for start, text in starts.items():
-                above, slash, _ = start.partition("/")
-                if (slash or is_changed) and above.strip("*") and self.file_system.matches(second, above):
+                parent, slash, _ = start.partition("/")
+                if (slash or is_folder_changed) and parent.strip("*") and self.file_system.match(second, parent):
                     return text
         return None
 
-    def _any_matches(self, name: str, globs: set[str]) -> bool:
-        return name in globs or any(glob.strip("*") and self.file_system.matches(name, glob) for glob in globs)
+    def _match_any(self, name: str, globs: set[str]) -> bool:
+        return name in globs or any(glob.strip("*") and self.file_system.match(name, glob) for glob in globs)
 
     # --- globs --------------------------------------------------------------------------------------------------------
 
-    def _may_match_protected(self, part: str) -> bool:
-        """Return whether a glob such as `.gi*` matches a protected name, whether or not the file exists.
+    def _match_protected_name(self, part: str) -> bool:
+        """Match a glob such as `.gi*` with the protected names, whether or not the file exists.
 
         A glob without a leading dot must fix at least half of the name, and not only its ending: `*.json` does not
         count.
@@ -214,24 +214,24 @@ class _Words:
         is_dotted = glob.prefix.startswith(".")
         fixed = len(part) if is_dotted else glob.fixed_stem_count()
         if not fixed:
-            return self._may_match_ending(part.casefold())
+            return self._match_protected_ending(part.casefold())
         for name in _candidates(glob):
-            if (is_dotted or 2 * fixed >= len(name)) and glob.matches(name, self.file_system.spend):
+            if (is_dotted or 2 * fixed >= len(name)) and glob.match(name, self.file_system.spend):
                 return True
         for beginning in _BEGINNINGS:
             if is_dotted is not beginning.startswith("."):
                 continue
-            least = 1 if is_dotted else len(beginning) // 2
-            if fixed >= least and glob.fixed_prefix_length(beginning, self.file_system.spend) >= max(least, 1):
+            min_fixed = 1 if is_dotted else len(beginning) // 2
+            if fixed >= min_fixed and glob.fixed_prefix_length(beginning, self.file_system.spend) >= max(min_fixed, 1):
                 return True
-        return self._may_match_ending(part.casefold())
+        return self._match_protected_ending(part.casefold())
 
-    def _may_match_ending(self, part: str) -> bool:
-        """Return whether a glob fixes at least a third of a protected ending such as `.code-workspace`."""
+    def _match_protected_ending(self, part: str) -> bool:
+        """Match a glob with the protected endings; it must fix at least a third of one such as `.code-workspace`."""
         last = part.rpartition(".")[2]
         fixed = self.file_system.glob(last).fixed_count()
         return any(
-            part.endswith(ending[1:]) or (3 * fixed >= len(ending) and self.file_system.matches(ending, f".{last}"))
+            part.endswith(ending[1:]) or (3 * fixed >= len(ending) and self.file_system.match(ending, f".{last}"))
             for ending in _ENDINGS
         )
 
@@ -244,7 +244,7 @@ class _Words:
             for text, parents, parts in paths:
                 self.file_system.spend(1)
                 base = () if parents is None else folder[: max(len(folder) - parents, 0)]
-                if names[: len(base)] != base or not self._all_match(names[len(base) :], parts):
+                if names[: len(base)] != base or not self._match_all(names[len(base) :], parts):
                     continue
                 depth = len(base) + len(parts)
                 if depth >= len(names):
@@ -253,8 +253,8 @@ class _Words:
                     folders.append(names[:depth])
         return None
 
-    def _all_match(self, names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-        return all(self.file_system.matches(name, part) for name, part in zip(names, parts, strict=False))
+    def _match_all(self, names: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+        return all(self.file_system.match(name, part) for name, part in zip(names, parts, strict=False))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class _WordCollector:
         for token in dict.fromkeys(unquoted.split()):
             words = [token]
             if has_braces(token):
-                expanded = None if len(token) > EXAMINED_WORD_BYTES else expand_braces(token, self._spend)
+                expanded = None if len(token) > EXAMINED_WORD_BYTES else expand_braces(token, self._try_spend)
                 if expanded is None:
                     self.unchecked = self.unchecked or _TOO_MANY_BRACES
                 words = expanded or []
@@ -316,25 +316,26 @@ class _WordCollector:
                     self._add(_truncated(text))
 
     def _expanded(self, text: str) -> list[str]:
-        """Return the brace expansion of a text; with too many braces, its prefix followed by each of the pieces."""
+        """Return the brace expansion of a text; with too many braces, its prefix followed by each of the choices."""
         if "{" not in text:
             return []
-        expanded = expand_braces(text, self._spend) if has_braces(text) else None
+        expanded = expand_braces(text, self._try_spend) if has_braces(text) else None
         if expanded is not None:
             return expanded
         prefix, *choices = _BRACES.split(text)
-        if self._spend(sum(len(prefix) + len(choice) for choice in choices)):
+        if self._try_spend(sum(len(prefix) + len(choice) for choice in choices)):
             return [prefix + choice for choice in choices]
         self.unchecked = self.unchecked or _TOO_MANY_BRACES
         return []
 
     def _add(self, text: str) -> None:
         simple = simplify_classes(text) if "[" in text else text
-        for whole in dict.fromkeys((text, simple)):
-            self.texts.update(dict.fromkeys((whole, *_SEPARATORS.split(whole))))
+        for word in dict.fromkeys((text, simple)):
+            self.texts.update(dict.fromkeys((word, *_SEPARATORS.split(word))))
         self.texts.pop("", None)
 
-    def _spend(self, characters: int) -> bool:
+    def _try_spend(self, characters: int) -> bool:
+        """Subtract from the characters left; return False if there were too few."""
         self._chars_left -= characters
         return self._chars_left >= 0
 
@@ -392,5 +393,5 @@ def _split_parents(text: str) -> tuple[int | None, tuple[str, ...]]:
     parts = _parts(text)
     if text.startswith("/"):
         return None, parts
-    below = tuple(part for part in parts if part not in {"..", "."})
-    return parts.count(".."), below
+    names = tuple(part for part in parts if part not in {"..", "."})
+    return parts.count(".."), names

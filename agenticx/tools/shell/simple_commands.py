@@ -138,14 +138,14 @@ def _searched_folders(words: list[str], workspace: Path) -> list[Path]:
 
 def _may_be_searched(folders: list[Path], file_system: FileSystemCache) -> bool:
     """Return whether no file below usually holds secrets; False for folders too large or not accessible."""
-    seen = 0
+    entry_count = 0
     pending = [os.path.realpath(folder) for folder in folders]
     try:
         while pending:
             folder = pending.pop()
             entries = file_system.entries(folder)
-            seen += len(entries)
-            if seen > _MAX_SEARCHED_NAMES or any(map(_is_secret, entries)):
+            entry_count += len(entries)
+            if entry_count > _MAX_SEARCHED_NAMES or any(map(_is_secret, entries)):
                 return False
             pending += [f"{folder.rstrip('/')}/{entry.name}" for entry in entries if entry.kind == "folder"]
     except UncheckableError:

@@ -15,7 +15,7 @@ from typing_extensions import is_typeddict
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_schema
 from agenticx.tools.builtin import builtin_tools
-from studio.http.openapi import EVENT_STREAM
+from studio.http.openapi import EVENT_STREAM, openapi_document
 from studio.routes import TABLE
 from tests.support.server.running import Studio, StudioMaker
 from tests.support.wires.files import PNG
@@ -31,6 +31,83 @@ QUERIES = {
     "/api/usage": ["session_id", "since", "until"],
 }
 """The query parameters of each route; any other is refused before its handler reads it."""
+
+
+OPERATIONS = {
+    "GET /": "get_page",
+    "GET /api/confirms": "list_confirms",
+    "POST /api/confirms/{request_id}": "answer_confirm",
+    "GET /api/events": "stream_events",
+    "GET /api/health": "get_health",
+    "GET /api/models": "list_models",
+    "GET /api/ready": "get_readiness",
+    "GET /api/sessions": "list_sessions",
+    "POST /api/sessions": "create_session",
+    "DELETE /api/sessions/{session_id}": "delete_session",
+    "GET /api/sessions/{session_id}": "get_session",
+    "PATCH /api/sessions/{session_id}": "change_session",
+    "GET /api/sessions/{session_id}/events": "stream_session_events",
+    "GET /api/sessions/{session_id}/export": "export_session",
+    "POST /api/sessions/{session_id}/fork": "fork_session",
+    "GET /api/sessions/{session_id}/messages": "list_messages",
+    "POST /api/sessions/{session_id}/rewind": "rewind_session",
+    "POST /api/sessions/{session_id}/stop": "stop_turn",
+    "POST /api/sessions/{session_id}/turns": "start_turn",
+    "POST /api/ticket": "redeem_ticket",
+    "POST /api/tickets": "issue_ticket",
+    "GET /api/tools": "list_tools",
+    "GET /api/usage": "get_usage",
+    "GET /openapi.json": "get_openapi",
+}
+"""The operation ids: generated clients make functions of these names, so that renaming one breaks them."""
+
+SCHEMAS = [
+    "AttachmentBody",
+    "AttachmentItem",
+    "ChangeSessionBody",
+    "ConfirmAnswerBody",
+    "ConfirmDecisionResponse",
+    "ConfirmItem",
+    "ConfirmListResponse",
+    "CreateSessionBody",
+    "Event",
+    "ForkBody",
+    "HealthResponse",
+    "IssueTicketBody",
+    "LongModelRates",
+    "MessageItem",
+    "MessageListResponse",
+    "ModelItem",
+    "ModelListResponse",
+    "ModelPrice",
+    "Problem",
+    "ReadyResponse",
+    "RedeemTicketBody",
+    "RewindBody",
+    "RewindResponse",
+    "RewindUndo",
+    "RewoundFileItem",
+    "SearchMatchItem",
+    "SessionItem",
+    "SessionListResponse",
+    "SessionResponse",
+    "StartTurnBody",
+    "StartTurnResponse",
+    "StopTurnBody",
+    "StopTurnResponse",
+    "TicketResponse",
+    "TokenResponse",
+    "ToolCallItem",
+    "ToolItem",
+    "ToolListResponse",
+    "UsageByDay",
+    "UsageByModel",
+    "UsageBySession",
+    "UsageItem",
+    "UsageResponse",
+    "UsageRow",
+]
+"""The schemas besides those of the events: generated clients make types of these names, as above."""
 
 
 class DocumentedClient:
@@ -200,6 +277,18 @@ async def test_streams_declare_the_last_event_id_header(make_studio: StudioMaker
     for path in ("/api/events", "/api/sessions/{session_id}/events"):
         headers = [one["name"] for one in paths[path]["get"]["parameters"] if one["in"] == "header"]
         assert headers == ["Last-Event-ID"]
+
+
+def test_operations_and_schemas_have_the_names_that_generated_clients_use() -> None:
+    document = openapi_document(TABLE)
+    operations = {
+        f"{method.upper()} {path}": operation["operationId"]
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert operations == OPERATIONS
+    assert len(set(operations.values())) == len(operations)
+    assert sorted(document["components"]["schemas"].keys() - envelope_schema()["$defs"].keys()) == SCHEMAS
 
 
 def test_no_two_schemas_of_the_document_have_the_same_name() -> None:

@@ -63,7 +63,9 @@ async def test_readers_that_reconnect_during_a_turn_get_every_event_once(
         assert await resume_differences(studio, readers, hops, 10_000) == []
 
 
-async def test_the_stream_of_all_sessions_is_live_and_resumes_by_its_own_cursors(make_studio: StudioMaker) -> None:
+async def test_the_stream_of_all_sessions_sends_new_events_and_resumes_by_its_own_cursors(
+    make_studio: StudioMaker,
+) -> None:
     async with make_studio() as studio:
         one, two = await studio.session(), await studio.session()
         await run_turn(studio, one)

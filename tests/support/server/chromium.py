@@ -128,7 +128,7 @@ async def browser_tab(profile: Path) -> AsyncIterator[Tab]:
     ours_in, answers = os.pipe()
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-c",
+        "-ISc",
         _LAUNCHER,
         str(commands),
         str(answers),

@@ -136,7 +136,7 @@ def test_there_is_no_window_query_for_providers_with_keys() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_window_is_queried_once_after_the_first_whole_reply() -> None:
+async def test_the_window_is_queried_once_after_the_first_complete_reply() -> None:
     queries: list[int] = []
 
     def query_window() -> int:

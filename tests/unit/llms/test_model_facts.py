@@ -60,7 +60,7 @@ def test_every_dialect_has_sources(user_models_file: Path) -> None:
         assert all(source.startswith("https://") for source in provider.dialect_sources), name
 
 
-def test_which_dialects_return_and_need_reasoning(user_models_file: Path) -> None:
+def test_dialects_that_return_and_need_reasoning(user_models_file: Path) -> None:
     dialects = {name: provider.dialect or ChatDialect() for name, provider in load_model_catalog().providers.items()}
     assert [name for name, dialect in dialects.items() if dialect.returns_reasoning] == [
         "openrouter",

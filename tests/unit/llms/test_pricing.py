@@ -65,7 +65,7 @@ def priced(model: ScriptedModel, price: Price = PRICE) -> PricedModel:
 
 
 @pytest.mark.anyio
-async def test_a_whole_reply_has_a_cost() -> None:
+async def test_a_complete_reply_has_a_cost() -> None:
     with ScriptedModel([[say("hi"), usage(1000, 10)]]) as model:
         reply, error = await complete(priced(model), ModelRequest(messages=[]))
     assert (error, reply.usage) == (None, Usage(1000, 10, cost_usd=Decimal("0.0026")))

@@ -191,7 +191,7 @@ async def test_the_hard_clock_may_be_the_shortest(play):
     assert run.events_of("stall")[0].data["elapsed_seconds"] == pytest.approx(1)
 
 
-async def test_a_model_that_ignores_cancellation_does_not_hold_the_turn(play):
+async def test_a_model_that_ignores_cancellation_does_not_block_the_turn(play):
     release = asyncio.Event()
 
     class Deaf(ScriptedModel):

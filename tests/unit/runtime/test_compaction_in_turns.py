@@ -13,20 +13,13 @@ from agenticx.runtime import ContextCompactor
 from agenticx.runtime.compactor import TAG, is_summary
 from agenticx.testing import ScriptedModel, call, cut, fail, finish, hang, outline, say, usage
 from agenticx.tools.registry import tool
+from tests.support.histories import PADDING, conversation
 
 pytestmark = pytest.mark.anyio
 
 
-MORE = " and what there is to say of it" * 4
-
-
-def history(pairs=15):
-    rows = [(UserMessage(content=f"question {n}{MORE}"), AssistantMessage(content=f"answer {n}")) for n in range(pairs)]
-    return [row for pair in rows for row in pair]
-
-
 async def test_a_long_history_becomes_a_summary_and_its_tail(play):
-    session = play.session(messages=history())
+    session = play.session(messages=conversation())
     tail = session.messages[-7:]
     run = await play([[say("They asked 0 to 11."), usage(100, 9)], [say("Hi."), usage(50, 1)]], session=session)
 
@@ -52,7 +45,7 @@ async def test_a_long_history_becomes_a_summary_and_its_tail(play):
 
 
 async def test_the_next_turn_does_not_summarise_again(play):
-    session = play.session(messages=history())
+    session = play.session(messages=conversation())
     await play(["A summary.", "Hi."], session=session)
     run = await play(["Hi again."], session=session)
 
@@ -67,12 +60,12 @@ async def test_the_next_turn_does_not_summarise_again(play):
 async def test_a_summary_that_fails_is_replaced_by_snippets(play, reply):
     run = await play(
         [reply, "Hi."],
-        session=play.session(messages=[UserMessage(content="x" * 5000), *history()]),
+        session=play.session(messages=[UserMessage(content="x" * 5000), *conversation()]),
         settings={"compaction_timeout_seconds": 2},
     )
 
     assert run.outline == ["turn_started", "round_start", "compaction", "token", "final:answer"]
-    assert f"user: question 0{MORE}\nassistant: answer 0" in run.events_of("compaction")[0].data["summary"]
+    assert f"user: question 0{PADDING}\nassistant: answer 0" in run.events_of("compaction")[0].data["summary"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +76,7 @@ async def test_a_summary_that_fails_is_replaced_by_snippets(play, reply):
 async def test_the_cost_of_a_failed_summary_is_reported_and_counted(play, end):
     run = await play(
         [[say("half"), usage(100, 9), end], [say("Hi."), usage(50, 1)]],
-        session=play.session(messages=[UserMessage(content="x" * 5000), *history()]),
+        session=play.session(messages=[UserMessage(content="x" * 5000), *conversation()]),
         settings={"compaction_timeout_seconds": 2},
     )
 
@@ -96,9 +89,9 @@ async def test_the_cost_of_a_failed_summary_is_reported_and_counted(play, end):
 LONGER = "A summary that is longer than all of it. " * 100
 
 
-async def test_what_a_summary_cost_that_gained_nothing_is_counted(play):
+async def test_the_usage_of_a_discarded_summary_is_counted(play):
     run = await play(
-        [[say(LONGER), usage(100, 9)], [say("Hi."), usage(50, 1)]], session=play.session(messages=history())
+        [[say(LONGER), usage(100, 9)], [say("Hi."), usage(50, 1)]], session=play.session(messages=conversation())
     )
 
     assert run.events_of("compaction") == []
@@ -115,8 +108,8 @@ async def test_short_turns_cause_no_summary_however_many_there_are(play):
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_not_requested_before_the_history_has_grown_by_eight_rows(play):
-    session = play.session(messages=history())
+async def test_a_discarded_summary_is_not_requested_again_before_eight_more_rows(play):
+    session = play.session(messages=conversation())
     await play([LONGER, "Hi."], session=session)
     for _ in range(3):
         await play(["Hi."], session=session)
@@ -128,8 +121,8 @@ async def test_a_summary_that_gained_nothing_is_not_requested_before_the_history
 
 
 @pytest.mark.promise("D4")
-async def test_a_summary_that_gained_nothing_is_requested_again_once_the_history_is_half_as_long_again(play):
-    session = play.session(messages=history())
+async def test_a_discarded_summary_is_requested_again_once_the_history_has_grown_by_half(play):
+    session = play.session(messages=conversation())
     await play([LONGER, "Hi."], session=session)
     run = await play(["A summary.", "Hi."], session=session, user="go " * 2_000)
 
@@ -147,13 +140,13 @@ async def test_a_call_and_its_result_are_never_separated(play):
         ToolMessage(tool_call_id="c1", name="look", content="1"),
         ToolMessage(tool_call_id="c2", name="look", content="2"),
     ]
-    session = play.session(messages=[*history(), *pair, *history(3)])
+    session = play.session(messages=[*conversation(), *pair, *conversation(3)])
     run = await play(["A summary.", call("look", id="c3"), "Hi."], tools=[look], session=session)
 
     assert [row[0] for row in run.rows[:4]] == ["system", "assistant", "tool", "tool"]
 
 
-async def test_the_current_request_survives_word_for_word(play):
+async def test_the_current_request_is_kept_verbatim(play):
     @tool(risk="read")
     def look(n: int) -> str:
         """Look."""
@@ -177,7 +170,7 @@ async def test_a_known_window_that_is_nearly_full_is_compacted_early(play):
     assert run.outline == ["turn_started", "round_start", "compaction", "token", "final:answer"]
 
 
-async def test_a_summary_that_gains_nothing_is_not_requested_in_every_round(play):
+async def test_a_discarded_summary_is_not_requested_again_in_every_round(play):
     counter = iter(range(100))
 
     @tool(risk="read")
@@ -185,7 +178,7 @@ async def test_a_summary_that_gains_nothing_is_not_requested_in_every_round(play
         """Count."""
         return next(counter)
 
-    session = play.session(messages=history())
+    session = play.session(messages=conversation())
     run = await play([LONGER, *[call("tick")] * 3, "Hi."], tools=[tick], session=session)
 
     assert run.events_of("compaction") == []
@@ -299,7 +292,7 @@ async def test_results_are_not_shortened_again_in_every_round(play):
 
 async def test_a_history_is_repaired_before_it_is_compacted(play):
     open_call = AssistantMessage(content="Let me look.", tool_calls=(ToolCall(id="c1", name="look"),))
-    session = play.session(messages=[open_call, *history()])
+    session = play.session(messages=[open_call, *conversation()])
     run = await play(["A summary.", "Hi."], session=session)
 
     assert "result of look (unknown): [interrupted]" in run.model.requests[0].messages[-1].content
@@ -319,11 +312,11 @@ async def test_a_broken_history_that_is_not_compacted_is_repaired_in_the_request
 # --- what was compacted -----------------------------------------------------------------------------------------------
 
 
-async def test_what_was_compacted_is_kept_and_put_back_in_its_order(play):
-    session = play.session(messages=history())
+async def test_compacted_messages_are_kept_and_restored_in_order(play):
+    session = play.session(messages=conversation())
     original = everything = list(session.messages)
     for number in range(24):
-        await play(Copyist([f"answer {number}"]), session=session, user=f"question FACT-{number}{MORE}")
+        await play(Copyist([f"answer {number}"]), session=session, user=f"question FACT-{number}{PADDING}")
         before, everything = everything, [*session.compacted, *session.messages[session.replacement_count :]]
         assert everything[: len(before)] == before
 
@@ -334,10 +327,10 @@ async def test_what_was_compacted_is_kept_and_put_back_in_its_order(play):
     assert session.compacted == []
     assert session.messages[:30] == original
     assert len(session.messages) == 30 + 48 > before
-    assert [row.content for row in session.messages[30::2]] == [f"question FACT-{n}{MORE}" for n in range(24)]
+    assert [row.content for row in session.messages[30::2]] == [f"question FACT-{n}{PADDING}" for n in range(24)]
 
 
-async def test_shortened_tool_results_are_put_back_as_they_were(play):
+async def test_shortened_tool_results_are_restored_unchanged(play):
     pairs = [
         (
             AssistantMessage(tool_calls=(ToolCall(id=f"c{n}", name="look"),)),
@@ -357,8 +350,8 @@ async def test_shortened_tool_results_are_put_back_as_they_were(play):
     assert run.rows[12:] == [("user", "go"), ("assistant", "Hi.")]
 
 
-async def test_nothing_is_put_back_while_a_turn_runs(play):
-    session = play.session(messages=history())
+async def test_compacted_messages_are_not_restored_during_a_turn(play):
+    session = play.session(messages=conversation())
     refused = []
 
     def ask(event):
@@ -374,16 +367,16 @@ async def test_nothing_is_put_back_while_a_turn_runs(play):
 
 
 async def test_a_conversation_that_was_replaced_has_no_compacted_messages(play):
-    session = play.session(messages=history())
+    session = play.session(messages=conversation())
     await play(["A summary.", "Hi."], session=session)
-    session.messages = history()
+    session.messages = conversation()
     await play(["A summary.", "Hi."], session=session)
 
     session.restore_compacted()
     assert len(session.messages) == 32
 
 
-def test_what_a_store_keeps_is_not_put_back_from_memory(play):
+def test_messages_kept_by_a_store_are_not_restored_from_memory(play):
     session = play.session(messages=[SystemMessage(content=f"{TAG} x")], stored_compacted=9)
     with pytest.raises(AgenticXError, match=r"the compacted messages of session .* are in its store"):
         session.restore_compacted()

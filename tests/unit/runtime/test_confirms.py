@@ -109,7 +109,7 @@ async def test_a_denied_call_does_not_run_and_the_model_reads_why(play, notes):
     assert notes.kept == []
 
 
-async def test_a_question_that_nobody_answers_expires_as_no(play, notes):
+async def test_an_unanswered_question_expires_as_denied(play, notes):
     run = await play(
         [note(), "ok"],
         tools=notes.tools(),
@@ -161,7 +161,7 @@ async def test_an_answer_at_the_moment_of_a_stop_is_the_one_that_is_reported(pla
     assert notes.kept == []
 
 
-async def test_a_reading_call_is_not_asked_about(play):
+async def test_a_read_only_call_needs_no_confirmation(play):
     @tool(risk="read")
     def look() -> str:
         """Look."""
@@ -172,7 +172,7 @@ async def test_a_reading_call_is_not_asked_about(play):
     assert run.outline[3:5] == ["tool_call:look", "tool_result:ok"]
 
 
-async def test_changed_arguments_are_what_runs(play, notes):
+async def test_arguments_changed_by_the_user_are_executed(play, notes):
     gate = ScriptedGate(ConfirmAnswer(approved=True, arguments={"text": "bye"}))
     run = await play([note("hi"), "ok"], tools=notes.tools(), gate=gate)
 
@@ -182,7 +182,7 @@ async def test_changed_arguments_are_what_runs(play, notes):
     assert run.results == [("call_1", "ok", "kept bye")]
 
 
-async def test_changed_arguments_that_do_not_fit_the_schema_do_not_run(play, notes):
+async def test_changed_arguments_that_do_not_match_the_schema_are_not_executed(play, notes):
     gate = ScriptedGate(ConfirmAnswer(approved=True, arguments={"text": 7}))
     run = await play([note("hi"), "ok"], tools=notes.tools(), gate=gate)
 
@@ -215,7 +215,7 @@ async def test_an_approval_for_once_applies_once(play, notes):
     assert notes.kept == ["a"]
 
 
-async def test_remembered_is_what_was_bound_so_a_changed_file_is_asked_about_again(play, notes):
+async def test_a_remembered_approval_does_not_cover_a_changed_file(play, notes):
     session = play.session()
     first = ScriptedGate(ConfirmAnswer(approved=True, remember="session"))
     await play([note("a"), "ok"], tools=notes.tools(), gate=first, session=session)
@@ -227,7 +227,7 @@ async def test_remembered_is_what_was_bound_so_a_changed_file_is_asked_about_aga
     assert notes.kept == ["a"]
 
 
-async def test_what_changed_between_question_and_answer_does_not_run(play, notes):
+async def test_a_call_whose_effect_changed_after_the_question_is_denied(play, notes):
     gate = AsyncConfirmGate()
 
     def on(event):
@@ -244,7 +244,7 @@ async def test_what_changed_between_question_and_answer_does_not_run(play, notes
     assert notes.kept == []
 
 
-async def test_stopped_while_a_question_is_open_the_call_is_cancelled(play, notes):
+async def test_a_stop_while_a_question_is_open_cancels_the_call(play, notes):
     gate, stop = AsyncConfirmGate(), StopSignal()
     asked: list[str] = []
 
@@ -271,7 +271,7 @@ async def test_stopped_while_a_question_is_open_the_call_is_cancelled(play, note
     assert notes.kept == []
 
 
-async def test_the_first_valid_answer_wins_and_nothing_else_has_an_effect(play, notes):
+async def test_only_the_first_valid_answer_has_an_effect(play, notes):
     gate = AsyncConfirmGate()
     refused: list[str] = []
 
@@ -338,13 +338,13 @@ class FunctionGate(ConfirmGate):
         return self.answer(question, context)
 
 
-async def test_a_plain_gate_of_request_confirm_alone_is_enough(play, notes):
+async def test_a_gate_with_request_confirm_alone_works(play, notes):
     run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda question, context: True))
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
 
 
-async def test_a_blocking_gate_does_not_hold_the_loop(play, notes):
+async def test_a_blocking_gate_does_not_block_the_event_loop(play, notes):
     pressed = threading.Event()
     gate = FunctionGate(lambda question, context: pressed.wait(PATIENCE))
 
@@ -373,7 +373,7 @@ def _raise(exc):
     ],
     ids=["raises", "exits", "cancels", "none", "text", "one"],
 )
-async def test_whatever_a_gate_does_that_is_not_true_counts_as_no(play, notes, answer):
+async def test_any_gate_result_except_true_denies(play, notes, answer):
     run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(answer))
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
@@ -381,7 +381,7 @@ async def test_whatever_a_gate_does_that_is_not_true_counts_as_no(play, notes, a
 
 
 @pytest.mark.parametrize("error", [StoreError("late"), UserCodeError("late", what="a service", kind="timed_out")])
-async def test_an_agenticx_error_raised_by_a_gate_is_a_no_by_policy_with_its_reason(play, notes, error):
+async def test_an_agenticx_error_raised_by_a_gate_denies_by_policy_with_its_reason(play, notes, error):
     run = await play([note(), "ok"], tools=notes.tools(), gate=ScriptedGate(error))
 
     assert [(event.data["by"], event.data["reason"]) for event in run.events_of("confirm_response")] == [
@@ -392,7 +392,7 @@ async def test_an_agenticx_error_raised_by_a_gate_is_a_no_by_policy_with_its_rea
 
 
 @pytest.mark.parametrize("junk", [True, None, "yes", ConfirmAnswer(approved="no"), ConfirmAnswer(approved=1)])
-async def test_an_invalid_return_value_of_ask_counts_as_no(play, notes, junk):
+async def test_an_invalid_return_value_of_ask_denies(play, notes, junk):
     class Junk(FunctionGate):
         async def ask(self, request, announce):
             return junk

@@ -49,7 +49,7 @@ async def test_max_rounds_is_the_argument_else_the_setting_else_ten(play, option
     assert [event.data["max_rounds"] for event in run.events_of("round_start")] == [rounds]
 
 
-async def test_a_bare_runtime_reads_its_rounds_from_the_variable(play, monkeypatch, tmp_path):
+async def test_a_runtime_without_settings_reads_max_tool_rounds_from_the_environment(play, monkeypatch, tmp_path):
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
     monkeypatch.setenv("AGX_MAX_TOOL_ROUNDS", "50")
     turn = AgentRuntime(ScriptedModel(["ok"])).run_turn("Go!", Session())
@@ -92,7 +92,7 @@ async def test_a_meta_agent_has_no_checkpoints(play):
     assert run.outline == ["turn_started", *ROUND * 8, "round_start", "token", "final:answer"]
 
 
-async def test_exhausted_with_partial_asks_once_more_without_tools(play):
+async def test_on_exhausted_partial_requests_an_answer_without_tools(play):
     run = await play(
         [call("tick"), [say("I found 1; the rest is "), say("missing.")]],
         tools=[tick],
@@ -176,7 +176,7 @@ async def test_the_partial_answer_of_a_turn_over_its_time_has_as_long_again_and_
     assert run.rows[-2:] == [("reminder", OUT), ("partial", "So far")]
 
 
-async def test_a_turn_within_its_time_is_not_touched(play):
+async def test_a_turn_within_its_time_limit_is_not_affected(play):
     run = await play([[pause(1), say("ok")]], settings={"turn_timeout_seconds": 3})
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]

@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.messages import UserMessage
 from agenticx.runtime import AgentHook, Block, HookContext, HookRegistry
 from agenticx.testing import ScriptedModel, call, say
 from agenticx.tools.registry import tool
+from tests.support.histories import conversation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("D3")]
 
@@ -25,11 +26,6 @@ def look(at: str = "here") -> str:
 def hook(point, method):
     """Return a hook that overrides one point."""
     return type("Odd", (AgentHook,), {point: method})()
-
-
-def long_history():
-    rows = [(UserMessage(content=f"question {n}" * 9), AssistantMessage(content=f"answer {n}")) for n in range(15)]
-    return [row for pair in rows for row in pair]
 
 
 # --- what hooks can do ------------------------------------------------------------------------------------------------
@@ -96,7 +92,7 @@ async def test_hooks_run_in_priority_order_at_their_points(play):
     assert order == [f"{name} {step}" for step in steps for name in "ab"]
 
 
-async def test_hooks_know_where_they_run(play):
+async def test_hooks_get_the_session_the_agent_and_the_round(play):
     contexts: list[HookContext] = []
 
     async def note(self, reply, context):
@@ -107,7 +103,7 @@ async def test_hooks_know_where_they_run(play):
     assert contexts == [HookContext(run.session.id, "scout", 1)]
 
 
-async def test_before_model_changes_what_the_model_is_sent_and_not_the_history(play):
+async def test_before_model_changes_the_request_and_not_the_history(play):
     async def change(self, messages, context):
         return [*messages, UserMessage(content="and be brief")]
 
@@ -117,7 +113,7 @@ async def test_before_model_changes_what_the_model_is_sent_and_not_the_history(p
     assert run.rows == [("user", "go"), ("assistant", "Hi.")]
 
 
-async def test_after_tool_call_rewrites_what_everyone_reads(play):
+async def test_after_tool_call_rewrites_the_result_in_event_and_history(play):
     async def redact(self, name, arguments, result, context):
         return result.replace("here", "[redacted]")
 
@@ -222,7 +218,7 @@ junk = pytest.mark.parametrize("value", [7, "text", [1], {"a": 1}, object(), Tru
 
 
 @failures
-async def test_a_failing_before_model_means_that_the_model_is_not_called(play, method):
+async def test_a_failing_before_model_prevents_the_model_call(play, method):
     run = await play(ScriptedModel([]), hooks=HookRegistry([hook("before_model", method)], limit=LIMIT))
 
     assert run.outline == ["turn_started", "round_start", "error:hook_failed"]
@@ -231,7 +227,7 @@ async def test_a_failing_before_model_means_that_the_model_is_not_called(play, m
 
 
 @junk
-async def test_junk_from_before_model_means_that_the_model_is_not_called(play, value):
+async def test_an_invalid_return_value_of_before_model_prevents_the_model_call(play, value):
     run = await play(ScriptedModel([]), hooks=HookRegistry([hook("before_model", _junk(value))]))
 
     assert run.outline == ["turn_started", "round_start", "error:hook_failed"]
@@ -254,7 +250,7 @@ async def test_a_failing_before_tool_call_blocks_the_call(play, method):
 
 
 @junk
-async def test_junk_from_before_tool_call_blocks_the_call(play, value):
+async def test_an_invalid_return_value_of_before_tool_call_blocks_the_call(play, value):
     run = await play([call("look"), "ok"], tools=[look], hooks=HookRegistry([hook("before_tool_call", _junk(value))]))
 
     assert [outcome for _, outcome, _ in run.results] == ["blocked"]
@@ -271,7 +267,7 @@ async def test_a_failing_after_tool_call_withholds_the_result(play, method):
 
 
 @pytest.mark.parametrize("value", [7, [1], {"a": 1}, object(), True, b"bytes"])
-async def test_junk_from_after_tool_call_withholds_the_result(play, value):
+async def test_an_invalid_return_value_of_after_tool_call_withholds_the_result(play, value):
     run = await play([call("look"), "ok"], tools=[look], hooks=HookRegistry([hook("after_tool_call", _junk(value))]))
 
     assert [outcome for _, outcome, _ in run.results] == ["error"]
@@ -290,7 +286,7 @@ async def test_a_failing_observer_is_reported_and_the_turn_goes_on(play, point, 
 @failures
 async def test_a_failing_on_compaction_is_reported_and_the_turn_goes_on(play, method):
     hooks = HookRegistry([hook("on_compaction", method)], limit=LIMIT)
-    run = await play(["A summary.", "Hi."], hooks=hooks, session=play.session(messages=long_history()))
+    run = await play(["A summary.", "Hi."], hooks=hooks, session=play.session(messages=conversation()))
 
     assert run.outline == ["turn_started", "round_start", "compaction", "error:hook_failed", "token", "final:answer"]
 
@@ -311,7 +307,7 @@ async def test_the_return_value_of_an_observer_is_ignored(play, point, value):
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
 
 
-async def test_hooks_wait_as_long_as_the_setting_says(play):
+async def test_the_time_limit_of_hooks_is_a_setting(play):
     hooks = HookRegistry([hook("after_model", _hangs)])
     run = await play(["Hi."], hooks=hooks, settings={"hook_timeout_seconds": 2})
 

@@ -21,7 +21,7 @@ LATEST = 24
 """No loop goes on for more rounds than a call that stays pending."""
 
 
-def test_the_corpus_is_large_balanced_and_without_doubles():
+def test_the_corpus_is_large_balanced_and_without_duplicates():
     honest = sum(sequence.label == "honest" for sequence in ALL)
     assert len(ALL) >= 200
     assert honest / len(ALL) == pytest.approx(0.5, abs=0.02)
@@ -29,7 +29,7 @@ def test_the_corpus_is_large_balanced_and_without_doubles():
     assert len({repr(sequence.rounds) for sequence in ALL}) == len(ALL)
 
 
-def test_precision_and_recall_hold_and_loops_are_found_in_time():
+def test_precision_recall_and_detection_delay_are_within_limits():
     figures = loops.measure(ALL)
     assert figures.precision >= 0.98, loops.misses(ALL)
     assert figures.recall >= 0.95, loops.misses(ALL)
@@ -116,7 +116,7 @@ class Refusing(ConfirmGate):
 @pytest.mark.anyio
 @pytest.mark.parametrize("sequence", ALL[::6], ids=lambda sequence: sequence.title)
 @pytest.mark.cases(quick=16)
-async def test_a_real_turn_ends_as_the_detector_says(play, sequence):
+async def test_a_turn_ends_as_the_detector_decides(play, sequence):
     recorded = Recorded(sequence)
     warned, ended, verdict = loops.judge(sequence)
     played = sequence.rounds if ended is None else sequence.rounds[:ended]

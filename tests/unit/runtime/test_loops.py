@@ -44,7 +44,7 @@ async def test_the_same_call_with_the_same_result_is_warned_of_at_four_and_ended
     }
 
 
-async def test_the_reminder_stands_behind_the_results_and_the_model_reads_it(play):
+async def test_the_reminder_is_sent_to_the_model_after_the_results(play):
     run = await play([[call("same"), call("same")], call("same"), call("same"), "ok"], tools=[same], **SHORT)
 
     reminder = ("reminder", f"[reminder] The same call gave the same result 3 times in a row. {REMEDY}")
@@ -64,7 +64,7 @@ async def test_the_reminder_stands_behind_the_results_and_the_model_reads_it(pla
     assert run.model.requests[3].messages[-1].content == reminder[1]
 
 
-async def test_two_calls_in_turn_are_ping_pong(play):
+async def test_two_alternating_calls_are_ping_pong(play):
     calls = [call("same", {"n": n % 2}) for n in range(5)]
     run = await play(calls, tools=[same], **SHORT)
 
@@ -72,7 +72,7 @@ async def test_two_calls_in_turn_are_ping_pong(play):
     assert [event.data["detector"] for event in run.events_of("error")] == ["ping_pong", "ping_pong"]
 
 
-async def test_calls_that_bring_nothing_new_in_any_order_are_no_progress(play):
+async def test_repeated_calls_in_any_order_are_no_progress(play):
     order = [0, 1, 2, 0, 1, 2, 0, 1]
     run = await play([call("same", {"n": n}) for n in order], tools=[same], **SHORT)
 
@@ -102,7 +102,7 @@ async def test_a_streak_that_breaks_does_not_count(play):
     assert run.outline[-1] == "final:answer"
 
 
-async def test_a_loop_of_refused_calls_is_a_loop(play):
+async def test_repeated_refused_calls_are_a_loop(play):
     run = await play([call("nope")] * 5, tools=[same], **SHORT)
 
     assert run.outline[-1] == "error:loop_detected"
@@ -159,7 +159,7 @@ async def test_shell_searches_without_results_are_a_loop_and_silent_commands_are
     assert run.events_of("error") == []
 
 
-async def test_rounds_with_much_text_are_judged_alike(play):
+async def test_rounds_with_large_results_are_detected_too(play):
     @tool(risk="read")
     def huge() -> str:
         """Answer at length."""

@@ -52,7 +52,7 @@ class Odd:
     ids=lambda exc: type(exc).__name__,
 )
 @pytest.mark.parametrize("text", ["", "Half"])
-async def test_a_model_that_raises_what_it_may_not_is_a_bad_reply(play, exc, text):
+async def test_an_unexpected_exception_of_a_model_is_a_bad_reply(play, exc, text):
     model = Odd(*([(TextDelta(text),)] if text else []), exc)
     run = await play(model)
 
@@ -73,7 +73,7 @@ async def test_a_model_that_raises_what_it_may_not_is_a_bad_reply(play, exc, tex
     ],
     ids=["none", "number", "of none", "of text", "of an object", "an odd end"],
 )
-async def test_a_model_that_streams_what_is_no_delta_ends_in_one_terminal_event(play, batch):
+async def test_a_stream_of_invalid_deltas_ends_in_one_terminal_event(play, batch):
     run = await play(Odd(batch, END))
 
     assert run.events[-1].terminal
@@ -89,7 +89,7 @@ async def test_a_model_whose_stream_method_raises_is_a_bad_reply(play):
     assert run.outline == ["turn_started", "round_start", "error:provider.bad_reply"]
 
 
-async def test_a_model_may_go_on_after_its_end_marker(play):
+async def test_text_after_the_end_marker_is_part_of_the_answer(play):
     run = await play(Odd((TextDelta("a"),), END, (TextDelta("b"),)))
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]

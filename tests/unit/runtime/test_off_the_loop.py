@@ -62,11 +62,11 @@ async def test_an_object_that_a_tool_returns_is_rendered_in_a_thread(play):
         ([Shown()], True),
     ],
 )
-def test_only_small_values_of_json_and_texts_are_not_large(value, large) -> None:
+def test_large_values_are_recognised(value, large) -> None:
     assert is_large(value) is large
 
 
-async def test_a_value_that_contains_itself_is_rendered_all_the_same(play):
+async def test_a_recursive_value_is_rendered(play):
     @tool(risk="read")
     async def look() -> Any:
         """Look."""
@@ -106,7 +106,7 @@ class Places(BaseModel):
 THREADS: list[int] = []
 
 
-async def test_a_long_object_that_is_the_answer_is_validated_in_a_thread(play):
+async def test_a_long_output_object_is_validated_in_a_thread(play):
     @tool(risk="read")
     def look() -> str:
         """Look."""
@@ -122,7 +122,7 @@ async def test_a_long_object_that_is_the_answer_is_validated_in_a_thread(play):
     assert threading.get_ident() not in THREADS
 
 
-async def test_a_session_of_100_000_rows_does_not_hold_the_loop_in_each_round(play):
+async def test_a_session_of_100_000_rows_does_not_block_the_event_loop_in_each_round(play):
     rows = [
         row
         for number in range(50_000)

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 from agenticx.errors import InvalidArguments, StoreError
 from agenticx.llms.base import OutputSchema
 from agenticx.llms.wires.openai_chat import ChatDialect, OpenAIChatModel
-from agenticx.runtime.structured_output import ACCEPTED, CUT, NOT_ALONE, OutputType
+from agenticx.runtime.structured_output import ACCEPTED, NOT_ALONE, OUTPUT_CUT, OutputType
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, finish, outline, say
 from agenticx.tools.registry import tool
 
@@ -149,7 +149,7 @@ async def test_an_answer_submitted_together_with_other_calls_is_not_accepted(pla
     assert run.terminal["output"] == ROME
 
 
-async def test_an_answer_that_does_not_fit_is_reported_and_the_second_attempt_counts(play):
+async def test_an_invalid_answer_is_reported_and_the_second_attempt_counts(play):
     run = await play([[call("submit_output", BAD)], [call("submit_output", ROME)]], output_type=City)
 
     assert run.outline == [
@@ -189,11 +189,11 @@ async def test_a_third_invalid_answer_is_a_bad_reply(play):
 async def test_an_answer_cut_by_the_output_limit_is_not_accepted(play):
     run = await play([[call("submit_output", ROME), finish("length")], [call("submit_output", ROME)]], output_type=City)
 
-    assert run.results[0] == ("call_1", "invalid_arguments", CUT)
+    assert run.results[0] == ("call_1", "invalid_arguments", OUTPUT_CUT)
     assert run.terminal["output"] == ROME
 
 
-async def test_fitting_text_is_accepted_in_place_of_a_call_and_other_text_causes_a_reminder(play):
+async def test_valid_text_is_accepted_in_place_of_a_call_and_other_text_causes_a_reminder(play):
     run = await play([say("Rome."), say(f"```json\n{ROME_TEXT}\n```")], output_type=City)
 
     assert run.outline == ["turn_started", "round_start", "token", "round_start", "token", "final:answer"]
@@ -203,7 +203,7 @@ async def test_fitting_text_is_accepted_in_place_of_a_call_and_other_text_causes
     assert run.terminal["output"] == ROME
 
 
-async def test_a_tool_of_that_name_keeps_it(play):
+async def test_a_tool_with_the_name_of_the_output_tool_keeps_its_name(play):
     @tool(risk="read")
     def submit_output(text: str) -> str:
         """Return the text."""
@@ -221,7 +221,7 @@ async def test_a_tool_of_that_name_keeps_it(play):
 # --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_model_that_can_be_held_to_a_schema_answers_in_text(play):
+async def test_a_model_with_structured_output_answers_in_text(play):
     run = await play(
         HeldModel([[call("add", {"a": 1, "b": 2})], say(ROME_TEXT, pieces=2)]), tools=[add], output_type=City
     )
@@ -236,7 +236,7 @@ async def test_a_model_that_can_be_held_to_a_schema_answers_in_text(play):
     assert run.model.requests[0].output_schema.name == "City"
 
 
-async def test_text_that_does_not_fit_is_answered_by_one_reminder(play):
+async def test_invalid_text_causes_one_reminder(play):
     run = await play(HeldModel([say(json.dumps(BAD)), say(""), say(ROME_TEXT)]), output_type=City)
 
     assert run.outline == [
@@ -249,7 +249,7 @@ async def test_text_that_does_not_fit_is_answered_by_one_reminder(play):
     assert run.terminal["output"] == ROME
 
 
-async def test_text_that_never_fits_is_a_bad_reply(play):
+async def test_text_that_is_never_valid_is_a_bad_reply(play):
     run = await play(HeldModel([say("no")] * 3), output_type=City)
 
     assert run.outline[-2:] == ["token", "error:provider.bad_reply"]
@@ -263,7 +263,7 @@ async def test_text_that_the_output_limit_cut_is_partial_and_has_no_output(play)
     assert "output" not in run.terminal
 
 
-async def test_out_of_rounds_there_is_a_partial_answer_in_words(play):
+async def test_an_exhausted_turn_has_a_partial_answer_in_text(play):
     run = await play(
         HeldModel([[call("add", {"a": 1, "b": 2})], say("Not yet.")]),
         tools=[add],
@@ -276,7 +276,7 @@ async def test_out_of_rounds_there_is_a_partial_answer_in_words(play):
     assert run.model.requests[-1].output_schema is None
 
 
-async def test_without_a_type_there_is_no_output(play):
+async def test_without_output_type_there_is_no_output(play):
     run = await play(HeldModel([say(ROME_TEXT)]))
     assert "output" not in run.terminal
     assert run.model.requests[0].output_schema is None
@@ -310,7 +310,7 @@ async def test_a_type_whose_schema_is_no_object_is_a_type_error_before_the_turn_
     await collect(play.runtime(ScriptedModel([say("free")])).run_turn("go", session))
 
 
-async def test_a_validator_that_breaks_counts_as_a_fault(play):
+async def test_an_exception_in_a_validator_is_an_invalid_answer(play):
     run = await play([[call("submit_output", {"name": "x"})]] * 3, output_type=Touchy)
     assert run.outline[-1] == "error:provider.bad_reply"
     assert "output_type Touchy raised ZeroDivisionError: x" in run.results[0][2]
@@ -348,7 +348,7 @@ def test_any_answer_is_an_object_or_one_error_message(text: str) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-async def test_a_server_is_asked_in_the_way_it_takes(play, held):
+async def test_the_request_has_a_schema_or_the_output_tool_depending_on_the_server(play, held):
     reply = say(ROME_TEXT) if held else call("submit_output", ROME)
     async with FakeOpenAIServer([reply]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url, dialect=ChatDialect(output_schemas=held))

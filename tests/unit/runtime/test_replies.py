@@ -60,7 +60,7 @@ async def test_a_text_is_streamed_and_repeated_by_final(play):
     assert run.rows == [("user", "go"), ("assistant", "Hello there.")]
 
 
-async def test_reasoning_is_thinking_and_never_token(play):
+async def test_reasoning_becomes_thinking_events_and_no_token(play):
     run = await play([[think("Let me see.", pieces=2), say("Yes.")]])
 
     assert run.outline == ["turn_started", "round_start", "thinking", "token", "final:answer"]
@@ -85,7 +85,7 @@ async def test_lone_surrogates_and_empty_deltas_are_dropped(play):
     assert run.rows == [("user", "go"), ("assistant", "a\ufffdb")]
 
 
-async def test_the_users_message_may_be_given_whole_and_the_system_prompt_is_sent_but_not_kept(play):
+async def test_a_user_message_object_is_accepted_and_the_system_prompt_is_sent_but_not_stored(play):
     message = UserMessage(content="hi \u2028 there")
     run = await play(["Hello."], user=message, system_prompt="Be brief.")
 
@@ -198,7 +198,7 @@ async def test_a_reply_that_failed_in_the_middle_ends_the_turn_even_when_it_has_
     assert run.events[-1].data["retryable"] is True
 
 
-async def test_an_end_marker_of_end_with_calls_still_runs_them(play):
+async def test_calls_run_if_the_finish_reason_is_end(play):
     run = await play([[call("add", {"a": 1, "b": 2}), finish("end")], "3"], tools=[add])
 
     assert run.results == [("call_1", "ok", "3")]

@@ -12,44 +12,13 @@ from agenticx.runtime import AgentHook, AutoApproveConfirmGate, HookRegistry, St
 from agenticx.testing import ScriptedModel, call, hang, say
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.support.jumping_clock import LoopClock
 from tests.support.patience import PATIENCE
+from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C8")]
 
-LIMIT = 0.2
 
-
-class TimedStop:
-    """A stop button that measures the time from its press to the terminal event, without the time of CPU work."""
-
-    def __init__(self, press_at):
-        self.signal = StopSignal()
-        self.pressed = 0.0
-        self.ended = 0.0
-        self._press_at = press_at
-
-    def press(self):
-        if not self.pressed:
-            self.pressed = LoopClock().monotonic()
-            self.signal.set()
-
-    def __call__(self, event):
-        if event.type == self._press_at:
-            asyncio.get_running_loop().call_later(0.005, self.press)
-        if event.terminal:
-            self.ended = LoopClock().monotonic()
-
-    @property
-    def seconds(self):
-        assert self.pressed, "the button was pressed"
-        return self.ended - self.pressed
-
-
-STOPPED = {"text": "the turn was stopped", "code": "stopped", "fatal": True}
-
-
-async def test_before_the_first_event_is_read(play):
+async def test_a_stop_before_the_first_event_ends_the_turn(play):
     stop = StopSignal()
     stop.set()
     run = await play(ScriptedModel([]), stop=stop)
@@ -59,7 +28,7 @@ async def test_before_the_first_event_is_read(play):
     assert run.rows == [("user", "go")]
 
 
-async def test_in_the_stream_shown_text_stays(play):
+async def test_a_stop_in_the_stream_keeps_the_shown_text(play):
     stop = TimedStop("token")
     run = await play([[say("I was say"), hang()]], stop=stop.signal, on=stop)
 
@@ -68,7 +37,7 @@ async def test_in_the_stream_shown_text_stays(play):
     assert stop.seconds < LIMIT
 
 
-async def test_in_a_tool_every_call_is_answered(play):
+async def test_a_stop_in_a_tool_answers_every_call(play):
     @tool(risk="write")
     async def work(n: int) -> None:
         """Work forever on the second."""
@@ -102,7 +71,7 @@ async def test_in_a_tool_every_call_is_answered(play):
     assert stop.seconds < LIMIT
 
 
-async def test_among_parallel_calls_those_that_had_finished_keep_their_results(play):
+async def test_finished_parallel_calls_keep_their_results_after_a_stop(play):
     stop = TimedStop("tool_progress")
 
     @tool(risk="read")
@@ -121,7 +90,7 @@ async def test_among_parallel_calls_those_that_had_finished_keep_their_results(p
     assert stop.seconds < LIMIT
 
 
-async def test_among_parallel_calls_a_finished_one_is_answered_as_its_hook_left_it(play):
+async def test_a_finished_parallel_call_keeps_the_result_of_its_hook_after_a_stop(play):
     class Redact(AgentHook):
         async def after_tool_call(self, name, arguments, result, context):
             return result.replace("hunter2", "…")
@@ -169,7 +138,7 @@ async def test_a_finished_result_that_its_hook_has_not_seen_is_withheld(play):
     assert stop.seconds < LIMIT
 
 
-async def test_in_a_tool_that_ignores_cancellation(play):
+async def test_a_stop_ends_the_turn_while_a_tool_ignores_cancellation(play):
     release = asyncio.Event()
 
     @tool(risk="read")
@@ -196,7 +165,7 @@ async def test_in_a_tool_that_ignores_cancellation(play):
     assert stop.seconds < LIMIT
 
 
-async def test_in_a_tool_that_blocks_its_thread(play):
+async def test_a_stop_ends_the_turn_while_a_tool_blocks_its_thread(play):
     release = threading.Event()
 
     @tool(risk="read")
@@ -239,7 +208,7 @@ async def test_background_work_continues_after_the_terminal_event(play):
     assert order == ["terminal", "cleaned up"]
 
 
-async def test_in_compaction_the_history_stays_as_it_was(play):
+async def test_a_stop_in_compaction_leaves_the_history_unchanged(play):
     history = [
         row
         for n in range(15)
@@ -260,7 +229,7 @@ async def _forever(*_):
 @pytest.mark.parametrize(
     "point", ["before_model", "after_model", "before_tool_call", "after_tool_call", "on_agent_end"]
 )
-async def test_in_a_hook(play, point):
+async def test_a_stop_in_a_hook_ends_the_turn(play, point):
     @tool(risk="read")
     def look() -> str:
         """Look."""
@@ -285,7 +254,7 @@ async def test_in_a_hook(play, point):
     assert shown == "".join(r[1] for r in run.rows if r[0] in {"assistant", "partial"}), "what was shown stays"
 
 
-async def test_in_the_hooks_of_a_turn_that_had_already_failed(play):
+async def test_a_stop_ends_the_hooks_of_a_failed_turn(play):
     hook = type("Hanging", (AgentHook,), {"on_agent_end": lambda self, *args: _forever()})()
     stop = TimedStop("tool_result")
     run = await play(
@@ -296,7 +265,7 @@ async def test_in_the_hooks_of_a_turn_that_had_already_failed(play):
     assert stop.seconds < LIMIT
 
 
-async def test_by_a_plain_function(play):
+async def test_a_plain_function_can_stop_a_turn(play):
     pressed = False
     run_to = TimedStop("token")
 
@@ -322,7 +291,7 @@ async def test_a_should_stop_that_raises_counts_as_stop(play):
     assert run.terminal == STOPPED
 
 
-async def test_from_another_thread(play):
+async def test_a_stop_from_another_thread_ends_the_turn(play):
     stop = StopSignal()
 
     def on(event):
@@ -334,7 +303,7 @@ async def test_from_another_thread(play):
     assert run.outline[-1] == "error:stopped"
 
 
-async def test_after_the_end_nothing_happens(play):
+async def test_a_stop_after_the_end_has_no_effect(play):
     stop = StopSignal()
     run = await play(["Hello."], stop=stop, on=lambda event: stop.set() if event.terminal else None)
 

@@ -21,9 +21,9 @@ from agenticx.runtime.resume import NullCallJournal, ResumedQuestion, ResumePoin
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.repo.test_logs import SECRETS
+from tests.support.histories import conversation
 from tests.support.jumping_clock import LoopClock
-from tests.unit.runtime.test_compaction_in_turns import history
+from tests.support.secret_samples import SECRETS
 
 pytestmark = pytest.mark.anyio
 
@@ -83,7 +83,7 @@ async def test_a_turn_has_a_line_for_each_model_call_tool_call_and_question_and_
     ]
 
 
-async def test_each_line_names_the_session_and_the_agent_even_if_the_caller_bound_none(play, caplog):
+async def test_each_line_has_the_session_and_the_agent_even_if_the_caller_bound_neither(play, caplog):
     caplog.set_level(logging.INFO, logger="agenticx")
     session = play.session()
     with bound_ids(turn="turn_1"):
@@ -247,11 +247,13 @@ async def test_a_handoff_emitted_by_a_tool_is_logged(play, logged):
 
 async def test_the_line_of_a_summary_call_names_its_purpose(play, logged):
     script = [[pause(2), say("A summary."), usage(100, 9)], "Hi."]
-    await play(script, session=play.session(messages=history()))
+    await play(script, session=play.session(messages=conversation()))
     counted = "tokens=109 input_tokens=100 output_tokens=9"
     assert logged()[0] == f"llm_call model='scripted' outcome='ok' seconds=2.0 {counted} purpose='compaction'"
 
-    await play([hang(), "Hi."], session=play.session(messages=history()), settings={"compaction_timeout_seconds": 3})
+    await play(
+        [hang(), "Hi."], session=play.session(messages=conversation()), settings={"compaction_timeout_seconds": 3}
+    )
     late = "code='timed_out' error='the compaction summary did not answer within 3 s'"
     assert f"llm_call model='scripted' outcome='failed' {late} seconds=3.0 purpose='compaction'" in logged()
 

@@ -12,8 +12,7 @@ from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
 from agenticx.sessions import Hub
 from tests.support.patience import PATIENCE
-from tests.support.sessions import SessionHarness
-from tests.unit.sessions.test_hub import wait_for_event, wait_for_turn_end
+from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
 

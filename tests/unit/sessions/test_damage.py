@@ -244,7 +244,7 @@ async def test_unreadable_usage_does_not_hide_the_rest(tmp_path: Path, what: str
         ("UPDATE meta SET value = 'x' WHERE key = 'position'", "posi"),
     ],
 )
-async def test_a_database_that_does_not_say_which_log_it_holds_is_refused_in_a_sentence(
+async def test_a_database_with_damaged_metadata_is_refused_with_a_message(
     tmp_path: Path, statement: str, missing: str
 ) -> None:
     await left_running(tmp_path, 1)
@@ -253,7 +253,7 @@ async def test_a_database_that_does_not_say_which_log_it_holds_is_refused_in_a_s
         SqliteStore(tmp_path / "sessions.db")
 
 
-async def test_a_session_of_which_nothing_can_be_read_is_deleted_from_the_store(tmp_path: Path) -> None:
+async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
     for statement in (
         "UPDATE sessions SET record = '{', state = '[1]' WHERE id = ?",

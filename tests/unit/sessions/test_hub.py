@@ -31,7 +31,8 @@ from agenticx.sessions import (
 from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE, PatientClock, comes_true
+from tests.support.patience import PatientClock, comes_true
+from tests.support.sessions import wait_for_event, wait_for_turn_end
 
 pytestmark = pytest.mark.anyio
 
@@ -63,30 +64,6 @@ async def hub_with(
     clock = clock or PatientClock()
     hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
     return hub, store, record.id
-
-
-async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
-    """Return the session's log once it holds that many terminal events."""
-    wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
-        while True:
-            wakeup.clear()
-            events = list(await store.read(session_id, 0, 10_000))
-            if sum(event.terminal for event in events) >= ends:
-                return events
-            await asyncio.wait_for(wakeup.wait(), PATIENCE)
-
-
-async def wait_for_event(store: Store, session_id: str, type_: str) -> dict[str, Any]:
-    """Return the data of the first event of that type, once it is stored."""
-    wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
-        while True:
-            wakeup.clear()
-            for event in await store.read(session_id, 0, 10_000):
-                if event.type == type_:
-                    return json.loads(event.frame_json)["data"]
-            await asyncio.wait_for(wakeup.wait(), PATIENCE)
 
 
 def types(events: Sequence[StoredEvent]) -> list[str]:
@@ -265,7 +242,7 @@ async def test_a_failed_claim_that_had_committed_does_not_block_the_session(tmp_
     assert "final" in types(await wait_for_turn_end(store, session_id))
 
 
-async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
+async def test_an_internal_error_ends_the_turn_with_code_internal(tmp_path: Path) -> None:
     store = FailingStore(2, RuntimeError("a bug"))
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -277,7 +254,7 @@ async def test_a_bug_of_ours_ends_the_turn_as_internal(tmp_path: Path) -> None:
     }
 
 
-async def test_a_turn_that_breaks_before_its_first_event_leaves_no_trace(tmp_path: Path) -> None:
+async def test_a_turn_that_fails_before_its_first_event_stores_nothing(tmp_path: Path) -> None:
     store = FailingStore(1, StoreError("disk full"))
     hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="disk full"):
@@ -405,7 +382,7 @@ async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> No
     assert [one[-1] for one in logs_seen] == ["tool_call"]
 
 
-async def test_an_error_of_either_side_is_raised_and_the_source_closed() -> None:
+async def test_an_error_of_source_or_writer_is_raised_and_the_source_closed() -> None:
     closed: list[str] = []
 
     async def source(fail: bool) -> AsyncGenerator[RuntimeEvent, None]:

@@ -15,7 +15,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from tests.support.patience import PatientClock
-from tests.unit.sessions.test_hub import wait_for_turn_end
+from tests.support.sessions import wait_for_turn_end
 
 pytestmark = pytest.mark.anyio
 

@@ -34,6 +34,7 @@ from agenticx.sessions.store.search import SEARCH_VERSION
 from agenticx.sessions.store.sqlite import (
     _search,  # what a process does that dies half-way is not to be seen from outside
 )
+from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
@@ -145,7 +146,7 @@ async def test_a_query_finds_the_texts_that_have_its_terms(
         assert await store.search(query) == [], query
 
 
-async def test_all_terms_must_stand_in_one_text_that_a_person_or_the_model_said(store: Store) -> None:
+async def test_all_terms_must_occur_in_one_text_of_the_user_or_the_model(store: Store) -> None:
     await session_with(
         store,
         UserMessage(content="apples"),
@@ -159,7 +160,7 @@ async def test_all_terms_must_stand_in_one_text_that_a_person_or_the_model_said(
     assert [await store.search(query) for query in ("reminder", "listing", "summary")] == [[], [], []]
 
 
-async def test_both_stores_find_the_same(tmp_path: Path, rng: random.Random) -> None:
+async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.Random, count: Count) -> None:
     alphabets = [
         "ab",
         "aB é",
@@ -176,7 +177,7 @@ async def test_both_stores_find_the_same(tmp_path: Path, rng: random.Random) -> 
     names: list[dict[str, int]] = []
     for store in stores:
         names.append({await session_with(store, UserMessage(content=text)): place for place, text in enumerate(texts)})
-    for _ in range(300):
+    for _ in range(count(100, 300, 5_000)):
         query = "".join(rng.choices(rng.choice(alphabets), k=rng.randint(1, 5)))
         found: list[list[tuple[int, list[tuple[str, str, str]]]]] = []
         for store, known in zip(stores, names, strict=True):
@@ -212,7 +213,7 @@ async def test_a_new_name_is_found_and_the_old_one_is_not(store: Store) -> None:
         assert {query: len(await store.search(query)) for query in queries} == queries
 
 
-async def test_compacted_messages_are_found_and_those_that_are_no_longer_findable_are_not(store: Store) -> None:
+async def test_compacted_messages_are_found_until_they_are_no_longer_findable(store: Store) -> None:
     first, second, third = (UserMessage(content=text) for text in ("alpha", "beta", "gamma"))
     session_id = await session_with(store, first, second, name="Letters")
     await say(store, session_id, SystemMessage(content="[compacted]"), second, third, keep=0)
@@ -238,7 +239,7 @@ async def test_an_index_of_another_version_is_rebuilt(tmp_path: Path) -> None:
         assert connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchall() == [(SEARCH_VERSION,)]
 
 
-async def test_what_is_deleted_is_in_no_byte_of_the_index_while_others_go_on_writing(tmp_path: Path) -> None:
+async def test_deleted_text_is_erased_from_the_index_during_other_writes(tmp_path: Path) -> None:
     store = in_a_file(tmp_path)
     others = [
         await session_with(store, UserMessage(content=f"common words {number} and more")) for number in range(200)
@@ -256,7 +257,7 @@ async def test_what_is_deleted_is_in_no_byte_of_the_index_while_others_go_on_wri
     await store.aclose()
 
 
-async def test_a_deletion_that_a_crash_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
+async def test_a_deletion_interrupted_by_a_crash_is_completed_at_the_next_start(tmp_path: Path) -> None:
     store = in_a_file(tmp_path)
     gone = await session_with(store, UserMessage(content="zyxwvutsecret"))
     await session_with(store, UserMessage(content="stays"))

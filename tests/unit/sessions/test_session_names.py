@@ -1,10 +1,10 @@
-"""Session names taken from the first message."""
+"""Session names derived from the first message."""
 
 from __future__ import annotations
 
 import pytest
 
-from agenticx.sessions.hub.session_names import derive_name
+from agenticx.sessions.hub.submission import derive_name
 
 
 @pytest.mark.parametrize(

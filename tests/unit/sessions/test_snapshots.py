@@ -52,9 +52,7 @@ async def test_an_edit_stores_both_contents_and_its_call_id(folder: SnapshotFold
     assert (workspace / "a.txt").read_text() == "one"
 
 
-async def test_a_file_keeps_its_mode_and_a_deleted_one_is_not_brought_back(
-    folder: SnapshotFolder, workspace: Path
-) -> None:
+async def test_a_file_keeps_its_mode_and_a_deleted_one_is_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
     (workspace / "run.sh").write_text("old")
     (workspace / "run.sh").chmod(0o750)
     (workspace / "gone").write_text("old")
@@ -67,7 +65,7 @@ async def test_a_file_keeps_its_mode_and_a_deleted_one_is_not_brought_back(
     assert not (workspace / "gone").exists()
 
 
-async def test_a_file_that_was_taken_away_comes_back_with_its_mode(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_a_removed_file_is_restored_with_its_mode(folder: SnapshotFolder, workspace: Path) -> None:
     script, kept = workspace / "run.sh", folder.for_session("ses_1")
     await write(folder, workspace, "call_1", "run.sh", "echo")
     modes: list[int] = []
@@ -80,7 +78,7 @@ async def test_a_file_that_was_taken_away_comes_back_with_its_mode(folder: Snaps
     assert modes == [0o755, 0o600]
 
 
-async def test_a_rewind_stops_at_what_a_person_wrote_between_two_edits_and_can_be_reversed(
+async def test_a_rewind_stops_at_a_change_by_the_user_between_two_edits_and_can_be_undone(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     file, kept = workspace / "a.txt", folder.for_session("ses_1")
@@ -99,9 +97,7 @@ async def test_a_rewind_stops_at_what_a_person_wrote_between_two_edits_and_can_b
     assert (done, file.read_text()) == ([RestoredFile("a.txt", "restored", version=_version(file))], "and again")
 
 
-async def test_switching_branches_keeps_what_a_person_wrote_between_them(
-    folder: SnapshotFolder, workspace: Path
-) -> None:
+async def test_switching_branches_keeps_changes_by_the_user(folder: SnapshotFolder, workspace: Path) -> None:
     file, kept = workspace / "a.txt", folder.for_session("ses_1")
     file.write_text("first")
     await write(folder, workspace, "call_1", "a.txt", "one branch")
@@ -118,7 +114,7 @@ async def test_switching_branches_keeps_what_a_person_wrote_between_them(
     assert "changed outside this conversation in between" in one.reason
 
 
-async def test_a_file_that_a_person_took_away_between_two_edits_is_taken_away_and_not_brought_back(
+async def test_a_file_that_the_user_deleted_between_two_edits_is_removed_and_not_restored(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     (workspace / "a.txt").write_text("first")
@@ -175,7 +171,7 @@ async def test_a_full_session_stores_no_more_and_the_oldest_contents_are_deleted
     assert total < 6_500
 
 
-async def test_the_undo_of_a_rewind_leaves_what_a_person_had_taken_back_before(
+async def test_the_undo_of_a_rewind_skips_files_that_the_user_had_reverted(
     folder: SnapshotFolder, workspace: Path
 ) -> None:
     (workspace / "both.txt").write_text("old")
@@ -289,7 +285,7 @@ async def test_a_line_that_a_crash_left_unfinished_damages_no_other(folder: Snap
     assert [edit.call_id for edit in folder.for_session("ses_1").edits()] == ["call_1", "call_3"]
 
 
-async def test_nothing_is_changed_when_nothing_can_be_kept(tmp_path: Path, workspace: Path) -> None:
+async def test_no_file_is_changed_if_no_snapshot_can_be_stored(tmp_path: Path, workspace: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ToolError, match="nothing was changed"):
         await write(SnapshotFolder(tmp_path / "file"), workspace, "call_1", "a.txt", "one")

@@ -7,7 +7,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import closing
@@ -33,6 +32,8 @@ from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.sqlite import probe_owner_pid
 from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import load_settings
+from tests.support.forked import Process
+from tests.support.program import PROGRAM
 
 pytestmark = pytest.mark.anyio
 
@@ -70,7 +71,7 @@ async def everything(store: SqliteStore, session_id: str, at_once: int) -> Seque
     return events
 
 
-async def test_a_reopened_store_reads_the_very_same_bytes(tmp_path: Path) -> None:
+async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     one, two = await interleaved(store, 600)
     before = {session_id: await everything(store, session_id, 10_000) for session_id in (one, two)}
@@ -96,7 +97,7 @@ async def test_a_reopened_store_reads_the_very_same_bytes(tmp_path: Path) -> Non
     await again.aclose()
 
 
-async def test_a_read_of_large_events_gives_few_at_a_time_but_never_none_and_goes_on(tmp_path: Path) -> None:
+async def test_large_events_are_read_in_small_batches_of_at_least_one(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -117,7 +118,7 @@ async def test_a_read_of_large_events_gives_few_at_a_time_but_never_none_and_goe
     await store.aclose()
 
 
-async def test_positions_are_not_given_out_again_after_the_newest_session_was_deleted(tmp_path: Path) -> None:
+async def test_positions_are_not_reused_after_the_newest_session_was_deleted(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     _, two = await interleaved(store, 3)
     last = await store.last_position()
@@ -128,7 +129,7 @@ async def test_positions_are_not_given_out_again_after_the_newest_session_was_de
     await again.aclose()
 
 
-async def test_a_long_answer_costs_few_rows_and_few_bytes(tmp_path: Path) -> None:
+async def test_a_long_answer_takes_few_rows_and_few_bytes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     one, _ = await interleaved(store, 2000)
     frames = sum(len(event.frame_json) for event in await everything(store, one, 1000))
@@ -140,7 +141,7 @@ async def test_a_long_answer_costs_few_rows_and_few_bytes(tmp_path: Path) -> Non
     assert size < frames / 8
 
 
-async def test_what_is_deleted_is_in_no_file_any_more(tmp_path: Path) -> None:
+async def test_deleted_data_is_in_no_file(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -168,7 +169,7 @@ async def test_the_space_of_deleted_sessions_is_freed(tmp_path: Path) -> None:
     await store.aclose()
 
 
-async def test_files_of_the_store_are_the_owners_alone(tmp_path: Path) -> None:
+async def test_files_of_the_store_are_accessible_to_their_owner_only(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "home" / "sessions.db")
     await store.create(record())
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "home").iterdir()}
@@ -190,7 +191,7 @@ async def test_a_second_owner_is_refused_with_the_process_id_of_the_first(tmp_pa
 @pytest.mark.promise("A5")
 @pytest.mark.promise("A5")
 @pytest.mark.parametrize("link", ["folder", "file"])
-async def test_a_database_has_one_owner_whatever_links_lead_to_it(tmp_path: Path, link: str) -> None:
+async def test_a_database_has_one_owner_also_through_links(tmp_path: Path, link: str) -> None:
     (tmp_path / "home").mkdir()
     store = SqliteStore(tmp_path / "home" / "sessions.db")
     if link == "folder":
@@ -209,7 +210,7 @@ async def test_a_database_has_one_owner_whatever_links_lead_to_it(tmp_path: Path
     )
 
 
-async def test_a_store_that_is_behind_its_file_reads_the_end_of_the_log_again(tmp_path: Path) -> None:
+async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrote(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
@@ -263,18 +264,16 @@ async def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> Non
         "import sys, time; from pathlib import Path; from agenticx.sessions import SqliteStore;"
         "store = SqliteStore(Path(sys.argv[1])); print('ready', flush=True); time.sleep(60)"
     )
-    first = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "sessions.db")], stdout=subprocess.PIPE)
-    assert first.stdout is not None
-    assert first.stdout.readline() == b"ready\n"
-    with pytest.raises(OwnedElsewhere, match=f"process {first.pid}"):
-        SqliteStore(tmp_path / "sessions.db")
-    first.kill()
-    first.wait()
-    first.stdout.close()
+    with Process(PROGRAM, [script, str(tmp_path / "sessions.db")], cwd=tmp_path, env=os.environ) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        with pytest.raises(OwnedElsewhere, match=f"process {first.pid}"):
+            SqliteStore(tmp_path / "sessions.db")
+        first.kill()
     await SqliteStore(tmp_path / "sessions.db").aclose()
 
 
-async def test_a_briefly_held_lock_with_the_note_of_a_dead_process_is_waited_for(tmp_path: Path) -> None:
+async def test_a_briefly_held_lock_that_names_a_dead_process_is_waited_for(tmp_path: Path) -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     lock = tmp_path / "sessions.db.owner"
@@ -350,7 +349,7 @@ async def test_a_file_that_is_no_database_of_ours_is_refused_untouched(tmp_path:
 
 
 @pytest.mark.parametrize("name", ["50% done", "really?", "c#", "a b", "%41", "ä\udcff"])
-async def test_a_database_is_opened_again_whatever_its_path_holds(tmp_path: Path, name: str) -> None:
+async def test_a_database_path_may_have_special_characters(tmp_path: Path, name: str) -> None:
     folder, made = tmp_path / name, record()
     store = SqliteStore(folder / "sessions.db")
     await store.create(made)
@@ -368,7 +367,7 @@ async def test_a_database_is_opened_again_whatever_its_path_holds(tmp_path: Path
         ("text", "the file is not a database; name another one in AGX_STORE_URL"),
     ],
 )
-async def test_what_is_no_database_is_refused_and_nothing_is_put_beside_it(
+async def test_a_file_that_is_no_database_is_refused_and_no_file_is_created(
     tmp_path: Path, kind: str, said: str
 ) -> None:
     path = tmp_path / "it"
@@ -393,7 +392,7 @@ async def test_what_is_no_database_is_refused_and_nothing_is_put_beside_it(
         ("sqlite:///a\0b", "AGX_STORE_URL is not a valid path: "),
     ],
 )
-async def test_a_url_that_leads_to_no_file_is_refused_in_a_sentence(url: str, said: str) -> None:
+async def test_a_url_that_names_no_usable_file_is_refused_with_a_message(url: str, said: str) -> None:
     with pytest.raises((StoreError, SettingsError), match=said):
         open_store(load_settings({"store_url": url}, environ={}))
 

@@ -123,14 +123,14 @@ async def test_appended_events_are_read_back_as_valid_envelopes_numbered_without
         assert envelope["type"] == event.type
 
 
-async def test_reading_goes_on_behind_a_place_and_stops_at_a_limit(store: Store) -> None:
+async def test_reads_start_after_a_position_and_stop_at_a_limit(store: Store) -> None:
     session_id = await session_in(store)
     await store.append(session_id, None, [token(str(number), number) for number in range(10)], expected_seq=0)
     assert [event.seq for event in await store.read(session_id, 4, 3)] == [5, 6, 7]
     assert [event.seq for event in await store.read(session_id, 10, 3)] == []
 
 
-async def test_an_append_at_the_wrong_place_writes_nothing(store: Store) -> None:
+async def test_an_append_with_a_wrong_expected_seq_writes_nothing(store: Store) -> None:
     session_id = await session_in(store)
     await store.append(session_id, None, [token("a")], expected_seq=0)
     for expected in (0, 2):
@@ -196,7 +196,7 @@ async def test_readers_are_woken_by_their_session_and_readers_of_all_by_any(stor
     assert not of_all.is_set()
 
 
-async def test_one_turn_at_a_time_is_claimed(store: Store) -> None:
+async def test_only_one_turn_at_a_time_can_be_claimed(store: Store) -> None:
     session_id = await session_in(store)
     turns = [TurnRecord(session_id=session_id, input=str(number)) for number in range(64)]
     claims = await asyncio.gather(*(store.claim(turn) for turn in turns), return_exceptions=True)
@@ -219,7 +219,7 @@ async def test_a_terminal_event_frees_the_session_and_other_events_do_not(store:
         await store.claim(TurnRecord(session_id=session_id, input="three"))
 
 
-async def test_a_turn_knows_the_place_before_its_first_event(store: Store) -> None:
+async def test_a_turn_has_the_position_before_its_first_event(store: Store) -> None:
     session_id = await session_in(store)
     await store.append(session_id, None, [token("a")], expected_seq=0)
     turn = await store.claim(TurnRecord(session_id=session_id, input="x"))
@@ -229,7 +229,7 @@ async def test_a_turn_knows_the_place_before_its_first_event(store: Store) -> No
     assert await store.turn(session_id, turn.id) == replace(turn, after_seq=1)
 
 
-async def test_the_same_client_turn_id_gives_the_earlier_turn_running_or_over(store: Store) -> None:
+async def test_the_same_client_turn_id_returns_the_earlier_turn_running_or_ended(store: Store) -> None:
     session_id = await session_in(store)
     first = await store.claim(TurnRecord(session_id=session_id, input="one", client_turn_id="c1"))
     again = TurnRecord(session_id=session_id, input="one", client_turn_id="c1")
@@ -264,7 +264,7 @@ async def test_methods_raise_session_not_found_for_an_unknown_session(store: Sto
             await attempt
 
 
-async def test_two_logs_have_different_names() -> None:
+async def test_two_logs_have_different_ids() -> None:
     assert MemoryStore().log_id != MemoryStore().log_id
 
 
@@ -346,7 +346,7 @@ async def test_unfinished_turns_are_listed(store: Store) -> None:
     assert await store.unfinished_turns() == []
 
 
-async def test_long_logs_are_read_back_whole_however_they_are_stored(store: Store) -> None:
+async def test_long_logs_are_read_back_completely(store: Store) -> None:
     one, two = await session_in(store), await session_in(store)
     said: list[str] = []
     for number in range(700):

@@ -115,7 +115,7 @@ NORMAL: dict[str, tuple[dict[str, bool], Callable[[bytearray], None]]] = {
 
 
 @pytest.mark.parametrize("what", NORMAL)
-async def test_what_a_kill_or_a_power_cut_leaves_is_no_damage(
+async def test_a_log_left_by_a_kill_or_a_power_failure_is_not_damaged(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     how, tear = NORMAL[what]

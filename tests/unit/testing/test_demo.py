@@ -42,13 +42,13 @@ async def first_call(words):
 
 
 @pytest.mark.parametrize("words", ["hello", "help", "What is the meaning of life?", ""])
-async def test_without_a_known_sentence_it_says_that_it_is_a_script(words, agx_session):
+async def test_an_unknown_request_is_answered_with_a_note_that_it_is_a_script(words, agx_session):
     events = await turn(words, agx_session)
     assert outline(events) == ["turn_started", "round_start", "token", "final"]
     assert "script" in events[-1].data["text"]
 
 
-async def test_it_lists_and_then_writes_with_a_confirm(agx_session):
+async def test_a_request_to_list_and_write_asks_before_it_writes(agx_session):
     (agx_session.workspace / "notes.txt").write_text("one\n")
     events = await turn("list the files and then write a.txt with the text hi", agx_session, True)
     assert_sequence(
@@ -94,7 +94,7 @@ async def test_an_argument_that_extends_to_the_end_of_the_message_may_be_long(wo
     assert (call[0], json.loads(call[1])[argument]) == (tool, expected)
 
 
-async def test_a_long_text_is_said_whole_with_its_rest_in_one_delta():
+async def test_a_long_text_is_streamed_completely_with_its_rest_in_one_delta():
     reply, _ = await complete(DEMO, ModelRequest(messages=[UserMessage(content=f"say {'word ' * 100_000}end")]))
     assert reply.text == f"{'word ' * 100_000}end"
     assert reply.usage is not None
@@ -188,7 +188,7 @@ async def test_thinking_is_streamed_as_thinking(agx_session):
     assert "cheese" in "".join(event.data["text"] for event in events if event.type == "thinking")
 
 
-async def test_it_streams_word_by_word_and_reports_its_usage(agx_session):
+async def test_text_is_streamed_word_by_word_and_usage_is_reported(agx_session):
     events = await turn("count to 5", agx_session)
     assert [event.data["text"] for event in events if event.type == "token"] == ["1", " 2", " 3", " 4", " 5"]
     assert_sequence(events, ["...", ("usage", {"input_tokens": 3, "output_tokens": 5, "model": "demo"}), "..."])

@@ -156,7 +156,7 @@ async def test_bytes_are_sent_unchanged(client):
         assert len((await post(client, server)).content) > 100_000
 
 
-async def test_pings_go_on_for_ever(client):
+async def test_pings_are_sent_repeatedly(client):
     async with (
         FakeOpenAIServer([pings(say("hi"))], clock=ScaledClock(1000)) as server,
         client.stream("POST", f"{server.base_url}/chat/completions", json=STREAM) as answer,
@@ -167,7 +167,7 @@ async def test_pings_go_on_for_ever(client):
 
 
 @pytest.mark.parametrize("reply", [silence(), hang(), pings()])
-async def test_it_notices_that_the_client_disconnected(reply):
+async def test_a_client_disconnect_is_detected(reply):
     async with FakeOpenAIServer([reply]) as server, httpx.AsyncClient(timeout=PATIENCE) as client:
         asking = asyncio.create_task(post(client, server))
         request = await server.received()
@@ -177,7 +177,7 @@ async def test_it_notices_that_the_client_disconnected(reply):
             await request.client_gone.wait()
 
 
-async def test_it_complains_about_too_few_and_too_many_requests(client):
+async def test_missing_and_extra_requests_fail_the_test(client):
     with pytest.raises(AssertionError, match="1 replies were never asked for"):
         async with FakeOpenAIServer(["hi"]):
             pass

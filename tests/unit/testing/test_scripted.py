@@ -65,7 +65,7 @@ async def test_a_plain_string_is_a_text_reply():
     assert await deltas("hi") == [TextDelta("hi"), Finished("end", "stop")]
 
 
-async def test_pieces_can_be_given_and_must_add_up():
+async def test_given_pieces_must_add_up_to_the_text():
     assert await deltas(say("abc", pieces=["a", "", "bc"])) == [
         TextDelta("a"),
         TextDelta("bc"),

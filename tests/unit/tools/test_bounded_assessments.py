@@ -318,7 +318,7 @@ def test_the_number_of_lookups_for_a_command_is_bounded(runner, kind) -> None:
 )
 def test_a_glob_matches_as_in_bash(glob, matching, others) -> None:
     parsed = ShellGlob.parse(glob)
-    assert [name for name in (*matching, *others) if parsed.matches(name, lambda _: None)] == matching
+    assert [name for name in (*matching, *others) if parsed.match(name, lambda _: None)] == matching
 
 
 # --- diffs ------------------------------------------------------------------------------------------------------------

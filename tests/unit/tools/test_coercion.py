@@ -95,7 +95,7 @@ def validated_argument(annotation: Any, value: Any) -> Any:
         (Cat | list[int], {"kind": "cat", "lives": "9"}, Cat(kind="cat", lives=9)),
     ],
 )
-def test_a_number_in_another_form_is_converted_where_nothing_is_lost(annotation, value, expected) -> None:
+def test_a_number_in_another_form_is_converted_without_loss(annotation, value, expected) -> None:
     found, converted = validated_argument(annotation, value)
 
     assert (found, type(found), converted) == (expected, type(expected), True)

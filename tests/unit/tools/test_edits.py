@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import stat
-import subprocess
-import sys
 
 import pytest
 
@@ -15,6 +13,8 @@ from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
 from agenticx.tools.builtin.shell import bash_exec
+from tests.support.forked import Process
+from tests.support.program import PROGRAM
 
 pytestmark = pytest.mark.anyio
 
@@ -182,7 +182,7 @@ def test_a_write_that_is_killed_leaves_the_old_file_or_the_new_one(workspace) ->
         "        replace_file(place, bytes([letter]) * 300_000)\n"
     )
     for round_ in range(8):
-        with subprocess.Popen([sys.executable, "-c", program, str(workspace)], stdout=subprocess.PIPE) as writer:
+        with Process(PROGRAM, [program, str(workspace)], cwd=workspace, env=os.environ) as writer:
             assert writer.stdout is not None
             writer.stdout.readline()
             for _ in range(1 + 40 * round_):

@@ -169,7 +169,7 @@ async def test_reading_a_large_file_does_not_block_the_event_loop(runner, family
     assert hold.longest < 0.1
 
 
-async def test_a_part_behind_millions_of_lines_is_found(runner) -> None:
+async def test_a_range_after_millions_of_lines_is_read(runner) -> None:
     (runner.workspace / "f").write_bytes(b"\n" * 1_000_000 + "é here\nthere".encode())
     part = await runner.call(file_read, path="f", offset=1_000_001)
     assert part == "[lines 1,000,001-1,000,002 of 1,000,002, 1,000,013 bytes]\né here\nthere"

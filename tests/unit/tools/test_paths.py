@@ -17,6 +17,7 @@ from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.paths import read_file, replace_file, resolve_in_workspace
+from tests.support.examples import examples
 from tests.support.lanes import Count
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H1")]
@@ -131,7 +132,7 @@ async def test_no_path_leads_out_of_the_workspace(runner, outside) -> None:
     assert (sorted(outside.iterdir()), (outside / "secret.txt").read_text()) == before
 
 
-async def test_no_write_lands_outside(runner, outside) -> None:
+async def test_no_write_reaches_a_file_outside_the_workspace(runner, outside) -> None:
     before = {path: path.lstat().st_mtime_ns for path in runner.workspace.parent.iterdir()}
     for path in ESCAPES + absolute_escapes(outside):
         try:
@@ -173,7 +174,7 @@ async def test_an_error_states_the_accepted_form_of_a_path(runner, outside, path
 @pytest.mark.parametrize(
     "path", ["folder/file.txt", "./folder//file.txt", "folder/link-up/folder/file.txt", "{root}/folder/file.txt"]
 )
-async def test_paths_that_stay_inside_are_followed_links_included(runner, outside, path) -> None:
+async def test_paths_and_links_inside_the_workspace_are_followed(runner, outside, path) -> None:
     assert await runner.call(file_read, path=path.format(root=runner.workspace)) == "inside"
 
 
@@ -242,7 +243,7 @@ for target in itertools.cycle(sys.argv[1:]):
 
 
 @pytest.mark.parametrize("swapped", ["folder", "file"])
-def test_links_swapped_in_a_race_never_lead_out(workspace, outside, swapped, count: Count) -> None:
+def test_concurrently_swapped_links_never_lead_out_of_the_workspace(workspace, outside, swapped, count: Count) -> None:
     """Another process repeatedly replaces a folder or a file by a link that leads out, during reads and writes."""
     if swapped == "folder":
         (workspace / "flip").mkdir()
@@ -272,9 +273,9 @@ pieces = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+@settings(examples(200, 500, 5_000), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(pieces, min_size=1, max_size=6), st.booleans())
-def test_any_path_is_inside_or_refused(workspace, outside, parts, absolute) -> None:
+def test_any_path_resolves_inside_the_workspace_or_is_refused(workspace, outside, parts, absolute) -> None:
     text = ("/" if absolute else "") + "/".join(parts)
     try:
         target = resolve_in_workspace(text, workspace)
@@ -283,9 +284,9 @@ def test_any_path_is_inside_or_refused(workspace, outside, parts, absolute) -> N
     assert Path(os.path.realpath(target.path)).is_relative_to(workspace.resolve())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=200)
+@settings(examples(200, 500, 5_000), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
-def test_any_text_is_a_path_inside_or_refused(workspace, text) -> None:
+def test_any_text_resolves_inside_the_workspace_or_is_refused(workspace, text) -> None:
     try:
         assert resolve_in_workspace(text, workspace).path.is_relative_to(workspace.resolve())
     except ToolError:

@@ -11,7 +11,7 @@ from agenticx.tools.builtin.plan import scratchpad_read, scratchpad_write, todo_
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_to_do_list_is_replaced_as_a_whole(runner) -> None:
+async def test_each_call_replaces_the_complete_to_do_list(runner) -> None:
     first = [
         {"text": "look", "status": "done"},
         {"text": "act", "status": "in_progress"},
@@ -42,7 +42,7 @@ def test_an_invalid_list_is_refused_with_a_reason(todos, sentence) -> None:
     assert str(caught.value) == sentence
 
 
-async def test_notes_are_kept_replaced_listed_and_removed(runner) -> None:
+async def test_notes_are_stored_replaced_listed_and_removed(runner) -> None:
     assert await runner.call(scratchpad_read) == "(no notes)"
     assert await runner.call(scratchpad_write, key="a", content="one") == "Noted under 'a' (3 characters)."
     assert await runner.call(scratchpad_write, key="b", content="two!") == "Noted under 'b' (4 characters)."

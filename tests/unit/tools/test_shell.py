@@ -75,7 +75,7 @@ async def test_secrets_of_the_environment_do_not_reach_the_command(runner, monke
     assert [f"canary-{n}" in result for n in (1, 2, 3)] == [False, False, True]
 
 
-async def test_output_is_emitted_live_in_batches_and_returned_whole(runner) -> None:
+async def test_output_is_emitted_in_batches_while_it_arrives_and_returned_completely(runner) -> None:
     emitted = asyncio.Event()
     emit = runner.context.emit
 

@@ -228,7 +228,7 @@ def test_quoted_characters_are_literal() -> None:
 
 def test_named_classes_match_any_character() -> None:
     assert simplify_classes("a[b,c]d/[[:x:]]/[ab]") == "a?d/?/[ab]"
-    assert ShellGlob.parse("[[:alpha:]]x").matches("ax", lambda _: None)
+    assert ShellGlob.parse("[[:alpha:]]x").match("ax", lambda _: None)
 
 
 COMMANDS = {

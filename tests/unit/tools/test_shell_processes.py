@@ -21,7 +21,9 @@ from agenticx.clocks import ScaledClock
 from agenticx.errors import ToolError
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin.shell import bash_exec
+from tests.support.forked import Process
 from tests.support.patience import PATIENCE, comes_true
+from tests.support.program import PROGRAM
 
 pytestmark = [
     pytest.mark.anyio,
@@ -176,9 +178,9 @@ def test_processes_are_terminated_when_this_process_is_killed(workspace, number)
         "context = ToolContext(workspace=Path(sys.argv[1]), emit=say)\n"
         "asyncio.run(bash_exec.run({'command': sys.argv[2]}, context))\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program, str(workspace), command], stdout=subprocess.PIPE) as ours:
+    with Process(PROGRAM, [program, str(workspace), command], cwd=workspace, env=os.environ) as ours:
         assert ours.stdout is not None
-        assert ours.stdout.readline() == b"ready\n"
+        assert ours.stdout.readline() == "ready\n"
         watched = [os.pidfd_open(pid) for pid in find_processes(marker)]
         ours.send_signal(number)
     assert len(watched) >= 4

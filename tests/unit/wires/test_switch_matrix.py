@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.errors import ModelError
@@ -223,7 +223,6 @@ async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then
 
 
 @pytest.mark.promise("D5")
-@settings(max_examples=60)
 @given(broken_histories(), st.data())
 def test_any_sanitised_history_becomes_a_valid_request_on_every_wire(
     history: list[Message], data: st.DataObject

@@ -60,7 +60,7 @@ _IMPLIED_BLOCK_TYPES = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
 @dataclass(slots=True)
-class _Block:
+class _StreamedBlock:
     """A content block as received so far. `fragments` is the streamed text, thinking, or JSON of an input."""
 
     fields: dict[str, Any]
@@ -100,8 +100,8 @@ class AnthropicReplyParser(JsonReplyParser):
         self._original_names = original_names or {}
         self._head: dict[str, Any] | None = None
         self._call_after_stop = False
-        self._blocks: list[_Block] = []
-        self._by_index: dict[int, _Block] = {}
+        self._blocks: list[_StreamedBlock] = []
+        self._by_index: dict[int, _StreamedBlock] = {}
         self._stop_reason: str | None = None
 
     def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
@@ -184,13 +184,13 @@ class AnthropicReplyParser(JsonReplyParser):
 
     # --- its blocks
 
-    def _open_block(self, index: int, fields: dict[str, Any], deltas: list[Delta]) -> _Block:
+    def _open_block(self, index: int, fields: dict[str, Any], deltas: list[Delta]) -> _StreamedBlock:
         if len(self._blocks) >= MAX_ITEMS:
             raise malformed_reply(f"it has more than {MAX_ITEMS} content blocks", label=self._label)
         if (before := self._by_index.get(index)) is not None and not before.closed:
             raise malformed_reply(f"block {index} begins again before its end", label=self._label)
         self._size.add_kept_json(fields)
-        block = self._by_index[index] = _Block(fields)
+        block = self._by_index[index] = _StreamedBlock(fields)
         self._blocks.append(block)
         match fields.get("type"):
             case "text":
@@ -226,17 +226,17 @@ class AnthropicReplyParser(JsonReplyParser):
             case _:
                 self._add_extra(block, delta)
 
-    def _add_text(self, block: _Block, text: str, deltas: list[Delta]) -> None:
+    def _add_text(self, block: _StreamedBlock, text: str, deltas: list[Delta]) -> None:
         if text:
             block.fragments.append(text)
             deltas.append(TextDelta(text))
 
-    def _add_thinking(self, block: _Block, text: str, deltas: list[Delta]) -> None:
+    def _add_thinking(self, block: _StreamedBlock, text: str, deltas: list[Delta]) -> None:
         if text:
             block.fragments.append(text)
             deltas.append(ThinkingDelta(text))
 
-    def _add_input(self, block: _Block, fragment: str, deltas: list[Delta]) -> None:
+    def _add_input(self, block: _StreamedBlock, fragment: str, deltas: list[Delta]) -> None:
         """Add a fragment of an input; streamed input replaces the input of the block's start."""
         if not fragment:
             return
@@ -249,7 +249,7 @@ class AnthropicReplyParser(JsonReplyParser):
         else:
             deltas.append(ToolCallDelta(block.call, arguments=fragment))
 
-    def _add_extra(self, block: _Block, delta: dict[str, Any]) -> None:
+    def _add_extra(self, block: _StreamedBlock, delta: dict[str, Any]) -> None:
         """Store fields of the block that produce no delta: its signature, a citation, the result of a compaction."""
         self._size.add_kept_json(delta)
         for name, value in delta.items():
@@ -258,7 +258,7 @@ class AnthropicReplyParser(JsonReplyParser):
             elif name not in _IGNORED_DELTA_FIELDS:
                 block.fields[name] = value
 
-    def _close_block(self, block: _Block, deltas: list[Delta]) -> None:
+    def _close_block(self, block: _StreamedBlock, deltas: list[Delta]) -> None:
         """End a block; an input that came whole with its start, and was not streamed, becomes the call's arguments."""
         block.closed = True
         if block.call is not None and (arguments := _json_text(block.fields.pop("input", None))):

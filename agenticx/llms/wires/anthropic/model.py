@@ -41,7 +41,7 @@ _REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", r
 _REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
 _OUTPUT_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")
 
-log = get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         limit = _OUTPUT_LIMIT.search(str(error)) if error.code == "provider.bad_request" else None
         if limit is not None and 0 < int(limit[1]) < (mode.dialect.output_token_limit or sys.maxsize):
             self._mode = with_dialect(output_token_limit=int(limit[1]))(self._mode)
-            log.info("the model's output limit is lower than requested", model=self._name, limit=limit[1])
+            _log.info("the model's output limit is lower than requested", model=self._name, limit=limit[1])
             return True
         return super()._try_downgrade(error, mode)
 

@@ -39,7 +39,7 @@ class ArgumentsWriter:
 
     def __init__(self) -> None:
         self._path: list[_Step] = []
-        self._seen: list[set[_Step]] = []  # the steps taken in each open container
+        self._taken_steps: list[set[_Step]] = []  # the steps taken in each open container
         self._in_string = False
         self._broken = False
 
@@ -64,7 +64,7 @@ class ArgumentsWriter:
             return ""
         text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))[1:-1]
         self._path = cast("list[_Step]", [*arguments][-1:])
-        self._seen = [set(arguments)]
+        self._taken_steps = [set(arguments)]
         return text
 
     def close(self) -> str:
@@ -74,19 +74,19 @@ class ArgumentsWriter:
     def _move_to(self, path: list[_Step]) -> str | None:
         """Return the text between the last value and one at `path`, None if `path` is out of order."""
         current, shared = self._path, _shared_length(self._path, path)
-        below = path[shared + 1 :]
+        new_steps = path[shared + 1 :]
         if (
             shared == len(path)
             or (current and shared == len(current))
-            or any(_is_nonzero_index(step) for step in below)
+            or any(_is_nonzero_index(step) for step in new_steps)
         ):
             return None
-        seen = self._seen[: shared + 1] or [set[_Step]()]
-        if current and not _may_follow(path[shared], current[shared], seen[shared]):
+        taken_steps = self._taken_steps[: shared + 1] or [set[_Step]()]
+        if current and not _may_follow(path[shared], current[shared], taken_steps[shared]):
             return None
         closing = self._close_to(shared + 1) + "," if current else ""
-        seen[shared].add(path[shared])
-        self._seen = [*seen, *({step} for step in below)]
+        taken_steps[shared].add(path[shared])
+        self._taken_steps = [*taken_steps, *({step} for step in new_steps)]
         self._path = path
         opening = (
             _key_text(outer) + ("[" if isinstance(inner, int) else "{") for outer, inner in pairwise(path[shared:])
@@ -125,11 +125,11 @@ def _is_nonzero_index(step: _Step) -> bool:
     return isinstance(step, int) and step > 0
 
 
-def _may_follow(step: _Step, last: _Step, seen: set[_Step]) -> bool:
+def _may_follow(step: _Step, last: _Step, taken_steps: set[_Step]) -> bool:
     """Return whether `step` may come next in a container whose last step was `last`."""
     if isinstance(step, int):
         return isinstance(last, int) and step == last + 1
-    return isinstance(last, str) and step not in seen
+    return isinstance(last, str) and step not in taken_steps
 
 
 def _key_text(step: _Step) -> str:

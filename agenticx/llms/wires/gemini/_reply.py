@@ -160,7 +160,7 @@ class GeminiReplyParser(JsonReplyParser):
     def _write_arguments(
         self, writer: ArgumentsWriter, call: dict[str, Any], continues: bool, deltas: list[Delta]
     ) -> None:
-        fragments = [writer.add(piece) for piece in items_in(call, "partialArgs")]
+        fragments = [writer.add(partial_argument) for partial_argument in items_in(call, "partialArgs")]
         if isinstance(arguments := call.get("args"), dict) and arguments:
             fragments.append(writer.add_object(cast("dict[str, Any]", arguments)))
         if not continues:

@@ -74,8 +74,8 @@ def _enumeration(schema: Mapping[str, Any]) -> list[Any]:
     if not isinstance(values, list):
         return []
     choices = cast("list[object]", values)
-    known = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in choices)
-    return choices if known else []
+    all_scalars = all(isinstance(value, str | int | float) and not isinstance(value, bool) for value in choices)
+    return choices if all_scalars else []
 
 
 def _merge_single_all_of(accepted: dict[str, Any], parts: object) -> dict[str, Any]:

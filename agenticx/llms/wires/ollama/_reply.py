@@ -79,7 +79,7 @@ class OllamaReplyParser(JsonReplyParser):
         deltas.append(Finished(stop, reason, self._provider_state()))
 
     def _provider_state(self) -> ProviderState | None:
-        """Return a mark that the thoughts, which the message has, are sent back; None unless they led to calls."""
+        """Return a state that marks the message's reasoning to be sent back; None for a reply without calls."""
         if not (self._has_thinking and self._size.calls):
             return None
         return ProviderState(wire=WIRE, model=self._model, payload={"thinking": True})

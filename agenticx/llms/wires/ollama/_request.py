@@ -47,8 +47,8 @@ def request_body(request: ModelRequest, *, model: str, context_window: int | Non
     if request.tools and request.tool_choice != "none":
         body["tools"] = encode_tools(request.tools, names)
     options = {"num_ctx": context_window, "num_predict": request.max_output_tokens}
-    if known := {name: value for name, value in options.items() if value is not None}:
-        body["options"] = known
+    if set_options := {name: value for name, value in options.items() if value is not None}:
+        body["options"] = set_options
     return body_bytes(body)
 
 
@@ -120,7 +120,7 @@ def _encode_message(message: Message, model: str, names: ToolNames, ids: CallIds
 def _encode_user_message(message: UserMessage) -> dict[str, Any]:
     parts = content_parts(message, _IMAGE_TYPES)
     fields = {"role": "user", "content": "\n\n".join(part for part in parts if isinstance(part, str))}
-    images = [piece.data for piece in parts if isinstance(piece, Attachment)]
+    images = [part.data for part in parts if isinstance(part, Attachment)]
     return {**fields, "images": images} if images else fields
 
 

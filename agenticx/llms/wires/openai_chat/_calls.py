@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agenticx.llms.base import Delta, ReplySize, ToolCallDelta
-from agenticx.llms.json_values import json_text
+from agenticx.llms.json_values import json_string_fragment, json_text
 from agenticx.llms.reply_limits import MAX_NAME_CHARS
 
 __all__ = ["ToolCallAssembler"]
@@ -119,7 +119,7 @@ class ToolCallAssembler:
         call = self._find_or_open(_index(fields.get("index")), id_, name, arguments)
         if freeform:
             call.freeform = True
-            arguments = _json_string_fragment(arguments, first=not call.size)
+            arguments = json_string_fragment(arguments, first=not call.size)
         if call.has_arguments(arguments) and name == call.name and id_ == call.id and call.is_complete_object():
             return None
         return self._extend(call, id_, name, arguments)
@@ -199,9 +199,3 @@ def _arguments(value: object) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json_text(value)
-
-
-def _json_string_fragment(text: str, *, first: bool) -> str:
-    """Return a fragment of a text, escaped as in the JSON string of the whole; the first has the opening quote."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return quoted[:-1] if first else quoted[1:-1]

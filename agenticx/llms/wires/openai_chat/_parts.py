@@ -49,7 +49,8 @@ class ReasoningDetails:
     def joined(self) -> list[dict[str, Any]]:
         """Return the details, each with its fragments joined."""
         return [
-            {**fields, **{name: "".join(pieces) for name, pieces in texts.items()}} for fields, texts in self._details
+            {**fields, **{name: "".join(fragments) for name, fragments in texts.items()}}
+            for fields, texts in self._details
         ]
 
 

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, assert_never
 
-from agenticx.llms.base import ModelRequest, OutputSchema
+from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
+from agenticx.llms.json_values import items_in, text_in
+from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat.rows import encode_messages, encode_tools, sent_tool_names
-from agenticx.llms.wires.request_body import body_bytes
+from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS, WIRE
+from agenticx.llms.wires.request_body import arguments_text, body_bytes
 from agenticx.llms.wires.strict_schema import strict_schema
+from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["request_body"]
+__all__ = ["encode_messages", "encode_tools", "request_body", "sent_tool_names"]
+
+_UNKNOWN_REASONING = "(not known)"
+"""The reasoning of an answer that has none; Moonshot treats an empty one as missing."""
+
+_NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
+"""OpenAI's, DeepSeek's and Mistral's: "does not match '^[a-zA-Z0-9_-]{1,64}$'".
+
+https://github.com/microsoft/semantic-kernel/issues/4447, https://github.com/Kochava-Studios/witsy/pull/164
+"""
+
+_IDS = IdentifierRule("a-zA-Z0-9_-", 40)
+"""OpenAI: "Expected a string with maximum length 40", of the characters of its names.
+
+https://github.com/vercel/ai/issues/8132, https://github.com/langgenius/dify/issues/28987
+"""
+
+_DOTTED_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="call_")
+"""Kimi: `functions.NAME:NUMBER`, which its template reads again."""
+
+_SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
+"""Mistral: "must be a-z, A-Z, 0-9, with a length of 9"; https://github.com/jackmpcollins/magentic/issues/276"""
 
 
 def request_body(
@@ -47,3 +73,117 @@ def _response_format(output: OutputSchema) -> dict[str, Any]:
         "type": "json_schema",
         "json_schema": {"name": output.name, "schema": schema, "strict": strict is not None},
     }
+
+
+def sent_tool_names(request: ModelRequest) -> ToolNames:
+    """Return the tool names of `request` in the form that Chat Completions accepts."""
+    return ToolNames(_NAMES, request)
+
+
+def encode_messages(
+    messages: Sequence[Message], *, model: str | None, dialect: ChatDialect, names: ToolNames
+) -> list[dict[str, Any]]:
+    """Return the messages in the format of Chat Completions; `model` gets its own reasoning back."""
+    encoder = _MessageEncoder(model, dialect, names)
+    return [encoder.encode(message) for message in messages]
+
+
+def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+    """Return the tools in the format of Chat Completions."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": names.sent_name(tool.name),
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def _id_rule(dialect: ChatDialect) -> IdentifierRule:
+    if dialect.short_call_ids:
+        return _SHORT_IDS
+    return _DOTTED_IDS if dialect.dotted_call_ids else _IDS
+
+
+class _MessageEncoder:
+    """An encoder of one request's messages, with the ids of its calls and its dialect."""
+
+    def __init__(self, model: str | None, dialect: ChatDialect, names: ToolNames) -> None:
+        self._model = model
+        self._dialect = dialect
+        self._names = names
+        self._ids = CallIds(_id_rule(dialect))
+
+    def encode(self, message: Message) -> dict[str, Any]:
+        match message:
+            case SystemMessage():
+                return {"role": "system", "content": message.content}
+            case UserMessage():
+                return {"role": "user", "content": _user_content(message, self._dialect)}
+            case ToolMessage():
+                id_ = self._ids.pop(message.tool_call_id) or self._ids.assign(message.tool_call_id)
+                return {"role": "tool", "tool_call_id": id_, "content": message.content}
+            case AssistantMessage():
+                return self._encode_reply(message)
+            case _:
+                assert_never(message)
+
+    def _encode_reply(self, message: AssistantMessage) -> dict[str, Any]:
+        fields: dict[str, Any] = {"role": "assistant", "content": message.content}
+        ids = [self._ids.assign(call.id) for call in message.tool_calls]
+        if ids:
+            fields["content"] = message.content or None
+            fields["tool_calls"] = [
+                self._encode_call(call, id_) for call, id_ in zip(message.tool_calls, ids, strict=True)
+            ]
+        reasoning: dict[str, Any] = {}
+        if self._dialect.returns_reasoning:
+            sent_ids = {call.id: id_ for call, id_ in zip(message.tool_calls, ids, strict=True)}
+            reasoning = _reasoning(message, self._model, sent_ids)
+        if self._dialect.needs_reasoning and not reasoning.get("reasoning_content"):
+            reasoning["reasoning_content"] = (
+                message.reasoning if reasoning and message.reasoning else _UNKNOWN_REASONING
+            )
+        return fields | reasoning
+
+    def _encode_call(self, call: ToolCall, id_: str) -> dict[str, Any]:
+        function = {"name": self._names.sent_name(call.name), "arguments": arguments_text(call.arguments)}
+        return {"id": id_, "type": "function", "function": function}
+
+
+def _user_content(message: UserMessage, dialect: ChatDialect) -> str | list[dict[str, Any]]:
+    if not message.attachments:
+        return message.content
+    supported = [*(IMAGE_TYPES if dialect.images else ()), *(DOCUMENT_TYPES if dialect.files else ())]
+    return [_wire_part(part) for part in content_parts(message, supported)]
+
+
+def _wire_part(part: str | Attachment) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if part.kind == "image":
+        return {"type": "image_url", "image_url": {"url": data_url(part)}}
+    return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
+
+
+def _reasoning(message: AssistantMessage, model: str | None, sent_ids: Mapping[str, str]) -> dict[str, Any]:
+    """Return the reasoning of this model's own reply, in the field in which it was received.
+
+    `sent_ids` maps the original ids of the message's calls to the sent ones: details may have the original.
+    """
+    state = message.provider_state
+    if state is None or (state.wire, state.model) != (WIRE, model):
+        return {}
+    if details := items_in(state.payload, "details"):
+        return {"reasoning_details": [_with_sent_id(detail, sent_ids) for detail in details]}
+    field = text_in(state.payload, "field")
+    return {field: message.reasoning} if field in REASONING_FIELDS else {}
+
+
+def _with_sent_id(detail: dict[str, Any], sent_ids: Mapping[str, str]) -> dict[str, Any]:
+    sent_id = sent_ids.get(text_in(detail, "id"))
+    return detail if sent_id is None else {**detail, "id": sent_id}

@@ -11,8 +11,7 @@ from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
-from agenticx.llms.wires.openai_chat._request import request_body
-from agenticx.llms.wires.openai_chat.rows import sent_tool_names
+from agenticx.llms.wires.openai_chat._request import request_body, sent_tool_names
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
     STREAMING_REFUSED,

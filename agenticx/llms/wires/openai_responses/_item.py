@@ -6,19 +6,19 @@ import json
 from typing import Any, Literal
 
 from agenticx.llms.base import Delta, ReplySize, TextDelta, ThinkingDelta, ToolCallDelta
-from agenticx.llms.json_values import text_in
+from agenticx.llms.json_values import json_string_fragment, text_in
 from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.wires.json_events import malformed_reply
-from agenticx.llms.wires.openai_responses._parts import Channel, TextPart, iter_texts
+from agenticx.llms.wires.openai_responses._parts import TextKind, TextPart, item_texts
 
-__all__ = ["THOUGHT_SEPARATOR", "OutputItem", "State", "is_call"]
+__all__ = ["THOUGHT_SEPARATOR", "ItemState", "OutputItem", "is_call"]
 
 THOUGHT_SEPARATOR = ThinkingDelta("\n\n")
 """Emitted before each thought; `OutputItems` drops it before the first of a reply."""
 
 _PART_BYTES = 512  # memory of a part in addition to its text
 
-State = Literal["open", "arguments_done", "done", "incomplete"]
+ItemState = Literal["open", "arguments_done", "done", "incomplete"]
 """The state of an item. It begins `open`; `arguments_done` is a call whose arguments are whole and whose item has not
 ended. An item that ended is `done`, or `incomplete` if its status says so. Only calls that are `arguments_done` or
 `done` run.
@@ -48,13 +48,13 @@ class OutputItem:
         self.call_id = text_in(head, "call_id")
         self.index = index if type(index) is int else None
         self.call = call
-        self.state: State = "open"
+        self.state: ItemState = "open"
         self.final: dict[str, Any] | None = None
         self._label = label
         self._size = size
         self._name_sent = self._id_sent = False
-        self._parts: dict[tuple[Channel, int], TextPart] = {}
-        self._latest: dict[Channel, tuple[int, TextPart]] = {}
+        self._parts: dict[tuple[TextKind, int], TextPart] = {}
+        self._latest: dict[TextKind, tuple[int, TextPart]] = {}
         self._alternative_arguments: str | None = None
 
     @property
@@ -74,7 +74,7 @@ class OutputItem:
             return True
         moved = type(index) is int and self.index is not None and index != self.index
         ids = ((self.id, text_in(item, "id")), (self.call_id, text_in(item, "call_id")))
-        return not moved and any(mine and mine == its for mine, its in ids)
+        return not moved and any(own_id and own_id == other_id for own_id, other_id in ids)
 
     # --- events
 
@@ -82,29 +82,29 @@ class OutputItem:
         """Return the deltas of the item's start: the head of a call."""
         return self._emit_identity(self.head, last=False)
 
-    def extend(self, channel: Channel, index: int, text: str) -> list[Delta]:
+    def extend(self, text_kind: TextKind, index: int, text: str) -> list[Delta]:
         """Append the next fragment of a part."""
         if self.call is not None and self.state != "open":
             raise malformed_reply("a tool call continues after its end", label=self._label)
-        part = self._parts.get((channel, index))
-        return self._emit(channel, self._begin_part(channel, index) if part is None else part, text)
+        part = self._parts.get((text_kind, index))
+        return self._emit(text_kind, self._begin_part(text_kind, index) if part is None else part, text)
 
-    def complete(self, channel: Channel, index: int, whole: str) -> list[Delta]:
+    def complete(self, text_kind: TextKind, index: int, full_text: str) -> list[Delta]:
         """Complete a part with its whole text."""
-        if channel in ("arguments", "input"):
-            deltas = self._complete_arguments(channel, whole)
+        if text_kind in ("arguments", "input"):
+            deltas = self._complete_arguments(text_kind, full_text)
             self.state = "arguments_done" if self.state == "open" else self.state
             return deltas
-        part = self._find_part(channel, index, whole)
+        part = self._find_part(text_kind, index, full_text)
         part.ended = True
-        return self._complete_text(channel, part, whole)
+        return self._complete_text(text_kind, part, full_text)
 
     def close(self, item: dict[str, Any]) -> list[Delta]:
         """End the item with its final version."""
-        again, self.final = self.final is not None, item
+        was_closed, self.final = self.final is not None, item
         self.id, self.call_id = self.id or text_in(item, "id"), self.call_id or text_in(item, "call_id")
         deltas = [*self._emit_identity(item, last=True), *self._emit_rest(item)]
-        if self.kind == "custom_tool_call" and self.call is not None and not again:
+        if self.kind == "custom_tool_call" and self.call is not None and not was_closed:
             deltas.append(ToolCallDelta(self.call, arguments='"' if self.streamed_text else '""'))
         self.state = "incomplete" if item.get("status") == "incomplete" else "done"
         return deltas
@@ -142,88 +142,82 @@ class OutputItem:
         if self.kind == "custom_tool_call":
             return self._complete_arguments("input", text_in(item, "input"))
         deltas: list[Delta] = []
-        listed: dict[Channel, list[tuple[int, str]]] = {}
-        for channel, index, text in iter_texts(item):
-            listed.setdefault(channel, []).append((index, text))
-        for channel, texts in listed.items():
-            for part, text in self._match_parts(channel, texts):
-                deltas += self._complete_text(channel, part, text)
+        listed: dict[TextKind, list[tuple[int, str]]] = {}
+        for text_kind, index, text in item_texts(item):
+            listed.setdefault(text_kind, []).append((index, text))
+        for text_kind, texts in listed.items():
+            for part, text in self._match_parts(text_kind, texts):
+                deltas += self._complete_text(text_kind, part, text)
         return deltas
 
-    def _complete_arguments(self, channel: Channel, whole: str) -> list[Delta]:
+    def _complete_arguments(self, text_kind: TextKind, full_text: str) -> list[Delta]:
         """Return the rest of whole arguments; one other spelling of the same arguments is accepted."""
-        part = self._parts.get((channel, 0)) or self._begin_part(channel, 0)
-        rest = part.remainder(whole)
-        if rest is not None and (not rest or not part.size or self.state == "open"):
-            return self._emit(channel, part, rest)
-        if whole in ("", self._alternative_arguments):
+        part = self._parts.get((text_kind, 0)) or self._begin_part(text_kind, 0)
+        remainder = part.remainder(full_text)
+        if remainder is not None and (not remainder or not part.size or self.state == "open"):
+            return self._emit(text_kind, part, remainder)
+        if full_text in ("", self._alternative_arguments):
             return []
         if self._alternative_arguments is not None or not (
-            part.text.startswith(whole) or _equal_json(part.text, whole)
+            part.text.startswith(full_text) or _equal_json(part.text, full_text)
         ):
             raise malformed_reply(
                 "it contains two different versions of the arguments of a tool call", label=self._label
             )
-        self._alternative_arguments = whole
+        self._alternative_arguments = full_text
         return []
 
-    def _complete_text(self, channel: Channel, part: TextPart, whole: str) -> list[Delta]:
+    def _complete_text(self, text_kind: TextKind, part: TextPart, full_text: str) -> list[Delta]:
         """Return the rest of a whole text, nothing if the streamed text differs from it."""
-        return self._emit(channel, part, part.remainder(whole) or "")
+        return self._emit(text_kind, part, part.remainder(full_text) or "")
 
-    def _emit(self, channel: Channel, part: TextPart, text: str) -> list[Delta]:
+    def _emit(self, text_kind: TextKind, part: TextPart, text: str) -> list[Delta]:
         if not text:
             return []
         first = not part.size
         part.add(text)
-        match channel:
+        match text_kind:
             case "text" | "refusal":
                 return [TextDelta(text)]
             case "summary" | "reasoning":
                 return [THOUGHT_SEPARATOR, ThinkingDelta(text)] if first else [ThinkingDelta(text)]
             case "input":
-                text = _json_string_fragment(text, first=first)
+                text = json_string_fragment(text, first=first)
             case "arguments":
                 pass
         return [] if self.call is None else [ToolCallDelta(self.call, arguments=text)]
 
     # --- its parts
 
-    def _begin_part(self, channel: Channel, index: int) -> TextPart:
+    def _begin_part(self, text_kind: TextKind, index: int) -> TextPart:
         if len(self._parts) >= MAX_ITEMS:
             raise malformed_reply(f"an item of it has more than {MAX_ITEMS} parts", label=self._label)
         self._size.add_kept_bytes(_PART_BYTES)
-        part = self._parts[channel, index] = TextPart()
-        self._latest[channel] = (index, part)
+        part = self._parts[text_kind, index] = TextPart()
+        self._latest[text_kind] = (index, part)
         return part
 
-    def _find_part(self, channel: Channel, index: int, whole: str) -> TextPart:
-        """Return the part at `index`, else the latest open one if it is a prefix of `whole`, else a new one."""
-        if (part := self._parts.get((channel, index))) is not None:
+    def _find_part(self, text_kind: TextKind, index: int, full_text: str) -> TextPart:
+        """Return the part at `index`, else the latest open one if it is a prefix of `full_text`, else a new one."""
+        if (part := self._parts.get((text_kind, index))) is not None:
             return part
-        latest_index, latest = self._latest.get(channel, (index, None))
-        if latest is None or latest.ended or latest.remainder(whole) is None:
-            return self._begin_part(channel, index)
-        self._parts[channel, index] = self._parts.pop((channel, latest_index))
-        self._latest[channel] = (index, latest)
+        latest_index, latest = self._latest.get(text_kind, (index, None))
+        if latest is None or latest.ended or latest.remainder(full_text) is None:
+            return self._begin_part(text_kind, index)
+        self._parts[text_kind, index] = self._parts.pop((text_kind, latest_index))
+        self._latest[text_kind] = (index, latest)
         return latest
 
-    def _match_parts(self, channel: Channel, texts: list[tuple[int, str]]) -> list[tuple[TextPart, str]]:
+    def _match_parts(self, text_kind: TextKind, texts: list[tuple[int, str]]) -> list[tuple[TextPart, str]]:
         """Return each text of the whole item with its part: by index, or in order if the indexes differ."""
-        seen = sorted(index for of, index in self._parts if of == channel)
-        if set(seen) <= {index for index, _ in texts}:
+        streamed = sorted(index for kind, index in self._parts if kind == text_kind)
+        if set(streamed) <= {index for index, _ in texts}:
             indexes = [index for index, _ in texts]
         else:
-            last = seen[-1]
-            indexes = [*seen, *(last + 1 + more for more in range(len(texts) - len(seen)))]
-        parts = (self._parts.get((channel, place)) or self._begin_part(channel, place) for place in indexes)
+            last = streamed[-1]
+            indexes = [*streamed, *(last + 1 + offset for offset in range(len(texts) - len(streamed)))]
+        parts = (self._parts.get((text_kind, index)) or self._begin_part(text_kind, index) for index in indexes)
         return [(part, text) for part, (_, text) in zip(parts, texts, strict=False)]
-
-
-def _json_string_fragment(text: str, *, first: bool) -> str:
-    """Return a fragment of an input escaped as in a JSON string, so that arguments are always JSON."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return quoted[:-1] if first else quoted[1:-1]
 
 
 def _equal_json(left: str, right: str) -> bool:

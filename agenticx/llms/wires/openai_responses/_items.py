@@ -11,11 +11,11 @@ from agenticx.llms.json_values import text_in
 from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.wires.json_events import malformed_reply
 from agenticx.llms.wires.openai_responses._item import THOUGHT_SEPARATOR, OutputItem, is_call
-from agenticx.llms.wires.openai_responses._parts import Channel
+from agenticx.llms.wires.openai_responses._parts import TextKind
 
 __all__ = ["OutputItems"]
 
-_ITEM_KINDS: dict[Channel, str] = {
+_ITEM_KINDS: dict[TextKind, str] = {
     "text": "message",
     "refusal": "message",
     "summary": "reasoning",
@@ -72,17 +72,17 @@ class OutputItems:
         self._emit(item.begin(), deltas)
         return item
 
-    def extend(self, event: dict[str, Any], channel: Channel, part: int, text: str, deltas: list[Delta]) -> None:
+    def extend(self, event: dict[str, Any], kind: TextKind, part: int, text: str, deltas: list[Delta]) -> None:
         """Append the next fragment of a part."""
-        item = self.find_or_begin(event, channel, deltas)
+        item = self.find_or_begin(event, kind, deltas)
         if item.final is not None and item.call is not None and item.id != event.get("item_id"):
-            item = self._begin_implied(event, channel, deltas)
-        self._emit(item.extend(channel, part, text), deltas)
+            item = self._begin_implied(event, kind, deltas)
+        self._emit(item.extend(kind, part, text), deltas)
 
-    def complete(self, event: dict[str, Any], channel: Channel, part: int, whole: str, deltas: list[Delta]) -> None:
+    def complete(self, event: dict[str, Any], kind: TextKind, part: int, full_text: str, deltas: list[Delta]) -> None:
         """Complete a part with its whole text."""
-        item = self.find_or_begin(event, channel, deltas)
-        self._emit(item.complete(channel, part, whole), deltas)
+        item = self.find_or_begin(event, kind, deltas)
+        self._emit(item.complete(kind, part, full_text), deltas)
 
     def close(self, index: object, final: dict[str, Any], deltas: list[Delta]) -> None:
         """End an item, which may not have begun, or may have ended before."""
@@ -112,13 +112,13 @@ class OutputItems:
 
     # --- assignment of events to items
 
-    def find_or_begin(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
+    def find_or_begin(self, event: dict[str, Any], kind: TextKind, deltas: list[Delta]) -> OutputItem:
         """Return the item of an event; begin it if there is none yet."""
-        item = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[channel])
-        return self._begin_implied(event, channel, deltas) if item is None else item
+        item = self._find(event.get("output_index"), text_in(event, "item_id"), "", _ITEM_KINDS[kind])
+        return self._begin_implied(event, kind, deltas) if item is None else item
 
-    def _begin_implied(self, event: dict[str, Any], channel: Channel, deltas: list[Delta]) -> OutputItem:
-        head = {"type": _ITEM_KINDS[channel], "id": text_in(event, "item_id")}
+    def _begin_implied(self, event: dict[str, Any], kind: TextKind, deltas: list[Delta]) -> OutputItem:
+        head = {"type": _ITEM_KINDS[kind], "id": text_in(event, "item_id")}
         return self.begin(event.get("output_index"), head, deltas)
 
     def _find(self, index: object, id_: str, call_id: str, kind: str) -> OutputItem | None:

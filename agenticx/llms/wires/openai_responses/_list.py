@@ -15,7 +15,7 @@ from agenticx.llms.base import Delta
 from agenticx.llms.json_values import text_in
 from agenticx.llms.wires.openai_responses._item import OutputItem, is_call
 from agenticx.llms.wires.openai_responses._items import OutputItems
-from agenticx.llms.wires.openai_responses._parts import iter_texts
+from agenticx.llms.wires.openai_responses._parts import item_texts
 
 __all__ = ["reconcile_output"]
 
@@ -46,7 +46,7 @@ class _ListMatcher:
         self._all_calls_listed = all(item.call_id in listed for item in items.ordered if item.call is not None)
         kinds = {item.kind for item in items.ordered}
         self._unmatched_by_kind = {
-            kind: self._unmatched([one for one in items.ordered if one.kind == kind]) for kind in kinds
+            kind: self._unmatched([item for item in items.ordered if item.kind == kind]) for kind in kinds
         }
         self._matched: set[int] = set()
         self._uncertain_kinds: set[str] = set()
@@ -83,7 +83,7 @@ class _ListMatcher:
         The differing text may contain the text of another listed item.
         """
         self._matched.add(id(item))
-        if not is_call(listed) and item.streamed_text != "".join(text for _, _, text in iter_texts(listed)):
+        if not is_call(listed) and item.streamed_text != "".join(text for _, _, text in item_texts(listed)):
             self._uncertain_kinds.add(item.kind)
 
     def _unmatched(self, items: list[OutputItem]) -> Iterator[OutputItem]:

@@ -23,7 +23,7 @@ from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.llms.wires.openai_responses._items import OutputItems
 from agenticx.llms.wires.openai_responses._list import reconcile_output
-from agenticx.llms.wires.openai_responses._parts import Channel, part_text
+from agenticx.llms.wires.openai_responses._parts import TextKind, part_text
 from agenticx.messages import ProviderState
 
 __all__ = ["WIRE", "ResponsesReplyParser"]
@@ -32,7 +32,7 @@ WIRE = "openai-responses"
 
 _TERMINAL = ("completed", "incomplete", "failed")
 
-_DELTA_EVENTS: dict[str, tuple[Channel, str]] = {
+_DELTA_EVENTS: dict[str, tuple[TextKind, str]] = {
     "response.output_text.delta": ("text", "content_index"),
     "response.refusal.delta": ("refusal", "content_index"),
     "response.reasoning_summary_text.delta": ("summary", "summary_index"),
@@ -40,7 +40,7 @@ _DELTA_EVENTS: dict[str, tuple[Channel, str]] = {
     "response.function_call_arguments.delta": ("arguments", ""),
     "response.custom_tool_call_input.delta": ("input", ""),
 }
-_DONE_EVENTS: dict[str, tuple[Channel, str, str]] = {
+_DONE_EVENTS: dict[str, tuple[TextKind, str, str]] = {
     "response.output_text.done": ("text", "content_index", "text"),
     "response.refusal.done": ("refusal", "content_index", "refusal"),
     "response.reasoning_summary_text.done": ("summary", "summary_index", "text"),
@@ -69,11 +69,11 @@ class ResponsesReplyParser(JsonReplyParser):
         elif found := _DELTA_EVENTS.get(kind):
             self._handle_delta(event, *found, deltas)
         elif done := _DONE_EVENTS.get(kind):
-            channel, index_name, field = done
+            text_kind, index_name, field = done
             if type(event.get(field)) is not str:
-                self._items.find_or_begin(event, channel, deltas)
+                self._items.find_or_begin(event, text_kind, deltas)
             else:
-                self._items.complete(event, channel, _index(event, index_name), text_in(event, field), deltas)
+                self._items.complete(event, text_kind, _index(event, index_name), text_in(event, field), deltas)
         elif kind == "response.content_part.done":
             self._handle_part(event, deltas)
         elif kind == "response.output_item.added":
@@ -85,14 +85,14 @@ class ResponsesReplyParser(JsonReplyParser):
         else:
             self._raise_if_error(kind, event)
 
-    def _handle_delta(self, event: dict[str, Any], channel: Channel, index_name: str, deltas: list[Delta]) -> None:
+    def _handle_delta(self, event: dict[str, Any], text_kind: TextKind, index_name: str, deltas: list[Delta]) -> None:
         if text := text_in(event, "delta"):
-            self._items.extend(event, channel, _index(event, index_name), text, deltas)
+            self._items.extend(event, text_kind, _index(event, index_name), text, deltas)
 
     def _handle_part(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         if found := part_text(fields_in(event, "part")):
-            channel, text = found
-            self._items.complete(event, channel, _index(event, "content_index"), text, deltas)
+            text_kind, text = found
+            self._items.complete(event, text_kind, _index(event, "content_index"), text, deltas)
 
     def _handle_response(self, stage: str, response: dict[str, Any], deltas: list[Delta]) -> None:
         """Handle the response object, which is sent with its creation, its progress and its end.
@@ -134,9 +134,9 @@ class ResponsesReplyParser(JsonReplyParser):
             raise stream_error(report, label=self._label)
         reconcile_output(self._items, items_in(response, "output"), deltas)
         reason = text_in(fields_in(response, "incomplete_details"), "reason") if status == "incomplete" else ""
-        word = f"{status}:{reason}" if reason else status
+        stop_reason = f"{status}:{reason}" if reason else status
         self.done = True
-        deltas.append(Finished(self._stop_kind(status, reason), word, self._provider_state()))
+        deltas.append(Finished(self._stop_kind(status, reason), stop_reason, self._provider_state()))
 
     def _stop_kind(self, status: str, reason: str) -> StopKind:
         if status == "incomplete":

@@ -102,5 +102,7 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
 def _default_dialect(model: str, reasons: bool | None) -> ResponsesDialect:
     if reasons is not None:
         return ResponsesDialect(encrypted_reasoning=reasons, reasoning_summary=reasons)
-    may = not _DOES_NOT_REASON.search(model)
-    return ResponsesDialect(encrypted_reasoning=may, reasoning_summary=may and bool(_REASONS.search(model)))
+    can_reason = not _DOES_NOT_REASON.search(model)
+    return ResponsesDialect(
+        encrypted_reasoning=can_reason, reasoning_summary=can_reason and bool(_REASONS.search(model))
+    )

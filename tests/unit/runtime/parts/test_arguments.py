@@ -21,7 +21,7 @@ _objects = st.dictionaries(_clean, _values, max_size=5)
 
 
 @given(_objects, st.booleans(), st.sampled_from([None, 1, "\t"]))
-def test_an_object_is_read_as_it_was_written(arguments, ascii_only, indent):
+def test_an_object_is_parsed_unchanged(arguments, ascii_only, indent):
     assert parse_arguments(json.dumps(arguments, ensure_ascii=ascii_only, indent=indent)) == arguments
 
 
@@ -34,7 +34,7 @@ def test_empty_text_means_no_arguments(text):
     "value",
     ["sa-east-1", "call_me", "", " ", "None", "```json\n{}\n```", "{'a': 1,}", "a\r\nb\u2028c", "\x00", "é\u0301"],
 )
-def test_no_value_is_dropped_as_noise(value):
+def test_values_that_resemble_noise_are_kept(value):
     """The public predecessor deleted values that began with `sa-` and lines that began with `call_`."""
     assert parse_arguments(json.dumps({"value": value})) == {"value": value}
 
@@ -54,13 +54,13 @@ def deep(levels):
         '{"\\ud800": 1, "\\ud801": 2}',
     ],
 )  # fmt: skip
-def test_what_is_not_exactly_one_object_is_refused(text):
+def test_anything_but_exactly_one_object_is_refused(text):
     with pytest.raises(InvalidArguments):
         parse_arguments(text)
 
 
 @given(_objects, st.data())
-def test_a_cut_object_is_never_read(arguments, data):
+def test_a_truncated_object_is_never_parsed(arguments, data):
     text = json.dumps(arguments)
     cut = data.draw(st.integers(1, len(text) - 1))
     with pytest.raises(InvalidArguments):
@@ -88,7 +88,7 @@ def test_any_malformed_text_is_repaired_to_an_object_or_refused(pieces):
     json.dumps(value, ensure_ascii=False).encode()
 
 
-def test_half_a_character_becomes_a_replacement_character():
+def test_a_lone_surrogate_becomes_a_replacement_character():
     assert parse_arguments('{"a\\ud800": ["\\udfff", {"b": "\\ud83d\\ude00"}]}') == {"a\ufffd": ["\ufffd", {"b": "😀"}]}
 
 
@@ -114,17 +114,17 @@ def test_common_mistakes_are_repaired(text):
         "{'path': 'it's'}",
     ],
 )
-def test_what_is_not_one_whole_object_is_never_repaired(text):
+def test_truncated_repeated_or_embedded_objects_are_never_repaired(text):
     with pytest.raises(InvalidArguments):
         repair_arguments(text)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[1, 2]", "3", "null", deep(5_000)])
-def test_what_cannot_be_repaired_to_an_object_is_refused(text):
+def test_text_that_cannot_be_repaired_to_an_object_is_refused(text):
     with pytest.raises(InvalidArguments):
         repair_arguments(text)
 
 
 @given(_objects)
-def test_repair_changes_nothing_that_is_right(arguments):
+def test_valid_json_is_not_changed_by_the_repair(arguments):
     assert parse_arguments(json.dumps(arguments)) == arguments

@@ -7,7 +7,7 @@ import re
 from itertools import takewhile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.attachments import make_attachment
@@ -17,14 +17,12 @@ from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
 from agenticx.runtime import Session
 from agenticx.runtime.compactor import SUMMARIES_CHARS, TAG, ContextCompactor, estimate_tokens, is_summary
 from agenticx.testing import ScriptedModel, cut, fail, hang, raw, say, usage
+from tests.support.examples import examples
 from tests.support.histories import assistant, number, result, system, user, valid_histories, violations
 
 pytestmark = pytest.mark.anyio
 
 MARK = "\n\nThe user's current request, word for word: "
-
-HISTORIES = {25: 300, 100: 2_000}.get(settings.default.max_examples, 5_000)
-"""The number of histories in the lane that runs."""
 
 _words = st.one_of(st.sampled_from(["", "ok", "one\ntwo"]), st.integers(1, 9_000).map(lambda count: "x" * count))
 
@@ -87,9 +85,9 @@ def check_harmless(before, compacted, compactor):
 
 
 @pytest.mark.promise("D4")
-@settings(max_examples=HISTORIES)
+@examples(300, 2_000, 5_000)
 @given(valid_histories(most=30, words=_words), st.integers(0, 3_000).map(lambda count: "s" * count))
-async def test_any_history_is_kept_whole_or_made_smaller_without_harm(history, summary):
+async def test_any_history_is_unchanged_or_compacted_to_a_smaller_valid_one(history, summary):
     before = list(history)
     compactor = ContextCompactor()
     compacted = await summarised(compactor, history, summary)
@@ -107,7 +105,7 @@ def chains(draw):
 
 @pytest.mark.promise("D4")
 @given(chains(), st.text("sS \n", max_size=2_000))
-async def test_thirty_compactions_in_a_chain_harm_nothing(pieces, summary):
+async def test_a_history_is_valid_after_each_of_thirty_compactions(pieces, summary):
     compactor = ContextCompactor()
     history = [user("first request")]
     asked = "first request"
@@ -126,7 +124,7 @@ async def test_thirty_compactions_in_a_chain_harm_nothing(pieces, summary):
 
 @pytest.mark.promise("D4")
 @given(chains(), st.sampled_from(["", "SUMMARY", "s" * 5_000]))
-async def test_whatever_was_compacted_in_a_chain_is_put_back(pieces, summary):
+async def test_all_messages_of_successive_compactions_are_restored(pieces, summary):
     compactor, session, everything = ContextCompactor(prune_tool_result_chars=200), Session(), []
     for place, piece in enumerate(pieces):
         rows = [row for row in piece if row.role != "system"]
@@ -188,7 +186,7 @@ async def test_a_known_window_that_is_nearly_full_is_compacted(window, counted, 
     assert (compacted is not None) is due
 
 
-async def test_the_estimate_counts_even_if_the_provider_has_counted_nothing_yet():
+async def test_the_estimate_applies_before_the_provider_has_reported_usage():
     history = [user("w" * 400) for _ in range(16)]
     assert await compact(ContextCompactor(), history, "SUMMARY", window=1_900) is not None
 
@@ -196,7 +194,7 @@ async def test_the_estimate_counts_even_if_the_provider_has_counted_nothing_yet(
 # --- what stays -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_call_and_its_results_are_never_cut_apart():
+async def test_a_call_and_its_results_are_never_separated():
     history = [
         user("do it " * 50),
         *rounds(5, 300),
@@ -222,14 +220,14 @@ async def test_an_injected_reminder_is_not_the_users_request():
     assert compacted.messages[0].content.endswith(": the real one")
 
 
-async def test_a_history_that_would_not_get_smaller_stays_as_it_is():
+async def test_a_history_that_compaction_would_not_shrink_is_unchanged():
     history = [user("x" * 100) for _ in range(21)]
     assert await compact(ContextCompactor(), history, "longer " * 300) is None
 
 
 @pytest.mark.promise("D4")
 @pytest.mark.parametrize("request_size", [1, 4_000], ids=["short rows", "a request that stays anyway"])
-async def test_no_summary_is_paid_for_that_could_hardly_be_shorter_than_what_it_replaces(request_size):
+async def test_no_summary_is_requested_if_it_could_hardly_be_shorter_than_its_messages(request_size):
     history = [user("r" * request_size), *rounds(15, 60)]
     assert await compact(ContextCompactor(), history) is None
 
@@ -358,7 +356,7 @@ async def test_summaries_count_as_one_row():
     assert compactor.is_due([*history, user("one more")], model)
 
 
-async def test_of_very_long_rows_head_and_tail_are_summarised():
+async def test_only_head_and_tail_of_very_long_rows_are_summarised():
     history = [user("FIRST" + "a" * 300_000), *rounds(200, 1_000), user("b" * 300_000 + "LAST"), *rounds(8)]
     model = ScriptedModel(["SUMMARY"])
     await ContextCompactor(prune_tool_result_chars=2_000).maybe_compact(history, model)
@@ -376,7 +374,7 @@ async def test_after_a_compaction_none_is_due():
         assert not compactor.is_due(compacted.messages, model)
 
 
-async def test_what_a_summary_cost_is_the_sum_of_what_the_provider_counted():
+async def test_the_usage_of_a_summary_is_the_sum_of_the_reported_counts():
     history = [*summaries(2, 4_000), *(user("u" * 200) for _ in range(20))]
     counts = []
     script = [[say("newer"), usage(100, 3)], [say("all"), usage(50, 2)]]
@@ -401,7 +399,7 @@ async def test_old_tool_results_are_shortened_and_recent_ones_are_not():
     assert shortened == f"{'r' * 2_000}\n[… 6000 characters of this old result were left out …]\n{'r' * 2_000}"
 
 
-async def test_what_is_shortened_once_is_not_shortened_again():
+async def test_a_shortened_result_is_not_shortened_again():
     history = [user("go"), *rounds(5, 10_000)]
     compactor = ContextCompactor(retain_recent_messages=4)
     once = await compact(compactor, history)
@@ -449,7 +447,7 @@ async def test_truncated_snippets_replace_a_summary_that_fails(script):
     check_harmless(history, compacted, compactor)
 
 
-async def test_a_summary_with_half_a_character_is_cleaned():
+async def test_a_lone_surrogate_in_a_summary_is_replaced():
     history = [user("u" * 100) for _ in range(21)]
     compacted = await compact(ContextCompactor(), history, raw(TextDelta("odd \ud83d end")))
     assert compacted.summary == "odd \ufffd end"

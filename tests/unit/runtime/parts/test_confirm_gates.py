@@ -59,7 +59,7 @@ class TestAsyncConfirmGate:
         answer = await gate.ask(request(), lambda: gate.resolve("q1", True))
         assert answer == ConfirmAnswer(approved=True, by="user", remember="once")
 
-    async def test_the_whole_answer_is_returned(self):
+    async def test_all_fields_of_the_answer_are_returned(self):
         gate = AsyncConfirmGate()
         task = await parked(gate)
         more = {"remember": "session", "arguments": {"command": "ls"}, "reason": "safer"}
@@ -87,7 +87,7 @@ class TestAsyncConfirmGate:
             ({"digest": ""}, DigestMismatch),
         ],
     )
-    async def test_an_answer_to_something_else_has_no_effect(self, arguments, error):
+    async def test_an_answer_with_another_id_session_or_digest_is_refused(self, arguments, error):
         gate = AsyncConfirmGate()
         task = await parked(gate)
         with pytest.raises(error):
@@ -118,7 +118,7 @@ class TestAsyncConfirmGate:
             assert (await task).reason == "not now"
 
     @pytest.mark.parametrize("other", [{"approved": False}, {"remember": "always"}, {"arguments": {}}])
-    async def test_another_answer_is_too_late(self, other):
+    async def test_a_different_second_answer_is_refused(self, other):
         gate = AsyncConfirmGate()
         task = await parked(gate)
         gate.resolve("q1", True)
@@ -146,7 +146,7 @@ class TestAsyncConfirmGate:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    async def test_of_a_thousand_racing_answers_one_wins(self):
+    async def test_one_of_1000_concurrent_answers_is_accepted(self):
         gate = AsyncConfirmGate()
         for number in range(20):
             task = await parked(gate, request(f"q{number}"))
@@ -166,7 +166,7 @@ class TestAsyncConfirmGate:
             assert [one is not None for one in taken] == [approved is answers[0] for approved in answers]
             assert {id(one) for one in taken if one is not None} == {id(decided)}
 
-    async def test_old_decisions_are_forgotten_in_the_end(self):
+    async def test_old_decisions_are_eventually_discarded(self):
         gate = AsyncConfirmGate(remembered=2)
         for number in range(3):
             task = await parked(gate, request(f"q{number}"))
@@ -188,7 +188,7 @@ async def test_auto_approval_approves_by_policy_and_stores_nothing():
 
 
 @pytest.mark.parametrize("returned", [True, False, None, "yes", 1, []])
-async def test_only_true_is_a_yes_and_only_false_is_a_no_plain_or_async(returned):
+async def test_only_true_approves_and_only_false_denies_in_sync_and_async_gates(returned):
     class Plain(ConfirmGate):
         def request_confirm(self, question, context):
             return returned
@@ -244,7 +244,7 @@ class Keyboard:
     ("line", "approved"),
     [("y\n", True), (" YES \n", True), ("n\n", False), ("\n", False), ("yy\n", False), ("yes please\n", False)],
 )
-async def test_y_and_yes_are_yes_and_all_else_is_no(line, approved):
+async def test_only_y_and_yes_approve(line, approved):
     with Keyboard() as keyboard:
         keyboard.type(line)
         assert await SyncConfirmGate(keyboard.read_line).request_confirm("Run it?", {}) is approved
@@ -273,7 +273,7 @@ async def test_the_prompt_shows_what_would_run():
     ]
 
 
-async def test_the_end_of_input_is_no():
+async def test_end_of_input_denies():
     with Keyboard() as keyboard:
         pass
     assert await SyncConfirmGate(keyboard.read_line).request_confirm("Run it?", {}) is False

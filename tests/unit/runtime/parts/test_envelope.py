@@ -74,14 +74,14 @@ def envelope(event, session_id="s", turn_id="t", seq=1):
 
 
 @given(_events, _strings, st.none() | _strings, st.integers(1, 2**53))
-def test_what_is_parsed_equals_what_was_sent(event, session_id, turn_id, seq):
+def test_a_parsed_frame_equals_the_sent_event(event, session_id, turn_id, seq):
     frame, sent = envelope(event, session_id, turn_id, seq)
     assert json.loads(frame) == orjson.loads(frame) == sent
     assert list(json.loads(frame)) == ["type", "data", "agent_id", "session_id", "turn_id", "seq", "ts"]
 
 
 @given(_events, _strings)
-def test_a_frame_is_the_one_line_of_ascii_that_json_would_write(event, session_id):
+def test_a_frame_is_one_line_of_ascii_equal_to_that_of_json_dumps(event, session_id):
     frame, sent = envelope(event, session_id)
     assert frame.decode("ascii") == json.dumps(sent, separators=(",", ":"))
     assert len(frame.splitlines()) == 1
@@ -89,17 +89,17 @@ def test_a_frame_is_the_one_line_of_ascii_that_json_would_write(event, session_i
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_a_number_that_json_does_not_have_is_refused(value):
+def test_a_non_finite_number_is_refused(value):
     with pytest.raises(ValueError, match="not JSON compliant"):
         envelope(RuntimeEvent(EventType.ARTIFACT, {"path": "a", "final": True, "content": value}))
 
 
-def test_a_value_that_json_does_not_know_is_refused():
+def test_a_value_that_is_not_json_is_refused():
     with pytest.raises(TypeError):
         envelope(RuntimeEvent(EventType.ARTIFACT, {"path": {1, 2}}))
 
 
-def test_a_megabyte_of_odd_text_goes_through():
+def test_a_megabyte_of_odd_text_round_trips():
     text = "\n\u2028\x00é" * 250_000
     frame, _ = envelope(RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0}))
     assert json.loads(frame)["data"]["text"] == text
@@ -150,14 +150,14 @@ def test_every_event_type_has_a_payload_in_the_contract():
 
 
 @pytest.mark.parametrize("type_", PAYLOADS)
-def test_the_contracts_payloads_pass_the_adapter_and_the_schema(type_):
+def test_payloads_of_the_contract_are_accepted_by_adapter_and_schema(type_):
     frame, sent = envelope(RuntimeEvent(EventType(type_), PAYLOADS[type_]))
     assert envelope_adapter().validate_json(frame) == sent
     Draft202012Validator(envelope_schema()).validate(sent)
 
 
 @pytest.mark.parametrize("type_", sorted(set(PAYLOADS) - {"session_changed"}))
-def test_a_payload_that_lacks_a_key_does_not_pass(type_):
+def test_a_payload_without_a_required_key_is_refused(type_):
     data = dict(PAYLOADS[type_])
     required = next(iter(data))
     del data[required]
@@ -166,5 +166,5 @@ def test_a_payload_that_lacks_a_key_does_not_pass(type_):
         envelope_adapter().validate_python(sent)
 
 
-def test_the_schema_itself_is_sound():
+def test_the_schema_is_a_valid_json_schema():
     Draft202012Validator.check_schema(envelope_schema())

@@ -67,7 +67,7 @@ def read(text, forms=()):
         ),
     ],
 )
-def test_a_reply_that_is_nothing_but_wrappers_is_calls_without_ids(text, calls):
+def test_a_reply_of_wrappers_alone_becomes_calls_without_ids(text, calls):
     expected = [("", name, arguments) for name, arguments in calls]
     assert read(text) == read(f"\n {text}\n\n") == read(text, FORMS) == expected
 
@@ -85,7 +85,7 @@ def test_a_reply_that_is_nothing_but_wrappers_is_calls_without_ids(text, calls):
         "<think>hm</think>{}",
     ],
 )
-def test_an_example_beside_prose_stays_text_wherever_it_stands(wrapper, around):
+def test_an_example_next_to_prose_stays_text_at_any_position(wrapper, around):
     assert read(wrapper, FORMS)
     assert read(around.format(wrapper), FORMS) == []
 
@@ -110,7 +110,7 @@ def test_an_example_beside_prose_stays_text_wherever_it_stands(wrapper, around):
         ("mistral", '[TOOL_CALLS]add{"left": 1}[TOOL_CALLS]add[ARGS]{}\n', [("add", {"left": 1}), ("add", {})]),
     ],
 )
-def test_the_forms_of_some_models_are_calls_of_models_that_are_marked(form, text, calls):
+def test_model_specific_forms_are_calls_only_for_models_that_declare_them(form, text, calls):
     assert read(text, (form,)) == [("", name, arguments) for name, arguments in calls]
     assert read(text, tuple(other for other in FORMS if other != form)) == read(text) == []
 
@@ -214,7 +214,7 @@ NEAR_MISSES = [
 
 
 @pytest.mark.parametrize("text", NEAR_MISSES)
-def test_what_only_looks_like_a_call_stays_text(text):
+def test_text_that_resembles_a_call_stays_text(text):
     assert parse_inline_calls(text, KNOWN, FORMS) == []
 
 
@@ -231,7 +231,7 @@ def test_what_only_looks_like_a_call_stays_text(text):
     ],
     ids=["openings", "fences", "brackets", "parentheses", "minus signs", "1 MB", "40 kB of Python"],
 )
-def test_hostile_text_costs_little_and_is_no_call(text):
+def test_hostile_text_is_parsed_quickly_and_is_not_a_call(text):
     assert parse_inline_calls(text, KNOWN, FORMS) == []
 
 
@@ -251,7 +251,7 @@ def test_hostile_text_costs_little_and_is_no_call(text):
         ('<tool_call>{"name": "add", "arguments": {"a": [', "{},", "0]}}</tool_call>"),
     ],
 )
-def test_looking_for_calls_is_linear(begin, piece, end):
+def test_finding_calls_takes_linear_time(begin, piece, end):
     def look(size):
         parse_inline_calls(begin + piece * (size // len(piece)) + end, KNOWN, FORMS)
 
@@ -265,7 +265,7 @@ _pieces = st.sampled_from([*_words.split(), "\n", " ", "You can run "])
 
 
 @given(st.lists(_pieces, max_size=25).map("".join))
-def test_without_a_whole_wrapper_nothing_is_a_call(text):
+def test_an_incomplete_wrapper_is_not_a_call(text):
     """The fence form needs its fence on lines of its own; the others need their tags, which never occur here."""
     if parse_inline_calls(text, KNOWN, FORMS):
         assert text.strip().startswith("```")
@@ -281,7 +281,7 @@ _values = st.recursive(
 
 
 @given(st.dictionaries(st.text(), _values, max_size=4))
-def test_arguments_come_out_as_they_were_written(arguments):
+def test_arguments_are_unchanged(arguments):
     wrapped, bare = json.dumps({"name": "add", "arguments": arguments}), json.dumps(arguments)
     wrappers = (
         f"<tool_code>{wrapped}</tool_code>",

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.promise("C8")
-async def test_set_in_another_thread_wakes_waiting_tasks():
+async def test_setting_a_signal_in_another_thread_wakes_waiting_tasks():
     signal = StopSignal()
     waiting = [asyncio.create_task(signal.wait()) for _ in range(10)]
     await asyncio.sleep(0)
@@ -32,7 +32,7 @@ async def test_waiting_for_a_signal_that_is_set_returns():
     await asyncio.wait_for(signal.wait(), PATIENCE)
 
 
-async def test_many_threads_may_set_it_while_others_come_and_go():
+async def test_many_threads_can_set_a_signal_while_watchers_are_added_and_removed():
     for _ in range(50):
         signal = StopSignal()
         threads = [threading.Thread(target=signal.set) for _ in range(4)]
@@ -65,7 +65,7 @@ async def test_a_cancelled_wait_leaves_no_watcher():
     assert task.cancelled()
 
 
-def test_a_watcher_whose_loop_is_closed_does_not_matter():
+def test_a_watcher_of_a_closed_event_loop_is_ignored():
     signal = StopSignal()
 
     async def watch():
@@ -110,7 +110,7 @@ async def test_the_first_reason_counts():
     assert caught.value.reason == "stopped"
 
 
-async def test_fired_before_its_entry_it_does_not_let_the_body_begin():
+async def test_the_body_does_not_begin_if_fired_before_entry():
     interrupts, begun = Interrupts(), []
 
     async def body():
@@ -122,13 +122,13 @@ async def test_fired_before_its_entry_it_does_not_let_the_body_begin():
     assert begun == []
 
 
-async def test_its_limit_ends_the_body():
+async def test_the_time_limit_ends_the_body():
     with pytest.raises(TurnInterrupted) as caught:
         await asyncio.wait_for(run(Interrupts(0.02)), PATIENCE)
     assert caught.value.reason == "timeout.turn"
 
 
-async def test_a_body_that_ends_in_time_is_left_alone():
+async def test_a_body_that_ends_within_the_limit_is_not_cancelled():
     interrupts = Interrupts(0.02)
     await run(interrupts, lambda: asyncio.sleep(0))
     await asyncio.sleep(0.04)
@@ -145,7 +145,7 @@ async def test_a_body_that_ends_at_the_moment_of_fire_ends_normally():
     await asyncio.sleep(0)
 
 
-async def test_a_cancellation_from_outside_stays_one():
+async def test_an_outer_cancellation_is_propagated():
     task = asyncio.create_task(run(Interrupts()))
     await asyncio.sleep(0)
     task.cancel()
@@ -153,7 +153,7 @@ async def test_a_cancellation_from_outside_stays_one():
         await task
 
 
-async def test_both_at_once_is_a_cancellation():
+async def test_a_simultaneous_cancellation_takes_precedence():
     interrupts = Interrupts()
     task = asyncio.create_task(run(interrupts))
     await asyncio.sleep(0)
@@ -163,7 +163,7 @@ async def test_both_at_once_is_a_cancellation():
         await task
 
 
-async def test_an_error_of_the_body_while_it_ends_comes_out():
+async def test_an_error_raised_while_the_body_is_cancelled_is_propagated():
     interrupts = Interrupts()
 
     async def body():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
+from agenticx.runtime.repetition.loop_detector import LoopDetector, LoopVerdict, RecordedCall
 
 
 def verdicts(calls, **thresholds):
@@ -34,12 +34,12 @@ def test_the_same_call_with_the_same_result_is_warned_of_at_four_and_critical_at
     assert found([SAME] * 8) == {4: ("warning", "generic_repeat"), 8: ("critical", "generic_repeat")}
 
 
-def test_two_calls_in_turn_are_ping_pong():
+def test_two_alternating_calls_are_ping_pong():
     calls = [("read", "a", "A"), ("read", "b", "B")] * 4
     assert found(calls) == {4: ("warning", "ping_pong"), 8: ("critical", "ping_pong")}
 
 
-def test_three_calls_in_turn_bring_no_progress():
+def test_three_alternating_calls_are_no_progress():
     calls = [("read", name, name.upper()) for name in "abc"] * 4
     assert found(calls[:11]) == {7: ("warning", "no_progress"), 11: ("critical", "no_progress")}
 
@@ -64,7 +64,7 @@ def test_something_new_breaks_a_streak_and_the_next_one_is_warned_of_again():
     assert found([*calls, SAME]) == {4: ("warning", "generic_repeat"), 10: ("warning", "generic_repeat")}
 
 
-def test_thresholds_are_those_given():
+def test_the_given_thresholds_apply():
     assert found([SAME] * 3, warning_threshold=2, critical_threshold=3) == {
         2: ("warning", "generic_repeat"),
         3: ("critical", "generic_repeat"),
@@ -72,7 +72,7 @@ def test_thresholds_are_those_given():
 
 
 @pytest.mark.parametrize(("warning", "critical"), [(1, 8), (5, 4), (0, 0), (-1, 3)])
-def test_thresholds_that_make_no_sense_are_refused(warning, critical):
+def test_invalid_thresholds_are_refused(warning, critical):
     with pytest.raises(ValueError, match="2 <= warning <= critical"):
         LoopDetector(warning, critical)
 
@@ -196,7 +196,7 @@ def test_different_searches_that_find_nothing_are_no_progress(result):
     assert rounds_found(calls[:8]) == {4: ("warning", "no_progress"), 8: ("critical", "no_progress")}
 
 
-def test_a_result_that_only_repeats_the_question_says_nothing_new():
+def test_a_result_that_repeats_the_arguments_is_no_progress():
     calls = [
         [one("ask", f'{{"q": "subject {n}"}}', f"I know of subject {n} as little as of all else.")] for n in range(17)
     ]
@@ -204,7 +204,7 @@ def test_a_result_that_only_repeats_the_question_says_nothing_new():
 
 
 @pytest.mark.parametrize("result", ["OK", "{path}: valid", "No issues found.", '{"valid": true}', "0 vulnerabilities"])
-def test_a_check_that_passes_for_one_thing_after_the_other_is_progress(result):
+def test_checks_that_pass_for_different_subjects_are_progress(result):
     calls = [[one("check", f'{{"path": "src/{n}.py"}}', result.replace("{path}", f"src/{n}.py"))] for n in range(40)]
     assert rounds_found(calls) == {}
 
@@ -221,12 +221,12 @@ def test_a_check_that_passes_for_one_thing_after_the_other_is_progress(result):
         "2 problems (0 errors, 2 warnings)",
     ],
 )
-def test_a_verdict_on_one_thing_after_the_other_is_progress(result):
+def test_verdicts_on_different_subjects_are_progress(result):
     calls = [[one("check", f'{{"path": "src/{n}.py"}}', result.replace("{path}", f"src/{n}.py"))] for n in range(40)]
     assert rounds_found(calls) == {}
 
 
-def test_a_verdict_on_the_same_thing_again_and_again_is_a_loop():
+def test_repeated_verdicts_on_the_same_subject_are_a_loop():
     assert rounds_found([[one("exists", '{"path": "a.py"}', "false")]] * 8)[8] == ("critical", "generic_repeat")
 
 
@@ -293,7 +293,7 @@ def test_calls_that_a_hook_blocks_again_and_again_are_a_loop():
 
 
 @pytest.mark.parametrize("detector", ["generic_repeat", "ping_pong"])
-def test_what_is_pending_has_three_times_the_thresholds(detector):
+def test_pending_results_have_three_times_the_thresholds(detector):
     polls = [[one("job", "1", "queued")], [one("job", "1" if detector == "generic_repeat" else "2", "queued")]] * 12
     assert rounds_found(polls) == {12: ("warning", detector), 24: ("critical", detector)}
 
@@ -338,7 +338,7 @@ def test_the_same_arguments_in_another_order_and_another_time_of_day_make_no_dif
     assert rounds_found(calls)[8] == ("critical", "generic_repeat")
 
 
-def test_what_is_remembered_does_not_grow():
+def test_stored_state_is_bounded():
     detector, text = LoopDetector(), "x" * 100_000
     for number in range(20_000):
         detector.record_round([one("read", f"{number}", f"{number}{text[:10]}")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.runtime.calls.question_text import question_lines
+from agenticx.runtime.questions.question_text import question_lines
 
 pytestmark = pytest.mark.promise("E6")
 
@@ -69,7 +69,7 @@ def test_a_long_command_is_cut_in_the_middle_and_gives_its_true_size():
     ]
 
 
-def test_however_many_arguments_there_are_the_question_stays_readable():
+def test_a_question_with_very_many_arguments_is_cut_with_a_note():
     lines = shown(tool="t", risk="read", arguments={f"a{number}": "x" * 10_000 for number in range(1_000)})
     assert lines[-1] == "  and      950 more arguments that are not shown"
     assert sum(map(len, lines)) < 10_000
@@ -91,5 +91,5 @@ def test_an_argument_that_is_not_part_of_the_change_is_shown_too():
     ]
 
 
-def test_a_question_without_a_context_is_only_itself():
+def test_a_question_without_context_is_shown_unchanged():
     assert shown("Go on?") == ["? Go on?"]

@@ -26,23 +26,23 @@ pytestmark = pytest.mark.promise("D5")
 @given(broken_histories())
 @example([])
 @example(number([result("a"), assistant("", "a", "a"), assistant("", "a"), result("a")]))
-def test_what_comes_out_is_valid(history):
+def test_a_sanitised_history_is_valid(history):
     assert violations(sanitize(history)) == []
 
 
 @given(broken_histories())
-def test_a_second_time_changes_nothing(history):
+def test_sanitising_is_idempotent(history):
     once = sanitize(history)
     assert sanitize(once) == once
 
 
 @given(broken_histories())
-def test_the_same_history_is_repaired_the_same_way(history):
+def test_sanitising_is_deterministic(history):
     assert sanitize(history) == sanitize([row.model_copy() for row in history])
 
 
 @given(broken_histories())
-def test_the_history_itself_is_left_alone(history):
+def test_the_input_is_not_modified(history):
     before = list(history)
     sanitize(history)
     assert history == before
@@ -60,13 +60,13 @@ def test_the_quick_scan_agrees_with_the_strict_validator(history):
 
 
 @given(broken_histories())
-def test_everything_said_stays_in_its_order(history):
+def test_all_texts_keep_their_order(history):
     expected = [row.message_id for row in history if not isinstance(row, ToolMessage) and not _is_empty(row)]
     assert [row.message_id for row in sanitize(history) if not isinstance(row, ToolMessage)] == expected
 
 
 @given(broken_histories())
-def test_a_call_with_its_results_behind_it_is_never_lost_or_changed(history):
+def test_a_call_followed_by_its_results_is_unchanged(history):
     kept = sanitize(history)
     places = {row.message_id: place for place, row in enumerate(kept)}
     for place, row in enumerate(history):
@@ -79,7 +79,7 @@ def test_a_call_with_its_results_behind_it_is_never_lost_or_changed(history):
 
 
 @given(broken_histories())
-def test_a_result_that_only_one_call_can_have_asked_for_is_kept(history):
+def test_a_result_that_fits_only_one_call_is_kept(history):
     asked = Counter(call.id for row in history if isinstance(row, AssistantMessage) for call in row.tool_calls)
     answered = Counter(row.tool_call_id for row in history if isinstance(row, ToolMessage))
     certain = [
@@ -94,7 +94,7 @@ def test_a_result_that_only_one_call_can_have_asked_for_is_kept(history):
 
 
 @given(broken_histories())
-def test_results_are_never_made_up_except_to_say_that_none_is_known(history):
+def test_no_result_is_invented_except_a_note_that_it_is_unknown(history):
     real = {row.message_id: (row.content, row.outcome) for row in history if isinstance(row, ToolMessage)}
     for row in sanitize(history):
         if isinstance(row, ToolMessage):
@@ -102,12 +102,12 @@ def test_results_are_never_made_up_except_to_say_that_none_is_known(history):
 
 
 @given(broken_histories())
-def test_a_new_message_does_not_change_what_stands_before_it(history):
+def test_a_new_message_does_not_change_the_result_for_earlier_ones(history):
     """Providers cache by prefix: a repair that depends on later rows would cost every cache hit."""
     assert sanitize([*history, user("next", message_id="msg_next")])[:-1] == sanitize(history)
 
 
-def test_an_interrupted_call_is_answered_and_not_forgotten():
+def test_an_interrupted_call_is_kept_and_gets_a_result():
     history = number([user("go"), assistant("", "a", "b"), result("b"), user("and now?")])
     repaired = sanitize(history)
     assert repaired == [
@@ -121,7 +121,7 @@ def test_an_interrupted_call_is_answered_and_not_forgotten():
     ]
 
 
-def test_a_result_that_came_too_late_or_too_early_goes_behind_its_call():
+def test_a_misplaced_result_is_moved_after_its_call():
     late = number([assistant("", "a"), user("well?"), result("a")])
     assert sanitize(late) == [late[0], late[2], late[1]]
     early = number([result("a"), assistant("", "a")])
@@ -134,7 +134,7 @@ def test_a_system_row_in_the_middle_stays_there_in_the_users_role():
     assert sanitize(history) == [history[0], history[1], note, history[3]]
 
 
-def test_calls_that_cannot_be_told_apart_get_ids_of_their_own_in_order():
+def test_calls_with_equal_ids_get_distinct_ids_in_order():
     history = number([assistant("", "a", "a", "", "a_1"), result("a", "first"), result("a", "second")])
     row, *results = sanitize(history)
     assert [call.id for call in row.tool_calls] == ["a", "a_1_", "call_2", "a_1"]
@@ -154,7 +154,7 @@ def test_a_reused_id_gets_the_result_of_its_own_round():
     ]
 
 
-def test_a_leading_system_row_is_no_note():
+def test_leading_system_messages_are_unchanged():
     history = number([system("one"), system("two")])
     assert sanitize(history) == history
     assert all(isinstance(row, SystemMessage) for row in sanitize(history))

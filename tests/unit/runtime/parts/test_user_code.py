@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
 import sys
 import threading
 
@@ -10,8 +12,9 @@ import pytest
 
 from agenticx import user_code
 from agenticx.errors import ToolError, UserCodeError
+from agenticx.threads import run_in_thread
 from tests.support.jumping_clock import LoopClock
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, comes_true
 
 pytestmark = pytest.mark.anyio
 
@@ -72,17 +75,17 @@ async def test_a_plain_function_does_not_run_on_the_loops_thread():
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-async def test_whatever_is_raised_becomes_one_error(exc, text):
+async def test_any_exception_becomes_a_user_code_error(exc, text):
     for function in raising(exc):
         assert await outcome(function) == ("raised", text)
 
 
-async def test_the_end_of_an_iterator_is_an_error_too():
+async def test_stop_iteration_is_an_error_too():
     kind, text = await outcome(lambda: next(iter(())))
     assert (kind, "StopIteration" in text) == ("raised", True)
 
 
-async def test_errors_of_our_tree_pass_as_they_are():
+async def test_agenticx_errors_are_raised_unchanged():
     error = ToolError("say it differently")
     for function in raising(error):
         with pytest.raises(ToolError) as caught:
@@ -90,7 +93,7 @@ async def test_errors_of_our_tree_pass_as_they_are():
         assert caught.value is error
 
 
-async def test_code_that_hangs_is_ended_at_its_limit():
+async def test_code_that_hangs_is_cancelled_at_its_limit():
     ended = asyncio.Event()
 
     async def hang():
@@ -125,6 +128,50 @@ async def test_a_thread_that_blocks_is_abandoned():
     release.set()
 
 
+@pytest.mark.parametrize("delivered", [False, True], ids=["afterwards", "before the cancellation"])
+async def test_the_coroutine_that_an_abandoned_call_returned_is_closed(delivered):
+    loop, called, release = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    async def never_awaited():
+        pass
+
+    result = never_awaited()
+
+    def function():
+        loop.call_soon_threadsafe(called.set)
+        release.wait(PATIENCE)
+        return result
+
+    task = asyncio.create_task(run_in_thread(function, name="agx abandoned"))
+    await called.wait()
+    if delivered:  # the loop is blocked until the thread has ended, so that delivery comes first, then cancellation
+        release.set()
+        next(thread for thread in threading.enumerate() if thread.name == "agx abandoned").join(PATIENCE)
+        loop.call_soon(task.cancel)
+    else:
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+    await comes_true(lambda: inspect.getcoroutinestate(result) == inspect.CORO_CLOSED)
+
+
+async def test_an_exception_after_the_cancellation_is_not_reported():
+    complaints, release = [], threading.Event()
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+
+    def function():
+        release.wait(PATIENCE)
+        raise ValueError("too late")
+
+    assert await outcome(function, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
+    release.set()
+    await comes_true(lambda: all(thread.name != "agx it" for thread in threading.enumerate()))
+    await asyncio.sleep(0.01)
+    gc.collect()
+    assert complaints == []
+
+
 async def test_results_after_the_limit_are_not_reported():
     complaints = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
@@ -140,7 +187,7 @@ async def test_results_after_the_limit_are_not_reported():
     assert complaints == []
 
 
-async def test_a_caller_that_is_cancelled_ends_what_it_called():
+async def test_cancelling_the_caller_cancels_the_called_code():
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def hang():
@@ -158,7 +205,7 @@ async def test_a_caller_that_is_cancelled_ends_what_it_called():
     assert ended.is_set()
 
 
-async def test_no_limit_means_none():
+async def test_without_a_limit_there_is_no_timeout():
     async def soon():
         await asyncio.sleep(0)
         return "done"
@@ -166,7 +213,7 @@ async def test_no_limit_means_none():
     assert await user_code.call(soon, what="it") == "done"
 
 
-def test_call_now_contains_as_well():
+def test_call_sync_converts_exceptions_too():
     assert user_code.call_sync(lambda: 1, what="it") == 1
     with pytest.raises(UserCodeError, match="it raised SystemExit: 1"):
         user_code.call_sync(sys.exit, 1, what="it")

@@ -15,9 +15,9 @@ import pytest
 from agenticx.errors import AgenticXError
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmRequest
-from agenticx.runtime.calls.confirm_digest import write_json
-from agenticx.runtime.calls.question_text import question_lines
 from agenticx.runtime.confirm import confirm_digest
+from agenticx.runtime.questions.confirm_digest import write_json
+from agenticx.runtime.questions.question_text import question_lines
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
@@ -28,7 +28,7 @@ from tests.linear.growth import grows_linearly
 from tests.support.jumping_clock import LoopClock
 from tests.support.lanes import Count
 from tests.support.patience import PATIENCE, comes_true, longest_hold
-from tests.unit.runtime.test_stop import LIMIT, STOPPED, TimedStop
+from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
 
 pytestmark = pytest.mark.anyio
 

@@ -56,7 +56,7 @@ async def test_a_handmade_tool_works(play):
     assert (data["outcome"], data["result"]) == ("ok", "made")
 
 
-async def test_a_run_that_returns_plainly_works(play):
+async def test_a_synchronous_run_method_works(play):
     data = await one_result(play, Handmade(result=lambda: "plain"))
 
     assert (data["outcome"], data["result"]) == ("ok", "plain")

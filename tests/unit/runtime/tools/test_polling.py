@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agenticx.runtime import StopSignal
-from agenticx.runtime.calls.result_text import reports_pending
+from agenticx.runtime.repetition.result_text import reports_pending
 from agenticx.testing import call
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
@@ -79,7 +79,7 @@ async def test_other_arguments_and_equal_calls_within_one_round_do_not_wait(play
     assert waits(run) == [(1, 0)]
 
 
-async def test_a_call_that_may_change_something_is_not_held_up(play):
+async def test_a_call_with_side_effects_is_not_delayed(play):
     @tool(risk="read", read_only=False)
     def submit() -> str:
         """Submit."""
@@ -90,7 +90,7 @@ async def test_a_call_that_may_change_something_is_not_held_up(play):
     assert run.events_of("stall") == []
 
 
-async def test_a_command_that_only_looks_is_waited_for_as_well(play):
+async def test_a_read_only_command_is_delayed_too(play):
     (play.workspace / "job.state").write_text("queued\n")
     look = call("bash_exec", {"command": "cat job.state"})
     run = await play([look, look, "ok"], tools=builtin_tools())
@@ -155,7 +155,7 @@ async def test_a_job_that_stays_pending_is_a_loop_after_twenty_four_rounds(play)
         "実行中です",
     ],
 )
-def test_pending(text):
+def test_a_pending_result_is_recognised(text):
     assert reports_pending(text)
 
 
@@ -183,5 +183,5 @@ def test_pending(text):
         "[" * 3_000,
     ],
 )
-def test_not_pending(text):
+def test_a_finished_result_is_not_pending(text):
     assert not reports_pending(text)

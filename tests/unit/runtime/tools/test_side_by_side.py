@@ -108,7 +108,7 @@ async def test_marked_and_read_only_neighbours_run_together_and_others_stay_alon
     assert [outcome for _, outcome, _ in run.results] == ["ok"] * 7
 
 
-async def test_a_read_only_tool_can_be_kept_apart(play):
+async def test_a_read_only_tool_can_be_declared_sequential(play):
     counter = Counter()
 
     @tool(risk="read", parallel=False)
@@ -214,7 +214,7 @@ async def test_calls_that_time_out_free_their_slot_for_the_next(play):
 # --- the person -------------------------------------------------------------------------------------------------------
 
 
-async def test_all_questions_are_put_at_once_in_call_order_and_each_call_begins_when_it_is_answered(play):
+async def test_all_questions_are_asked_at_once_in_call_order_and_each_call_begins_when_answered(play):
     gate, began = AsyncConfirmGate(), []
 
     class Uneven(AgentHook):

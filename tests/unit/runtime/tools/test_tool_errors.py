@@ -63,7 +63,7 @@ class Unspeakable(Exception):
     ids=lambda exc: type(exc).__name__,
 )
 @pytest.mark.parametrize("kind", ["async", "plain"])
-async def test_raising(play, exc, kind):
+async def test_an_exception_of_a_tool_is_an_error_result(play, exc, kind):
     async def later():
         """Raise."""
         raise exc
@@ -178,7 +178,7 @@ async def test_a_keyboard_interrupt_of_a_plain_functions_own_is_a_result(play):
     assert (data["outcome"], "KeyboardInterrupt" in data["result"]) == ("error", True)
 
 
-async def test_cancelling_itself(play):
+async def test_a_tool_that_cancels_its_task_is_an_error(play):
     async def give_up():
         """Give up."""
         asyncio.current_task().cancel()
@@ -189,7 +189,7 @@ async def test_cancelling_itself(play):
     assert data["outcome"] == "error"
 
 
-async def test_hanging_and_ignoring_cancellation(play):
+async def test_a_tool_that_ignores_cancellation_is_timed_out(play):
     release = asyncio.Event()
 
     @tool(risk="read", name="odd", timeout=1)
@@ -214,7 +214,7 @@ async def test_hanging_and_ignoring_cancellation(play):
     assert [message.role for message in session.messages] == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_blocking_its_thread_past_the_time_out(play):
+async def test_a_tool_that_blocks_its_thread_is_timed_out(play):
     release = threading.Event()
 
     @tool(risk="read", name="odd", timeout=1)
@@ -240,7 +240,7 @@ class FullDisk(NullCallJournal):
 
 
 @pytest.mark.parametrize("reaction", ["pass", "swallow", "replace"])
-async def test_what_the_journal_raises_inside_a_tool_ends_the_turn_whatever_the_tool_does(play, reaction):
+async def test_an_error_of_the_journal_ends_the_turn_even_if_the_tool_catches_it(play, reaction):
     @tool(risk="read", name="odd")
     async def launch(context: ToolContext):
         """Start a process."""

@@ -50,7 +50,7 @@ def deep():
     ],
     ids=repr,
 )
-async def test_returning(play, value, text):
+async def test_a_returned_value_becomes_text(play, value, text):
     async def give():
         """Give."""
         return value
@@ -61,7 +61,7 @@ async def test_returning(play, value, text):
 
 
 @pytest.mark.parametrize("make", [cyclic, deep, Unshowable, lambda: iter([1]), lambda: (n for n in "ab")])
-async def test_returning_a_value_without_a_usable_repr(play, make):
+async def test_a_value_without_a_usable_repr_becomes_bounded_text(play, make):
     async def give():
         """Give."""
         return make()
@@ -72,7 +72,7 @@ async def test_returning_a_value_without_a_usable_repr(play, make):
 
 
 @pytest.mark.parametrize("value", ["x" * 100_000_000, b"x" * 100_000_000, ["x" * 1000] * 10_000], ids=type)
-async def test_returning_something_huge_keeps_head_and_tail_and_says_so(play, value):
+async def test_a_huge_result_keeps_head_and_tail_and_is_marked_as_truncated(play, value):
     async def give():
         """Give."""
         return value

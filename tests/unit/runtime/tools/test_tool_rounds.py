@@ -234,7 +234,7 @@ async def test_a_repair_that_does_not_fit_the_schema_is_invalid(play):
 
 
 @pytest.mark.promise("C4")
-async def test_numbers_in_another_form_are_converted_where_nothing_is_lost_and_marked(play):
+async def test_numbers_in_another_form_are_converted_without_loss_and_marked(play):
     run = await play(
         [[call("add", {"a": "1", "b": 2.0}), call("add", {"a": 1, "b": 2}), call("add", {"a": " 1", "b": 2})], "ok"],
         tools=[add],
@@ -411,7 +411,7 @@ async def test_a_running_tool_reports_progress_every_two_seconds(play):
     assert elapsed == pytest.approx([2, 4])
 
 
-async def test_a_tool_that_takes_too_long_is_timed_out_and_the_turn_goes_on(play):
+async def test_a_tool_that_takes_too_long_is_timed_out_and_the_turn_continues(play):
     @tool(risk="read")
     async def forever() -> None:
         """Never end."""

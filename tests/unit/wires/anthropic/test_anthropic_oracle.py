@@ -12,7 +12,10 @@ from tests.support.wires.recorded import Recording, recordings
 
 pytestmark = pytest.mark.anyio
 
-anthropic = pytest.importorskip("anthropic", reason="the anthropic package (extra 'oracles') is not installed")
+
+def sdk() -> Any:
+    """Return the SDK, which takes long to import: only a process that runs its tests does so."""
+    return pytest.importorskip("anthropic", reason="the anthropic package (extra 'oracles') is not installed")
 
 
 @pytest.mark.parametrize("recording", recordings("anthropic"))
@@ -23,7 +26,7 @@ async def test_a_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None
 
 async def _sdk_reply(base_url: str) -> dict[str, Any]:
     async with (
-        anthropic.AsyncAnthropic(api_key="x", base_url=base_url, max_retries=0) as client,
+        sdk().AsyncAnthropic(api_key="x", base_url=base_url, max_retries=0) as client,
         client.messages.stream(model="m", max_tokens=9, messages=[{"role": "user", "content": "hello"}]) as stream,
     ):
         message = await stream.get_final_message()

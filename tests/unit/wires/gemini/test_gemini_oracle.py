@@ -16,7 +16,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:aiohttp"),
 ]
 
-genai = pytest.importorskip("google.genai", reason="the google-genai package (extra 'oracles') is not installed")
+
+def sdk() -> Any:
+    """Return the SDK, which takes long to import: only a process that runs its tests does so."""
+    return pytest.importorskip("google.genai", reason="the google-genai package (extra 'oracles') is not installed")
 
 
 @pytest.mark.parametrize("recording", recordings("gemini"))
@@ -30,7 +33,7 @@ async def _sdk_reply(base_url: str) -> dict[str, Any]:
 
     The SDK yields the pieces of a call's arguments and does not join them: then `tool_calls` is left out.
     """
-    client = genai.Client(api_key="x", vertexai=False, http_options={"base_url": base_url})
+    client = sdk().Client(api_key="x", vertexai=False, http_options={"base_url": base_url})
     chunks = [chunk async for chunk in await client.aio.models.generate_content_stream(model="m", contents="hello")]
     await client.aio.aclose()
     candidates = [chunk.candidates[0] for chunk in chunks if chunk.candidates]

@@ -11,14 +11,11 @@ from agenticx.llms import OpenAIChatModel, OpenAIResponsesModel
 from tests.support.wires.oracles import assert_sdk_agrees, counts
 from tests.support.wires.recorded import Recording, recordings
 
-openai = pytest.importorskip("openai", reason="the openai package (extra 'oracles') is not installed")
-
 pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),  # what is not OpenAI's own
 ]
 
-FAILURES = (openai.OpenAIError, LookupError, RuntimeError, TypeError, ValueError)
 CHAT_UNREADABLE = {
     "pai-mistral-mistral_model_thinking_part_iter-0": "the content is a list of parts, where the SDK takes a string",
     "pai-openrouter-openrouter_stream_error-0": "the SDK raises at the error in the stream and keeps nothing",
@@ -34,6 +31,15 @@ RESPONSES_UNREADABLE = {
 }
 
 
+def sdk() -> Any:
+    """Return the SDK, which takes long to import: only a process that runs its tests does so."""
+    return pytest.importorskip("openai", reason="the openai package (extra 'oracles') is not installed")
+
+
+def failures() -> tuple[type[Exception], ...]:
+    return (sdk().OpenAIError, LookupError, RuntimeError, TypeError, ValueError)
+
+
 @pytest.mark.parametrize("recording", recordings("chat"))
 @pytest.mark.cases(quick=6)
 async def test_a_chat_reply_equals_the_reply_of_the_sdk(recording: Recording) -> None:
@@ -41,7 +47,7 @@ async def test_a_chat_reply_equals_the_reply_of_the_sdk(recording: Recording) ->
         recording,
         lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
         _chat_reply,
-        failures=FAILURES,
+        failures=failures(),
         unreadable=CHAT_UNREADABLE,
     )
 
@@ -53,7 +59,7 @@ async def test_a_response_equals_the_reply_of_the_sdk(recording: Recording) -> N
         recording,
         lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),
         _response,
-        failures=FAILURES,
+        failures=failures(),
         unreadable=RESPONSES_UNREADABLE,
     )
 
@@ -64,7 +70,7 @@ async def _chat_reply(base_url: str) -> dict[str, Any]:
     OpenAI has no field for reasoning, so it is read from the field that each server uses.
     """
     async with (
-        openai.AsyncOpenAI(api_key="x", base_url=f"{base_url}/v1", max_retries=0) as client,
+        sdk().AsyncOpenAI(api_key="x", base_url=f"{base_url}/v1", max_retries=0) as client,
         client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "hello"}]) as stream,
     ):
         completion = await stream.get_final_completion()
@@ -86,7 +92,7 @@ async def _chat_reply(base_url: str) -> dict[str, Any]:
 
 async def _response(base_url: str) -> dict[str, Any]:
     async with (
-        openai.AsyncOpenAI(api_key="x", base_url=f"{base_url}/v1", max_retries=0) as client,
+        sdk().AsyncOpenAI(api_key="x", base_url=f"{base_url}/v1", max_retries=0) as client,
         client.responses.stream(model="m", input="hello") as stream,
     ):
         response = await stream.get_final_response()

@@ -203,7 +203,7 @@ def test_text_and_reasoning(events: list[Any], text: str, reasoning: str) -> Non
         ({"type": "response.completed", "response": {"status": "in_progress"}}, "end", "completed"),
     ],
 )
-def test_the_end_is_kept_and_mapped(end: dict[str, Any], stop: str, word: str) -> None:
+def test_the_finish_reason_is_kept_and_mapped(end: dict[str, Any], stop: str, word: str) -> None:
     reply, error = read([sse(text_delta("a"), end)])
     assert (reply.text, reply.stop, reply.finish_reason, reply.complete, error) == ("a", stop, word, True, None)
 

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, Literal, cast
 
 from agenticx.messages import ToolOutcome
-from agenticx.runtime.calls.result_text import (
+from agenticx.runtime.repetition.result_text import (
     exit_code,
     mask_counts,
     mask_echo,
@@ -167,9 +167,9 @@ class LoopDetector:
         pending = any(digest.pending for digest in digests)
         weight = min(self._weight(digest) for digest in digests)
         for digest in digests:
-            _remember(self._seen, digest.whole)
+            _remember(self._seen, digest.call_and_result)
             _remember(self._seen, digest.text)
-            _remember(self._latest, digest.call, digest.whole)
+            _remember(self._latest, digest.call, digest.call_and_result)
         self._since_pending = 0 if pending else self._since_pending + 1
         if has_progress:
             self._reset()
@@ -188,13 +188,13 @@ class LoopDetector:
     def _weight(self, digest: _CallDigest) -> int:
         """Return how much a call counts towards a loop, in sixths of a round; `_NONE` is progress."""
         if digest.pending:
-            is_repeated = digest.failed or digest.whole in self._seen or digest.text in self._seen
+            is_repeated = digest.failed or digest.call_and_result in self._seen or digest.text in self._seen
             return _PENDING if is_repeated else _NONE
         if digest.failed:
             is_new_failure = digest.ran and self._stale and digest.text not in self._seen
             return _HALF if is_new_failure else _WHOLE
-        if digest.whole in self._seen:
-            changed = digest.read_only and self._latest.get(digest.call) not in {None, digest.whole}
+        if digest.call_and_result in self._seen:
+            changed = digest.read_only and self._latest.get(digest.call) not in {None, digest.call_and_result}
             return _CHANGED if changed else _WHOLE
         if digest.found_nothing:
             return _WHOLE
@@ -252,7 +252,7 @@ class _CallDigest:
     """
 
     call: bytes
-    whole: bytes
+    call_and_result: bytes
     text: bytes
     read_only: bool
     pending: bool
@@ -282,7 +282,7 @@ class _CallDigest:
         is_new_for_each_subject = passed or reports_verdict(result)
         return cls(
             call=call_digest,
-            whole=_digest_of(call_digest, _digest(call.outcome), result_digest),
+            call_and_result=_digest_of(call_digest, _digest(call.outcome), result_digest),
             text=_digest_of(_digest(call.tool), result_digest if text is result else _digest(text)),
             read_only=call.read_only,
             pending=call.read_only and reports_pending(own_text),
@@ -298,14 +298,14 @@ class _RoundDigest:
     """The digests of a round's calls, without and with their results."""
 
     calls: bytes
-    whole: bytes
+    call_and_result: bytes
     pending: bool
 
     @classmethod
     def from_calls(cls, digests: Sequence[_CallDigest]) -> _RoundDigest:
         return cls(
             calls=_digest_of(*sorted({digest.call for digest in digests})),
-            whole=_digest_of(*sorted({digest.whole for digest in digests})),
+            call_and_result=_digest_of(*sorted({digest.call_and_result for digest in digests})),
             pending=any(digest.pending for digest in digests),
         )
 
@@ -343,7 +343,7 @@ def _canonical(arguments: str) -> tuple[str, list[str]]:
 def _echo(tool: str, argument_strings: Sequence[str]) -> list[str]:
     """Return the strings that a result may merely repeat, long ones first.
 
-    They are the tool's name, the `given` strings and their words.
+    They are the tool's name, the `argument_strings` and their words.
     """
     words = (word for text in argument_strings for word in text.split() if len(word) >= 4)
     strings = {text for text in (tool, *argument_strings, *islice(words, _ECHOES)) if len(text) >= 3}

@@ -127,9 +127,9 @@ def _as_json(value: Any) -> tuple[str, str]:
     """
     fragments: list[str] = []
     remaining = _BLOCK_CHARS
-    for piece in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
-        fragments.append(piece)
-        remaining -= len(piece)
+    for fragment in json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value):
+        fragments.append(fragment)
+        remaining -= len(fragment)
         if remaining < 0:
             return "".join(fragments), f"more than {_BLOCK_CHARS} characters, of which not all are shown"
     text = "".join(fragments)

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolMessage, UserMessage
 
-__all__ = ["count_attachment_characters", "count_characters", "iter_texts", "render", "snippets"]
+__all__ = ["count_attachment_characters", "count_characters", "message_texts", "render_transcript", "snippets"]
 
 _SNIPPET_CHARS = 200
 _INPUT_CHARS = 400_000
 
 
-def render(messages: Sequence[Message]) -> str:
+def render_transcript(messages: Sequence[Message]) -> str:
     """Return the messages as a transcript; of a very long one only head and tail are rendered."""
     text = "\n\n".join(_first_messages(messages, _INPUT_CHARS + 1))
     if len(text) <= _INPUT_CHARS:
         return text
     half = _INPUT_CHARS // 2
-    end = "\n\n".join(reversed(list(_first_messages(reversed(messages), half))))
-    return f"{text[:half]}\n[… the middle was left out …]\n{end[-half:]}"
+    tail = "\n\n".join(reversed(list(_first_messages(reversed(messages), half))))
+    return f"{text[:half]}\n[… the middle was left out …]\n{tail[-half:]}"
 
 
 def _first_messages(messages: Iterable[Message], characters: int) -> Iterator[str]:
@@ -58,7 +58,7 @@ def snippets(messages: Sequence[Message]) -> str:
 
 def count_characters(messages: Sequence[Message]) -> int:
     """Return the characters of a history, its attachments by their estimates."""
-    return sum(map(len, iter_texts(messages))) + count_attachment_characters(messages)
+    return sum(map(len, message_texts(messages))) + count_attachment_characters(messages)
 
 
 def count_attachment_characters(messages: Sequence[Message]) -> int:
@@ -71,7 +71,7 @@ def count_attachment_characters(messages: Sequence[Message]) -> int:
     )
 
 
-def iter_texts(messages: Sequence[Message]) -> Iterator[str]:
+def message_texts(messages: Sequence[Message]) -> Iterator[str]:
     """Yield the contents of the messages and the arguments of their calls."""
     for message in messages:
         yield message.content

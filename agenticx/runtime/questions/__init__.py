@@ -1,0 +1,1 @@
+"""Confirmation questions: their text, and the digest that question and answer share."""

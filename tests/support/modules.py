@@ -1,0 +1,36 @@
+"""The Python modules of the repository, each read and parsed once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+__all__ = ["ROOT", "Module", "modules"]
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("agenticx", "studio", "tests")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Python module, with its path relative to the repository."""
+
+    path: Path
+
+    @cached_property
+    def text(self) -> str:
+        return (ROOT / self.path).read_text(encoding="utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+
+@cache
+def modules() -> Sequence[Module]:
+    """Return all modules of the packages and the tests, sorted by path."""
+    found = (path for source in SOURCES for path in (ROOT / source).rglob("*.py") if "node_modules" not in path.parts)
+    return [Module(path.relative_to(ROOT)) for path in sorted(found)]

@@ -1,0 +1,44 @@
+"""A stop button that measures how long a turn takes to end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agenticx.runtime import StopSignal
+from agenticx.runtime.events import RuntimeEvent
+from tests.support.jumping_clock import LoopClock
+
+__all__ = ["LIMIT", "STOPPED", "TimedStop"]
+
+LIMIT = 0.2
+"""The seconds from the press of the stop button within which a turn ends."""
+
+STOPPED = {"text": "the turn was stopped", "code": "stopped", "fatal": True}
+"""The data of the terminal event of a stopped turn."""
+
+
+class TimedStop:
+    """A stop button that measures the time from its press to the terminal event, without the time of CPU work."""
+
+    def __init__(self, press_at: str) -> None:
+        self.signal = StopSignal()
+        self.pressed = 0.0
+        self.ended = 0.0
+        self._press_at = press_at
+
+    def press(self) -> None:
+        """Set the signal, once."""
+        if not self.pressed:
+            self.pressed = LoopClock().monotonic()
+            self.signal.set()
+
+    def __call__(self, event: RuntimeEvent) -> None:
+        if event.type == self._press_at:
+            asyncio.get_running_loop().call_later(0.005, self.press)
+        if event.terminal:
+            self.ended = LoopClock().monotonic()
+
+    @property
+    def seconds(self) -> float:
+        assert self.pressed, "the button was pressed"
+        return self.ended - self.pressed
