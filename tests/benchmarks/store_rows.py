@@ -15,6 +15,7 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import SessionRecord, SqliteStore
 from tests.benchmarks.floor import bare_group_commit, cpu_of
 from tests.benchmarks.rows import Row, Scale
+from tests.support.commits import append
 
 __all__ = ["store_rows"]
 
@@ -84,7 +85,7 @@ async def _appends(scale: Scale) -> list[Row]:
 
     async def stream(store: SqliteStore, session_id: str) -> None:
         for number in range(each):
-            await store.append(session_id, "turn_1", [token(number)], expected_seq=number)
+            await append(store, session_id, "turn_1", [token(number)])
 
     async def once() -> float:
         async with database() as (store, _):
@@ -118,7 +119,7 @@ async def _latency(scale: Scale) -> list[Row]:
         for number in range(scale.paced_tokens):
             event = call(number) if number % DURABLE_EVERY == DURABLE_EVERY - 1 else token(number)
             began = time.perf_counter()
-            await store.append(session_id, "turn_1", [event], expected_seq=number)
+            await append(store, session_id, "turn_1", [event])
             waits.append(time.perf_counter() - began)
             await asyncio.sleep(TOKEN_SECONDS)
 
@@ -138,8 +139,8 @@ async def _answer() -> Row:
     async with database() as (store, path):
         (session_id,) = await sessions(store, 1)
         for number in range(2_000):
-            await store.append(session_id, "turn_1", [token(number)], expected_seq=number)
-        await store.append(session_id, "turn_1", [final()], expected_seq=2_000)
+            await append(store, session_id, "turn_1", [token(number)])
+        await append(store, session_id, "turn_1", [final()])
         with closing(sqlite3.connect(path)) as connection:
             (rows,) = connection.execute("SELECT count(*) FROM events").fetchone()
     return Row(name="rows of an answer of 2,000 tokens", value=rows, unit="rows", first_light=300)
@@ -149,9 +150,9 @@ async def _turn(store: SqliteStore, session_id: str, seq: int) -> int:
     """Store a turn of tokens, several per append, and its end; return the last sequence number."""
     for number in range(SEPARATE_CALLS):
         events = [token(number * 3 + place) for place in range(TURN_TOKENS // SEPARATE_CALLS)]
-        await store.append(session_id, "turn_1", events, expected_seq=seq)
+        await append(store, session_id, "turn_1", events)
         seq += len(events)
-    await store.append(session_id, "turn_1", [final()], expected_seq=seq)
+    await append(store, session_id, "turn_1", [final()])
     return seq + 1
 
 
@@ -176,18 +177,18 @@ async def _reading_back(scale: Scale) -> list[Row]:
         seq = 0
         while seq < events:
             batch = [token(seq + place) for place in range(50)]
-            await store.append(session_id, "turn_1", batch, expected_seq=seq)
+            await append(store, session_id, "turn_1", batch)
             seq += len(batch)
-        await store.append(session_id, "turn_1", [final()], expected_seq=seq)
+        await append(store, session_id, "turn_1", [final()])
         await store.aclose()
         began = time.perf_counter()
         again = SqliteStore(path)
         opened = time.perf_counter() - began
         began = time.perf_counter()
-        await again.read(session_id, seq - 100, 512)
+        await again.log.read(session_id, seq - 100, 512)
         resumed = time.perf_counter() - began
         began, place = time.perf_counter(), 0
-        while more := await again.read(session_id, place, 512):
+        while more := await again.log.read(session_id, place, 512):
             place = more[-1].seq
         replayed = place / (time.perf_counter() - began)
         await again.aclose()
@@ -205,13 +206,13 @@ async def _replaying_all(scale: Scale) -> list[Row]:
         ids = await sessions(store, STREAMING)
         for number in range(calls):
             for session_id in ids:
-                await store.append(session_id, "turn_1", [token(number)] * MERGED, expected_seq=number * MERGED)
+                await append(store, session_id, "turn_1", [token(number)] * MERGED)
         for session_id in ids:
-            await store.append(session_id, "turn_1", [final()], expected_seq=calls * MERGED)
+            await append(store, session_id, "turn_1", [final()])
         await store.aclose()
         again = SqliteStore(path)
         began, place, read = time.perf_counter(), 0, 0
-        while more := await again.read_all(place, PAGE):
+        while more := await again.log.read_all(place, PAGE):
             place, read = more[-1].position, read + len(more)
         replayed = read / (time.perf_counter() - began)
         waited = await _lists_during_a_replay(again)
@@ -226,14 +227,14 @@ async def _lists_during_a_replay(store: SqliteStore) -> float:
     async def replay() -> None:
         while True:
             place = 0
-            while more := await store.read_all(place, PAGE):
+            while more := await store.log.read_all(place, PAGE):
                 place = more[-1].position
 
     waits: list[float] = []
     replaying = asyncio.create_task(replay())
     for _ in range(20):
         began = time.perf_counter()
-        await store.sessions(limit=STREAMING)
+        await store.catalog.sessions(limit=STREAMING)
         waits.append(time.perf_counter() - began)
     replaying.cancel()
     return max(waits)

@@ -28,6 +28,7 @@ from tests.linear.case import Case, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS
+from tests.support.commits import append
 
 __all__ = ["SESSION_CASES"]
 
@@ -150,7 +151,7 @@ async def _relayed(events: list[RuntimeEvent]) -> None:
     """Store events, and build the first chunk of their stream."""
     store, session = MemoryStore(), SessionRecord(workspace="/", created_at="now")
     await store.create(session)
-    await store.append(session.id, None, events, expected_seq=0)
+    await append(store, session.id, None, events)
     await Relay(store).respond(session.id, None)
 
 

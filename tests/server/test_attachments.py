@@ -78,7 +78,7 @@ async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(ma
             answer = await refused(studio, session_id, *attachments)
             assert answer[:3] == (status, code, field)
             assert words in answer[3]
-        assert await studio.services.store.last_seq(session_id) == 0
+        assert await studio.services.store.log.head(session_id) == 0
 
 
 async def test_the_body_limit_permits_files_up_to_their_limit(make_studio: StudioMaker) -> None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
+from tests.support.commits import append
 from tests.support.server.running import running_studio
 from tests.support.server.serving import agx_serve, outcome
 
@@ -53,7 +54,7 @@ async def test_an_export_that_reaches_damage_aborts_and_logs_it_without_a_traceb
         session_id = await studio.session(name="one")
         word = RuntimeEvent(EventType.TOKEN, {"text": "word", "message_id": "m", "offset": 0})
         for seq in range(0, 3000, 500):
-            await studio.services.store.append(session_id, None, [word] * 500, expected_seq=seq)
+            await append(studio.services.store, session_id, None, [word] * 500)
     damage(home / "sessions.db", session_id, behind=2500)
     async with agx_serve(home) as served, served.client() as client:
         got = bytearray()

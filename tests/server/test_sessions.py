@@ -8,6 +8,7 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import EventType, RuntimeEvent
+from tests.support.commits import append
 from tests.support.patience import longest_hold
 from tests.support.server.running import Studio, StudioMaker
 
@@ -339,7 +340,7 @@ async def long_conversation(studio: Studio, messages: int, tokens: int, text: st
     session_id, seq = await studio.session(), 0
     for number in range(messages):
         token = RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": f"msg_{number}", "offset": 0})
-        await studio.services.store.append(session_id, None, [token] * tokens, expected_seq=seq)
+        await append(studio.services.store, session_id, None, [token] * tokens)
         seq += tokens
     return session_id
 

@@ -163,4 +163,4 @@ async def test_a_removed_tool_is_named_and_no_turn_starts(make_studio: StudioMak
         answer = await studio.turn(record.id)
         assert (answer.status_code, answer.json()["code"]) == (422, "unknown_tool")
         assert answer.json()["detail"].startswith("unknown tool 'gone'; known tools: ")
-        assert await studio.services.store.read(record.id, 0, 10) == []
+        assert await studio.services.store.log.read(record.id, 0, 10) == []

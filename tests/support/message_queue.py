@@ -11,8 +11,8 @@ from typing import Any
 from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.sessions import (
+    Fact,
     Hub,
-    JournalEntry,
     MemoryStore,
     SessionRecord,
     Store,
@@ -52,7 +52,7 @@ class QueueHarness:
             settings=self._settings,
             clock=PatientClock(),
         )
-        if self.record.id not in [record.id for record in await self.store.sessions()]:
+        if self.record.id not in [record.id for record in await self.store.catalog.sessions()]:
             await self.store.create(self.record)
         await self.hub.recover()
         return self.hub
@@ -63,10 +63,12 @@ class QueueHarness:
     async def wait_until(self, done: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         """Return the session's envelopes once they are `done`; they must follow the grammar."""
         wakeup = asyncio.Event()
-        with self.store.subscribe(self.record.id, wakeup):
+        with self.store.log.subscribe(self.record.id, wakeup):
             while True:
                 wakeup.clear()
-                events = [json.loads(event.frame_json) for event in await self.store.read(self.record.id, 0, 10_000)]
+                events = [
+                    json.loads(event.frame_json) for event in await self.store.log.read(self.record.id, 0, 10_000)
+                ]
                 if done(events):
                     check_grammar(events, complete=False)
                     return events
@@ -76,7 +78,7 @@ class QueueHarness:
         return await self.wait_until(lambda events: sum(event["type"] == type_ for event in events) >= times)
 
     async def transcript(self) -> list[str]:
-        events = await self.store.read(self.record.id, 0, 10_000)
+        events = await self.store.log.read(self.record.id, 0, 10_000)
         return [f"{message['role']}: {message['content']}" for message in transcript(events)]
 
 
@@ -103,9 +105,9 @@ class BreakableStore(MemoryStore):
         **beside: Any,
     ) -> Sequence[StoredEvent]:
         self._check()
-        return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
+        return await super().append(session_id, turn_id, events, **beside)
 
-    async def add_journal_entry(self, entry: JournalEntry) -> JournalEntry:
+    async def add_journal_entry(self, entry: Fact) -> Fact:
         self._check()
         return await super().add_journal_entry(entry)
 

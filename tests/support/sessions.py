@@ -22,10 +22,10 @@ __all__ = ["SessionHarness", "wait_for_event", "wait_for_turn_end"]
 async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> list[StoredEvent]:
     """Return the session's log once it holds that many terminal events."""
     wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
+    with store.log.subscribe(session_id, wakeup):
         while True:
             wakeup.clear()
-            events = list(await store.read(session_id, 0, 10_000))
+            events = list(await store.log.read(session_id, 0, 10_000))
             if sum(event.terminal for event in events) >= ends:
                 return events
             await asyncio.wait_for(wakeup.wait(), PATIENCE)
@@ -34,10 +34,10 @@ async def wait_for_turn_end(store: Store, session_id: str, *, ends: int = 1) -> 
 async def wait_for_event(store: Store, session_id: str, type_: str) -> dict[str, Any]:
     """Return the data of the first event of that type, once it is stored."""
     wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
+    with store.log.subscribe(session_id, wakeup):
         while True:
             wakeup.clear()
-            for event in await store.read(session_id, 0, 10_000):
+            for event in await store.log.read(session_id, 0, 10_000):
                 if event.type == type_:
                     return json.loads(event.frame_json)["data"]
             await asyncio.wait_for(wakeup.wait(), PATIENCE)
@@ -78,7 +78,7 @@ class SessionHarness:
         hub = await self.open(call("note", {"text": text}), "done")
         await hub.start(self.session_id, TurnRequest(input="Note something"))
         await wait_for_event(self._store, self.session_id, "confirm_required")
-        (question,) = await hub.confirms.pending(self.session_id)
+        (question,) = await hub.open_confirms(self.session_id)
         return hub, question
 
     async def close(self, hub: Hub) -> None:

@@ -22,9 +22,8 @@ from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, 
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
-from agenticx.sessions.store.base import Fact
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import StoredEvent
+from agenticx.sessions.store.records import Fact, StoredEvent
 
 __all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "confirm_request", "resume_point"]
 

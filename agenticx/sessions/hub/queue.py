@@ -19,9 +19,8 @@ from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
-from agenticx.sessions.store.base import Fact
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import TurnRecord
+from agenticx.sessions.store.records import Fact, TurnRecord
 
 __all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission"]
 

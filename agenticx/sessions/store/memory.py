@@ -206,7 +206,9 @@ class MemoryStore:
     async def claim(self, session_id: str) -> Lease:
         session = self._data.session(session_id)
         if session.owner is not None:
-            raise SessionOwnedElsewhere(f"session {session_id!r} has an owner", owner=session.owner.worker)
+            if session.owner.worker != self._worker:
+                raise SessionOwnedElsewhere(f"session {session_id!r} has an owner", owner=session.owner.worker)
+            session.owner.lost.set()  # of this worker before a restart
         session.epoch += 1
         session.owner = _MemoryLease(self._data, self._clock, session_id, session.epoch, self._worker)
         return session.owner

@@ -21,6 +21,7 @@ from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord
 from studio.http.write_timeout import WriteTimeoutMiddleware
 from studio.relay import Relay
+from tests.support.commits import append
 from tests.support.patience import PATIENCE, PatientClock, comes_true
 from tests.support.server.reading import Reader
 from tests.support.server.running import TOKEN, Studio, StudioMaker
@@ -108,7 +109,7 @@ async def memory_left_by_dropped_readers(studio: Studio, readers: int) -> int:
     session_id, relay = await studio.session(), studio.services.relay
     for seq in range(3):
         large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 3 * MEGABYTE, "message_id": "m", "offset": 0})
-        await studio.services.store.append(session_id, None, [large], expected_seq=seq)
+        await append(studio.services.store, session_id, None, [large])
     before, _ = tracemalloc.get_traced_memory()
     with ExitStack() as stopped:
         for _ in range(readers):
@@ -136,7 +137,7 @@ async def test_no_heartbeat_is_written_between_the_chunks_of_an_event() -> None:
     session = SessionRecord(workspace="/", created_at="now")
     await store.create(session)
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
-    await store.append(session.id, None, [large], expected_seq=0)
+    await append(store, session.id, None, [large])
     relay = Relay(store, clock=ScaledClock(1000))  # sends a heartbeat every 10 ms
     stream = WriteTimeoutMiddleware(await relay.respond(session.id, None))
     sent: list[bytes] = []
@@ -173,7 +174,7 @@ async def check_stalled_request_is_dropped(studio: Studio, read_part: str, *, se
     """
     session_id = await studio.session()
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
-    await studio.services.store.append(session_id, None, [large] * 3, expected_seq=0)
+    await append(studio.services.store, session_id, None, [large] * 3)
     await studio.client.aclose()
     connections = studio.server.server_state.connections
     async with asyncio.timeout(PATIENCE):

@@ -83,7 +83,7 @@ class EarlyStore:
         self._notifier.notify(session_id)
         await asyncio.sleep(0.02)
         try:
-            return await self._good.append(session_id, turn_id, events, expected_seq=expected_seq, **more)
+            return await self._good.append(session_id, turn_id, events, **more)
         except StoreError:
             if self._hides:
                 return early
@@ -120,7 +120,7 @@ async def _drop_entries(operation: Operation, *kinds: str) -> Any:
         return operation.args[0]
     if operation.name == "append":
         facts = operation.run.keywords.get("journal", ())
-        return await operation.run(journal=[fact for fact in facts if fact.kind not in kinds])
+        return await operation.run(facts=[fact for fact in facts if fact.kind not in kinds])
     return await operation.run()
 
 

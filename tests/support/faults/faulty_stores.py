@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.sessions import JournalEntry, Store
+from agenticx.sessions import Fact, Store
 from tests.support.faults.disk import Fault
 
 
@@ -31,7 +31,7 @@ class Operation:
     def kind(self) -> str | None:
         """The kind of the entry that it adds to the journal, else None."""
         entry = self.args[0] if self.name == "add_journal_entry" else None
-        return entry.kind if isinstance(entry, JournalEntry) else None
+        return entry.kind if isinstance(entry, Fact) else None
 
 
 POINTS: dict[str, Callable[[Operation], bool]] = {

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from agenticx.llms.scripted import pause, say, think
 from agenticx.runtime.events import EventType, RuntimeEvent
+from tests.support.commits import append
 from tests.support.patience import PATIENCE
 from tests.support.server.reading import Reader
 from tests.support.server.running import TOKEN, Frame, Studio
@@ -29,7 +30,7 @@ async def fill(studio: Studio, session_id: str, count: int, text: str = "x") -> 
     """Append token events to the log directly, as the hub would."""
     events = [RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0})] * count
     store = studio.services.store
-    await store.append(session_id, None, events, expected_seq=await store.last_seq(session_id))
+    await append(store, session_id, None, events)
 
 
 async def until_subscribed(studio: Studio, readers: int = 1) -> None:
@@ -264,7 +265,7 @@ async def check_framing(studio: Studio, events: list[RuntimeEvent]) -> None:
     """Check that every event is one frame of two lines by any line separator, with the data that was stored."""
     session_id = await studio.session()
     for start in range(0, len(events), 100):
-        await studio.services.store.append(session_id, None, events[start : start + 100], expected_seq=start)
+        await append(studio.services.store, session_id, None, events[start : start + 100])
     reader = studio.reader(session_id)
     await reader.read(lambda reader: len(reader.frames) >= len(events))
     torn = [frame for frame in reader.frames if len(frame.decode().splitlines()) != 2]

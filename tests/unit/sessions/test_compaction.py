@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agenticx.sessions.history.state import read_replacement_counts
+from agenticx.sessions.hub.session_cache import SessionCache
 
 from agenticx.attachments import make_attachment
 from agenticx.errors import StoreError
@@ -17,9 +19,7 @@ from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, SessionRecord, SessionState, SqliteStore, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.state import read_replacement_counts
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.hub.session_cache import SessionCache
 from agenticx.settings import load_settings
 from tests.support.patience import PATIENCE, PatientClock
 
@@ -32,8 +32,8 @@ QUESTION = "What is there to say of this? " * 20
 async def wait_for_turn_ends(store: SqliteStore, session_id: str, turns: int) -> None:
     """Wait until that many turns have ended."""
     wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
-        while sum(event.terminal for event in await store.read(session_id, 0, 10_000)) < turns:
+    with store.log.subscribe(session_id, wakeup):
+        while sum(event.terminal for event in await store.log.read(session_id, 0, 10_000)) < turns:
             await asyncio.wait_for(wakeup.wait(), PATIENCE)
             wakeup.clear()
 
@@ -127,9 +127,9 @@ class CompactionHarness:
 
 
 async def all_messages(store: SqliteStore, session_id: str) -> list[Message]:
-    kept = await store.session_state(session_id)
+    kept = await store.log.state(session_id)
     front, compacted = read_replacement_counts(kept.state_json)
-    stored = await store.compacted_messages(session_id)
+    stored = await store.log.compacted_messages(session_id)
     assert len(stored) == compacted
     return [*stored, *kept.messages[front:]]
 
@@ -141,9 +141,11 @@ async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path:
     assert [type(message) for message in everything] == [UserMessage, AssistantMessage] * 20
     assert not any(map(is_summary, everything))
     hub, store = await harness.open()
-    assert sum(map(is_summary, (await store.session_state(harness.session_id)).messages)) >= 2
+    assert sum(map(is_summary, (await store.log.state(harness.session_id)).messages)) >= 2
     assert [(message.message_id) for message in everything if isinstance(message, UserMessage)] == [
-        message["message_id"] for message in await read_messages(store, harness.session_id) if message["role"] == "user"
+        message["message_id"]
+        for message in await read_messages(store.log, harness.session_id)
+        if message["role"] == "user"
     ]
     await hub.close()
     await store.aclose()
@@ -155,7 +157,9 @@ async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: 
     for _ in range(20):
         await harness.run_turn(hub, store)
     assert (
-        sum(compacted for _, compacted in store.brought) == len(await store.compacted_messages(harness.session_id)) > 20
+        sum(compacted for _, compacted in store.brought)
+        == len(await store.log.compacted_messages(harness.session_id))
+        > 20
     )
     assert {messages for messages, compacted in store.brought if not compacted} == {1}
     await hub.close()
@@ -167,14 +171,14 @@ async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Pat
     everything = await harness.run_turns(15)
     hub, store = await harness.open()
     store.broken = True
-    before = len(await store.compacted_messages(harness.session_id))
-    while not any(event.type == "error" for event in await store.read(harness.session_id, 0, 10_000)):
+    before = len(await store.log.compacted_messages(harness.session_id))
+    while not any(event.type == "error" for event in await store.log.read(harness.session_id, 0, 10_000)):
         await harness.run_turn(hub, store)
-    assert len(await store.compacted_messages(harness.session_id)) == before
+    assert len(await store.log.compacted_messages(harness.session_id)) == before
     store.broken = False
     for _ in range(6):
         await harness.run_turn(hub, store)
-    assert len(await store.compacted_messages(harness.session_id)) > before
+    assert len(await store.log.compacted_messages(harness.session_id)) > before
     now = await all_messages(store, harness.session_id)
     assert now[: len(everything)] == everything
     asked = [message.content.partition(":")[0] for message in now if isinstance(message, UserMessage)]
@@ -189,12 +193,12 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     for _ in range(20):
         await harness.run_turn(hub, store)
     await hub.close()
-    live = await SessionCache(store).open(await store.get(harness.session_id))
+    live = await SessionCache(store).open(await store.catalog.get(harness.session_id))
     assert (live.session.compacted, live.session.replacement_count) == (
         [],
-        read_replacement_counts((await store.session_state(harness.session_id)).state_json)[0],
+        read_replacement_counts((await store.log.state(harness.session_id)).state_json)[0],
     )
-    assert live.session.stored_compacted == len(await store.compacted_messages(harness.session_id))
+    assert live.session.stored_compacted == len(await store.log.compacted_messages(harness.session_id))
     await store.aclose()
 
 
@@ -206,11 +210,11 @@ async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: P
     assert isinstance(request, UserMessage)
     assert request.attachments == (FILE,)
     rewound = await hub.rewind(harness.session_id, request.message_id)
-    assert list((await store.session_state(harness.session_id)).messages) == everything[:3]
-    assert await store.compacted_messages(harness.session_id) == ()
+    assert list((await store.log.state(harness.session_id)).messages) == everything[:3]
+    assert await store.log.compacted_messages(harness.session_id) == ()
     assert rewound.undo is not None
     await hub.rewind(harness.session_id, rewound.undo)
-    texts = [message.content for message in (await store.session_state(harness.session_id)).messages]
+    texts = [message.content for message in (await store.log.state(harness.session_id)).messages]
     assert [text.removesuffix("\n[attached: f.txt]") for text in texts] == [message.content for message in everything]
     await harness.run_turn(hub, store)
     assert len(await all_messages(store, harness.session_id)) == 42
@@ -222,13 +226,13 @@ async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(tmp_p
     harness = CompactionHarness(tmp_path)
     everything = await harness.run_turns()
     hub, store = await harness.open()
-    compacted = await store.compacted_messages(harness.session_id)
+    compacted = await store.log.compacted_messages(harness.session_id)
     await hub.rewind(harness.session_id, everything[-3].message_id)
-    assert await store.compacted_messages(harness.session_id) == compacted
+    assert await store.log.compacted_messages(harness.session_id) == compacted
     assert await all_messages(store, harness.session_id) == everything[:-2]
     await hub.rewind(harness.session_id, None)
-    assert (await store.session_state(harness.session_id)).messages == []
-    assert await store.compacted_messages(harness.session_id) == ()
+    assert (await store.log.state(harness.session_id)).messages == []
+    assert await store.log.compacted_messages(harness.session_id) == ()
     await hub.close()
     await store.aclose()
 
@@ -240,9 +244,9 @@ async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path) 
     now = "2026-01-01T00:00:00.000Z"
     complete = await fork(store, harness.session_id, now=now)
     assert await all_messages(store, complete.id) == everything
-    assert (await store.session_state(complete.id)).messages == (await store.session_state(harness.session_id)).messages
+    assert (await store.log.state(complete.id)).messages == (await store.log.state(harness.session_id)).messages
     early = await fork(store, harness.session_id, everything[2].message_id, now=now)
-    assert (await store.session_state(early.id)).messages == everything[:3]
-    assert await store.compacted_messages(early.id) == ()
+    assert (await store.log.state(early.id)).messages == everything[:3]
+    assert await store.log.compacted_messages(early.id) == ()
     await hub.close()
     await store.aclose()

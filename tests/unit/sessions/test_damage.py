@@ -15,11 +15,12 @@ from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Hub, JournalEntry, SessionRecord, SessionState, SqliteStore, TurnRecord, TurnRequest
+from agenticx.sessions import Fact, Hub, SessionRecord, SessionState, SqliteStore, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.settings import load_settings
+from tests.support.commits import append, delete, update
 from tests.support.patience import PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -61,10 +62,8 @@ async def left_running(home: Path, count: int) -> list[str]:
         await store.create(record)
         turn = TurnRecord(id=f"turn_{number}", session_id=record.id, input="hi")
         await store.claim(turn)
-        await store.append(record.id, turn.id, [STARTED, token(0)], expected_seq=0)
-        began = JournalEntry(
-            kind="began", key=f"b{number}", session_id=record.id, turn_id=turn.id, data={"call_id": "c"}
-        )
+        await append(store, record.id, turn.id, [STARTED, token(0)])
+        began = Fact(kind="call_began", key=f"b{number}", session_id=record.id, turn_id=turn.id, data={"call_id": "c"})
         await store.add_journal_entry(began)
         ids.append(record.id)
     await store.aclose()
@@ -88,11 +87,11 @@ async def test_a_cut_turn_that_cannot_be_read_is_ended_and_all_others_are_too(tm
     hub = hub_of(store, tmp_path)
     await hub.recover()
     for session_id in (one, three):
-        events = await store.read(session_id, 2, 10)
+        events = await store.log.read(session_id, 2, 10)
         assert json.loads(events[-1].frame_json)["data"]["code"] == "interrupted"
     turn = await hub.start(two, TurnRequest(input="again"))
     assert turn.after_seq is not None
-    before = await store.read(two, turn.after_seq - 1, 1)
+    before = await store.log.read(two, turn.after_seq - 1, 1)
     assert json.loads(before[0].frame_json)["type"] == "error"
     assert before[0].terminal
     await hub.close()
@@ -116,23 +115,23 @@ async def test_a_record_that_cannot_be_read_is_left_out_of_lists(tmp_path: Path)
     one, two = await left_running(tmp_path, 2)
     damage(tmp_path, "UPDATE sessions SET record = '{' WHERE id = ?", one)
     store = SqliteStore(tmp_path / "sessions.db")
-    assert [record.id for record in await store.sessions()] == [two]
-    assert [found.record.id for found in await store.search("0")] == []
+    assert [record.id for record in await store.catalog.sessions()] == [two]
+    assert [found.record.id for found in await store.catalog.search("0")] == []
     with pytest.raises(StoreError, match="damaged"):
-        await store.get(one)
+        await store.catalog.get(one)
     await store.aclose()
 
 
 async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path) -> None:
     (session_id,) = await left_running(tmp_path, 1)
     store = SqliteStore(tmp_path / "sessions.db")
-    await store.append(session_id, "turn_0", [FINAL], expected_seq=2)
+    await append(store, session_id, "turn_0", [FINAL])
     await store.aclose()
     damage(tmp_path, "UPDATE events SET body = CAST(substr(body, 1, 20) || x'00' || substr(body, 22) AS BLOB)")
     store = SqliteStore(tmp_path / "sessions.db")
     for reading in (
-        store.read(session_id, 0, 10),
-        read_messages(store, session_id),
+        store.log.read(session_id, 0, 10),
+        read_messages(store.log, session_id),
         fork(store, session_id, now="2026-01-01T00:00:00.000Z"),
     ):
         with pytest.raises(StoreError, match="damaged"):
@@ -144,8 +143,8 @@ async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: 
     (session_id,) = await left_running(tmp_path, 1)
     damage(tmp_path, "UPDATE fresh SET body = x'78'")
     store = SqliteStore(tmp_path / "sessions.db")
-    await store.append(session_id, "turn_0", [FINAL], expected_seq=2)
-    (event,) = await store.read(session_id, 2, 10)
+    await append(store, session_id, "turn_0", [FINAL])
+    (event,) = await store.log.read(session_id, 2, 10)
     assert event.terminal
     assert await store.unfinished_turns() == []
     await store.aclose()
@@ -158,18 +157,18 @@ async def test_an_undecodable_byte_stops_neither_search_nor_usage_and_no_text_is
         made = SessionRecord(name=name, workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
         kept = SessionState([UserMessage(content=f"lorem secret {name}")])
-        await store.append(made.id, None, [RuntimeEvent(EventType.USAGE, used), FINAL], expected_seq=0, state=kept)
+        await append(store, made.id, None, [RuntimeEvent(EventType.USAGE, used), FINAL], state=kept)
     await store.aclose()
     damage(tmp_path, "UPDATE said SET text = CAST(CAST(text AS BLOB) || x'ff' AS TEXT) WHERE text LIKE '%secret one'")
     damage(tmp_path, "UPDATE usage SET model = CAST(x'ff' AS TEXT) WHERE session = 1")
     store = SqliteStore(tmp_path / "sessions.db")
-    assert [found.record.name for found in await store.search("lorem")] == ["two", "one"]
-    assert sum(spent.counts.calls for spent in await store.usage()) == 2
+    assert [found.record.name for found in await store.catalog.search("lorem")] == ["two", "one"]
+    assert sum(spent.counts.calls for spent in await store.catalog.usage()) == 2
     await store.aclose()
     damage(tmp_path, "UPDATE messages SET message = message || ']' WHERE session = 1")
     store = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(StoreError) as refused:
-        await store.session_state((await store.sessions())[1].id)
+        await store.log.state((await store.catalog.sessions())[1].id)
     assert "damaged" in str(refused.value)
     assert "secret" not in str(refused.value)
     await store.aclose()
@@ -193,8 +192,8 @@ async def test_a_record_with_wrong_field_values_is_damaged(tmp_path: Path, what:
     damage(tmp_path, f"UPDATE sessions SET record = {RECORDS[what]} WHERE id = ?", one)
     store = SqliteStore(tmp_path / "sessions.db")
     hub = hub_of(store, tmp_path)
-    assert [record.id for record in await store.sessions()] == [two]
-    for asking in (store.get(one), hub.start(one, TurnRequest(input="x")), fork(store, one, now="2026-01-01")):
+    assert [record.id for record in await store.catalog.sessions()] == [two]
+    for asking in (store.catalog.get(one), hub.start(one, TurnRequest(input="x")), fork(store, one, now="2026-01-01")):
         with pytest.raises(StoreError, match="damaged"):
             await asking
     await hub.close()
@@ -225,15 +224,15 @@ async def test_unreadable_usage_does_not_hide_the_rest(tmp_path: Path, what: str
     for name in ("one", "two"):
         made = SessionRecord(name=name, workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
-        await store.append(made.id, None, [used], expected_seq=0)
+        await append(store, made.id, None, [used])
         ids.append(made.id)
     await store.aclose()
     change, calls = USAGES[what]
     damage(tmp_path, f"UPDATE usage SET {change} WHERE session = 1")
     store = SqliteStore(tmp_path / "sessions.db")
-    assert sum(spent.counts.calls for spent in await store.usage()) == calls
-    await store.append(ids[0], None, [used], expected_seq=1)
-    assert sum(spent.counts.calls for spent in await store.usage()) == calls + 1
+    assert sum(spent.counts.calls for spent in await store.catalog.usage()) == calls
+    await append(store, ids[0], None, [used])
+    assert sum(spent.counts.calls for spent in await store.catalog.usage()) == calls + 1
     await store.aclose()
 
 
@@ -263,10 +262,10 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
     ):
         damage(tmp_path, statement, one)
     store = SqliteStore(tmp_path / "sessions.db")
-    await store.delete(one)
+    await delete(store, one)
     with pytest.raises(SessionNotFound):
-        await store.get(one)
-    assert [found.record.id for found in await store.search("1")] == [two]
+        await store.catalog.get(one)
+    assert [found.record.id for found in await store.catalog.search("1")] == [two]
     await store.aclose()
 
 
@@ -289,10 +288,10 @@ async def test_a_session_that_cannot_be_read_can_be_deleted(tmp_path: Path, what
     await hub.recover()
     await hub.delete(one)
     with pytest.raises(SessionNotFound):
-        await store.last_seq(one)
+        await store.log.head(one)
     with pytest.raises(SessionNotFound):
         await hub.delete(one)
-    assert [record.id for record in await store.sessions()] == [two]
+    assert [record.id for record in await store.catalog.sessions()] == [two]
     await hub.close()
     await store.aclose()
 
@@ -304,9 +303,7 @@ async def with_texts(home: Path) -> list[str]:
     for name in ("alpha", "beta"):
         made = SessionRecord(name=f"about {name}", workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
-        await store.append(
-            made.id, None, [FINAL], expected_seq=0, state=SessionState([UserMessage(content=f"say {name}")])
-        )
+        await append(store, made.id, None, [FINAL], state=SessionState([UserMessage(content=f"say {name}")]))
         ids.append(made.id)
     await store.aclose()
     return ids
@@ -331,15 +328,13 @@ async def test_a_damaged_index_is_rebuilt_at_the_start(
     break_index(tmp_path, INDEX_DAMAGES[what])
     store = SqliteStore(tmp_path / "sessions.db")
     assert ["search index damaged; rebuilding" in record.getMessage() for record in caplog.records] == [True]
-    assert [found.record.id for found in await store.search("say")] == [two, one]
-    assert [found.record.id for found in await store.search("about alpha")] == [one]
-    await store.update(replace(await store.get(one), name="renamed"))
-    await store.append(
-        two, None, [FINAL], expected_seq=1, state=SessionState([UserMessage(content="more")], keep_messages=1)
-    )
-    assert [found.record.id for found in await store.search("renamed")] == [one]
-    assert [found.record.id for found in await store.search("more")] == [two]
-    await store.delete(one)
+    assert [found.record.id for found in await store.catalog.search("say")] == [two, one]
+    assert [found.record.id for found in await store.catalog.search("about alpha")] == [one]
+    await update(store, replace(await store.catalog.get(one), name="renamed"))
+    await append(store, two, None, [FINAL], state=SessionState([UserMessage(content="more")], keep_messages=1))
+    assert [found.record.id for found in await store.catalog.search("renamed")] == [one]
+    assert [found.record.id for found in await store.catalog.search("more")] == [two]
+    await delete(store, one)
     await store.aclose()
     caplog.clear()
     await SqliteStore(tmp_path / "sessions.db").aclose()
@@ -363,23 +358,21 @@ async def test_an_index_damaged_in_use_stops_searches_only(
         break_index(tmp_path, f"UPDATE found_data SET block = {block}")
     for number in range(20):
         kept = SessionState([UserMessage(content=f"word {number}")], keep_messages=number + 1)
-        await store.append(two, None, [FINAL], expected_seq=number + 1, state=kept)
-        await store.update(replace(await store.get(one), name=f"renamed {number}"))
-    await store.append(
-        two, None, [FINAL], expected_seq=21, state=SessionState(keep_messages=21, searchable_ids=frozenset())
-    )
+        await append(store, two, None, [FINAL], state=kept)
+        await update(store, replace(await store.catalog.get(one), name=f"renamed {number}"))
+    await append(store, two, None, [FINAL], state=SessionState(keep_messages=21, searchable_ids=frozenset()))
     with suppress(DamagedData):
-        await store.search("say")
+        await store.catalog.search("say")
     assert sum("is damaged" in record.getMessage() for record in caplog.records) <= 1
     break_index(tmp_path, "DELETE FROM meta WHERE key = 'search'")  # damage need not show
     made = SessionRecord(name="gamma", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(made)
-    await store.delete(made.id)
+    await delete(store, made.id)
     await store.aclose()
     store = SqliteStore(tmp_path / "sessions.db")
-    assert [found.record.id for found in await store.search("renamed 19")] == [one]
-    assert [found.record.id for found in await store.search("say")] == [one]
-    assert [await store.search(gone) for gone in ("renamed 18", "gamma", "word")] == [[], [], []]
+    assert [found.record.id for found in await store.catalog.search("renamed 19")] == [one]
+    assert [found.record.id for found in await store.catalog.search("say")] == [one]
+    assert [await store.catalog.search(gone) for gone in ("renamed 18", "gamma", "word")] == [[], [], []]
     await store.aclose()
 
 
@@ -392,21 +385,21 @@ async def test_an_append_with_an_unreadable_journal_stores_nothing_and_others_ar
     one, two = await left_running(tmp_path, 2)
     damage(tmp_path, f"UPDATE journal SET data = '{{' WHERE session = {SESSION}", one)
     store = SqliteStore(tmp_path / "sessions.db")
-    again = JournalEntry(kind="began", key="b0", session_id=one, turn_id="turn_0", data={"call_id": "c"})
+    again = Fact(kind="call_began", key="b0", session_id=one, turn_id="turn_0", data={"call_id": "c"})
     results = await asyncio.gather(
-        store.append(two, "turn_1", [token(1)], expected_seq=2),
-        store.append(one, "turn_0", [token(1)], expected_seq=2, journal=[again]),
-        store.append(two, "turn_1", [token(2)], expected_seq=3),
+        append(store, two, "turn_1", [token(1)]),
+        append(store, one, "turn_0", [token(1)], facts=[again]),
+        append(store, two, "turn_1", [token(2)]),
         return_exceptions=True,
     )
     assert [isinstance(result, StoreError) for result in results] == [False, True, False]
     assert "damaged" in str(results[1])
-    assert [event.seq for event in await store.read(two, 0, 10)] == [1, 2, 3, 4]
-    assert (await store.read(one, 2, 10), await store.last_seq(one)) == ([], 2)
-    await store.append(one, "turn_0", [token(2)], expected_seq=2)
+    assert [event.seq for event in await store.log.read(two, 0, 10)] == [1, 2, 3, 4]
+    assert (await store.log.read(one, 2, 10), await store.log.head(one)) == ([], 2)
+    await append(store, one, "turn_0", [token(2)])
     await store.aclose()
     store = SqliteStore(tmp_path / "sessions.db")
-    frames = [json.loads(event.frame_json)["data"] for event in await store.read(one, 2, 10)]
+    frames = [json.loads(event.frame_json)["data"] for event in await store.log.read(one, 2, 10)]
     assert frames == [{"text": "word 2 ", "message_id": "m", "offset": 2}]
     await store.aclose()
 
@@ -418,7 +411,7 @@ async def test_a_damaged_write_ahead_log_is_logged(
     await left_running(tmp_path / "first", 1)
     store = SqliteStore(tmp_path / "first" / "sessions.db")
     for number in range(5):
-        await store.append((await store.sessions())[0].id, "turn_0", [token(number)], expected_seq=number + 2)
+        await append(store, (await store.catalog.sessions())[0].id, "turn_0", [token(number)])
     (tmp_path / "second").mkdir()
     for suffix in ("", "-wal"):  # as a killed process leaves them
         content = bytearray((tmp_path / "first" / f"sessions.db{suffix}").read_bytes())

@@ -41,8 +41,8 @@ async def compacted_session(store: Store, tmp_path: Path) -> str:
     for turn, word in enumerate(WORDS, 1):
         news = asyncio.Event()
         await hub.submit(record.id, TurnRequest(input=f"{word} " * 100))
-        with store.subscribe(record.id, news):
-            while sum(event.terminal for event in await store.read(record.id, 0, 10_000)) < turn:
+        with store.log.subscribe(record.id, news):
+            while sum(event.terminal for event in await store.log.read(record.id, 0, 10_000)) < turn:
                 await asyncio.wait_for(news.wait(), PATIENCE)
                 news.clear()
     await hub.close()
@@ -50,20 +50,22 @@ async def compacted_session(store: Store, tmp_path: Path) -> str:
 
 
 async def found(store: Store, word: str) -> set[str]:
-    return {found.record.id for found in await store.search(word)}
+    return {found.record.id for found in await store.catalog.search(word)}
 
 
 async def test_a_search_finds_a_fork_by_its_messages_including_compacted_ones(store: Store, tmp_path: Path) -> None:
     old = await compacted_session(store, tmp_path)
-    assert "alpha" not in str((await store.session_state(old)).messages)
-    shown = await read_messages(store, old)
+    assert "alpha" not in str((await store.log.state(old)).messages)
+    shown = await read_messages(store.log, old)
     whole = (await fork(store, old, now=NOW)).id
     upto_beta = (await fork(store, old, shown[2]["message_id"], now=NOW)).id
     of_a_fork = (await fork(store, whole, now=NOW)).id
     everywhere = {old, whole, upto_beta, of_a_fork}
     assert [await found(store, word) for word in ("alpha", "beta")] == [everywhere] * 2
     assert [await found(store, word) for word in ("gamma", "zeta", "iota")] == [everywhere - {upto_beta}] * 3
-    matches = {one.record.id: [match.message_id for match in one.matches] for one in await store.search("letter")}
+    matches = {
+        one.record.id: [match.message_id for match in one.matches] for one in await store.catalog.search("letter")
+    }
     answers = [message["message_id"] for message in shown if message["role"] == "assistant"]
     assert matches[upto_beta] == answers[:1]
     assert matches[whole] == matches[of_a_fork] == answers[:MATCHES_SHOWN]
@@ -74,9 +76,9 @@ async def test_an_open_question_has_a_new_id_in_a_fork(
 ) -> None:
     hub, question = await harness.open_with_question()
     made = await fork(harness.store, harness.session_id, now=NOW)
-    events = [json.loads(event.frame_json) for event in await harness.store.read(made.id, 0, 1000)]
+    events = [json.loads(event.frame_json) for event in await harness.store.log.read(made.id, 0, 1000)]
     asked, closed = [event["data"] for event in events if event["type"].startswith("confirm_")]
     assert asked["id"] == closed["id"] != question.id
     assert (closed["approved"], closed["by"]) == (False, "stop")
-    assert [one.id for one in await hub.confirms.pending()] == [question.id]
+    assert [one.id for one in await hub.open_confirms()] == [question.id]
     await harness.close(hub)

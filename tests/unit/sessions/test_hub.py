@@ -31,6 +31,7 @@ from agenticx.sessions import (
 from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
+from tests.support.commits import append
 from tests.support.patience import PatientClock, comes_true
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 
@@ -74,7 +75,7 @@ async def test_a_started_turn_is_stored_and_ends(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path)
     turn = await hub.start(session_id, TurnRequest(input="hi"))
     assert turn.after_seq == 0
-    assert await store.last_seq(session_id) >= 1
+    assert await store.log.head(session_id) >= 1
     events = await wait_for_turn_end(store, session_id)
     assert types(events) == ["turn_started", "round_start", "token", "final"]
     assert {event.turn_id for event in events} == {turn.id}
@@ -167,7 +168,7 @@ async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_
     events = await wait_for_turn_end(store, session_id)
     summary = SessionState([SystemMessage(content="A summary of the earlier messages.")])
     changed = RuntimeEvent(EventType.SESSION_CHANGED, {})
-    await store.append(session_id, None, [changed], expected_seq=events[-1].seq, state=summary)
+    await append(store, session_id, None, [changed], state=summary)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
     model = ScriptedModel(again)
     second = Hub(
@@ -199,7 +200,7 @@ class FailingStore(MemoryStore):
         self._left -= 1
         if -self._times < self._left <= 0:
             raise self._error
-        return await super().append(session_id, turn_id, events, expected_seq=expected_seq, **beside)
+        return await super().append(session_id, turn_id, events, **beside)
 
 
 async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ async def test_a_turn_that_fails_before_its_first_event_stores_nothing(tmp_path:
     hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="disk full"):
         await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
-    assert await store.last_seq(session_id) == 0
+    assert await store.log.head(session_id) == 0
     await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
     await wait_for_turn_end(store, session_id)
 
@@ -284,7 +285,7 @@ async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path) -> None:
     await comes_true(lambda: model.open_streams == 0)
     with pytest.raises(SessionNotFound):
         await hub.start(session_id, TurnRequest(input="hi"))
-    assert await store.read_all(0, 10) == []
+    assert await store.log.read_all(0, 10) == []
 
 
 async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(tmp_path: Path) -> None:
@@ -298,7 +299,7 @@ async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_
         await deleting
         for result in await asyncio.gather(*posts, return_exceptions=True):
             assert isinstance(result, TurnRecord | SessionNotFound | SessionBusy)
-        assert await store.read_all(0, 10) == []
+        assert await store.log.read_all(0, 10) == []
         await hub.close()
 
 
@@ -371,7 +372,7 @@ async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> No
     @tool(risk="read")
     async def peek() -> str:
         """Read the log."""
-        logs_seen.append(types(await store.read(session_id, 0, 100)))
+        logs_seen.append(types(await store.log.read(session_id, 0, 100)))
         return "done"
 
     hub, store, session_id = await hub_with(

@@ -40,10 +40,10 @@ class MortalStore:
 async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str, Any]]:
     """Return the session's log once it has an event of that type."""
     wakeup = asyncio.Event()
-    with store.subscribe(session_id, wakeup):
+    with store.log.subscribe(session_id, wakeup):
         while True:
             wakeup.clear()
-            events = [json.loads(event.frame_json) for event in await store.read(session_id, 0, 10_000)]
+            events = [json.loads(event.frame_json) for event in await store.log.read(session_id, 0, 10_000)]
             if any(event["type"] == until for event in events):
                 return events
             await asyncio.wait_for(wakeup.wait(), PATIENCE)

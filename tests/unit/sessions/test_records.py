@@ -50,7 +50,7 @@ async def create_session(store: SqliteStore, home: Path) -> str:
 
 
 async def announced_names(store: SqliteStore, session_id: str) -> list[str]:
-    events = await store.read(session_id, 0, 1000)
+    events = await store.log.read(session_id, 0, 1000)
     return [json.loads(event.frame_json)["data"]["name"] for event in events if event.type == "session_changed"]
 
 
@@ -63,7 +63,7 @@ async def test_a_name_that_was_not_announced_is_announced_once_after_a_restart(
     hub = make_hub(store, tmp_path, "done")
     await hub.start(session_id, TurnRequest(input="Fix the build"))
     await hub.close()
-    assert (await store.get(session_id)).name == "Fix the build"
+    assert (await store.catalog.get(session_id)).name == "Fix the build"
     await store.aclose()
     for _ in range(2):
         again = SqliteStore(tmp_path / "sessions.db")
@@ -92,5 +92,5 @@ async def test_a_change_whose_event_the_storage_refuses_has_not_happened(tmp_pat
     session_id = await create_session(store, tmp_path)
     with pytest.raises(StoreError):
         await make_hub(store, tmp_path).change(session_id, {"name": "Mine"})
-    assert (await store.get(session_id)).name is None
+    assert (await store.catalog.get(session_id)).name is None
     await store.aclose()

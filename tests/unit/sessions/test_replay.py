@@ -14,6 +14,7 @@ import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
+from tests.support.commits import append, delete
 
 pytestmark = pytest.mark.anyio
 
@@ -43,9 +44,9 @@ async def streaming(store: SqliteStore) -> list[StoredEvent]:
         for place, session_id in enumerate(ids):
             if round_ % (place % 3 + 1) == 0:
                 events = tokens(place % 7 + 1)
-                log += await store.append(session_id, "turn", events, expected_seq=await store.last_seq(session_id))
+                log += await append(store, session_id, "turn", events)
     for session_id in ids[::2]:
-        log += await store.append(session_id, "turn", [final()], expected_seq=await store.last_seq(session_id))
+        log += await append(store, session_id, "turn", [final()])
     return log
 
 
@@ -54,7 +55,7 @@ async def pages(store: SqliteStore, after: int, at_once: int) -> list[StoredEven
 
 
 async def _pages(store: SqliteStore, after: int, at_once: int) -> AsyncIterator[Sequence[StoredEvent]]:
-    while page := await store.read_all(after, at_once):
+    while page := await store.log.read_all(after, at_once):
         assert len(page) <= at_once
         yield page
         after = page[-1].position
@@ -63,10 +64,10 @@ async def _pages(store: SqliteStore, after: int, at_once: int) -> AsyncIterator[
 async def far_apart(store: SqliteStore) -> tuple[str, list[StoredEvent]]:
     """Store a turn with one event at the log's beginning and more far behind it; return its session and the log."""
     slow, quick = await session_in(store), await session_in(store)
-    log = list(await store.append(slow, "turn", tokens(1), expected_seq=0))
+    log = list(await append(store, slow, "turn", tokens(1)))
     for number in range(40):
-        log += await store.append(quick, "turn", tokens(500), expected_seq=500 * number)
-    log += await store.append(slow, "turn", [*tokens(1), final()], expected_seq=1)
+        log += await append(store, quick, "turn", tokens(500))
+    log += await append(store, slow, "turn", [*tokens(1), final()])
     return slow, log
 
 
@@ -133,7 +134,7 @@ async def test_deleted_events_are_not_read_again(tmp_path: Path) -> None:
     await store.aclose()
     again = SqliteStore(tmp_path / "sessions.db")
     assert await pages(again, 0, 512) == log
-    await again.delete(log[0].session_id)
+    await delete(again, log[0].session_id)
     assert await pages(again, 0, 512) == [event for event in log if event.session_id != log[0].session_id]
     await again.aclose()
 
@@ -144,11 +145,14 @@ async def test_reading_a_session_does_not_wait_for_a_replay(tmp_path: Path) -> N
     await store.aclose()
     again = SqliteStore(tmp_path / "sessions.db")
     answered: list[str] = []
-    replays = [asyncio.create_task(again.read_all(place % 100, 4_000)) for place in range(100)]
+    replays = [asyncio.create_task(again.log.read_all(place % 100, 4_000)) for place in range(100)]
     for replay in replays:
         replay.add_done_callback(lambda _: answered.append("replay"))
     await asyncio.sleep(0)
-    asked, listed = asyncio.create_task(again.get(log[0].session_id)), asyncio.create_task(again.sessions(limit=5))
+    asked, listed = (
+        asyncio.create_task(again.catalog.get(log[0].session_id)),
+        asyncio.create_task(again.catalog.sessions(limit=5)),
+    )
     for asking in (asked, listed):
         asking.add_done_callback(lambda _: answered.append("session"))
     assert ((await asked).id, len(await listed)) == (log[0].session_id, 5)
@@ -163,7 +167,7 @@ async def test_a_replay_of_a_large_log_uses_little_memory(tmp_path: Path) -> Non
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 100_000, "message_id": "m", "offset": 0})
     for turn in range(15):
         for session_id in ids:
-            await store.append(session_id, "turn", [*[large] * 9, final()], expected_seq=10 * turn)
+            await append(store, session_id, "turn", [*[large] * 9, final()])
     await store.aclose()
     again = SqliteStore(tmp_path / "sessions.db")
     tracemalloc.start()

@@ -56,14 +56,14 @@ async def session_in(store: Store, workspace: Path) -> str:
 async def run_turn(hub: Hub, store: Store, session_id: str, text: str) -> None:
     """Run one turn to its end."""
     turn, news = await hub.start(session_id, TurnRequest(input=text)), asyncio.Event()
-    with store.subscribe(session_id, news):
-        while not any(event.terminal for event in await store.read(session_id, turn.after_seq or 0, 1000)):
+    with store.log.subscribe(session_id, news):
+        while not any(event.terminal for event in await store.log.read(session_id, turn.after_seq or 0, 1000)):
             news.clear()
             await asyncio.wait_for(news.wait(), PATIENCE)
 
 
 async def message_texts(store: Store, session_id: str) -> list[str]:
-    _, conversation = await read_conversation(store, session_id)
+    _, conversation = await read_conversation(store.log, session_id)
     return [message["content"] for message in conversation.messages()]
 
 
@@ -124,7 +124,7 @@ async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path) -> None:
 async def wait_until_idle(hub: Hub, store: Store, session_id: str) -> None:
     """Wait until nothing runs any more."""
     news = asyncio.Event()
-    with store.subscribe(session_id, news):
+    with store.log.subscribe(session_id, news):
         while hub.running_turn_id(session_id) is not None:
             news.clear()
             if hub.running_turn_id(session_id) is not None:
@@ -144,13 +144,13 @@ async def test_a_compacted_conversation_is_rebuilt_from_the_log(tmp_path: Path) 
     for number in range(7):
         await run_turn(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
     everything = await message_texts(store, session_id)
-    assert len((await store.session_state(session_id)).messages) < len(everything)
-    _, conversation = await read_conversation(store, session_id)
+    assert len((await store.log.state(session_id)).messages) < len(everything)
+    _, conversation = await read_conversation(store.log, session_id)
     second_answer = conversation.path()[3].id
     await hub.rewind(session_id, second_answer)
-    assert [
-        getattr(message, "content", "") for message in (await store.session_state(session_id)).messages
-    ] == everything[:4]
-    assert len(await store.search("question")) == 1
-    assert [len(await store.search(query)) for query in (everything[1], everything[-1])] == [1, 0]
+    assert [getattr(message, "content", "") for message in (await store.log.state(session_id)).messages] == everything[
+        :4
+    ]
+    assert len(await store.catalog.search("question")) == 1
+    assert [len(await store.catalog.search(query)) for query in (everything[1], everything[-1])] == [1, 0]
     await hub.close()

@@ -34,6 +34,7 @@ from agenticx.sessions.store.search import SEARCH_VERSION
 from agenticx.sessions.store.sqlite import (
     _search,  # what a process does that dies half-way is not to be seen from outside
 )
+from tests.support.commits import append, delete, update
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -73,10 +74,10 @@ async def say(
     keep: int | None = None,
     findable: frozenset[str] | None = None,
 ) -> None:
-    seq = await store.last_seq(session_id)
-    place = len((await store.session_state(session_id)).messages)
+    seq = await store.log.head(session_id)
+    place = len((await store.log.state(session_id)).messages)
     change = SessionState(messages, keep_messages=place if keep is None else keep, searchable_ids=findable)
-    await store.append(session_id, None, [CHANGED], expected_seq=seq, state=change)
+    await append(store, session_id, None, [CHANGED], state=change)
 
 
 async def test_a_search_shows_where_each_session_was_found(store: Store) -> None:
@@ -87,10 +88,10 @@ async def test_a_search_shows_where_each_session_was_found(store: Store) -> None
     one = await session_with(store, asked, answered, name="About time")
     await session_with(store, UserMessage(content="Nothing of that kind"))
     two = await session_with(store, name="Confirm everything")
-    assert await store.search("confirm") == [
-        SearchResult(await store.get(two), [SearchExcerpt(None, "name", "", "Confirm", " everything")]),
+    assert await store.catalog.search("confirm") == [
+        SearchResult(await store.catalog.get(two), [SearchExcerpt(None, "name", "", "Confirm", " everything")]),
         SearchResult(
-            await store.get(one),
+            await store.catalog.get(one),
             [
                 SearchExcerpt(asked.message_id, "user", "Where do I set the time-out of the ", "confirm", " gate?"),
                 SearchExcerpt(
@@ -111,10 +112,10 @@ async def test_a_search_shows_where_each_session_was_found(store: Store) -> None
 async def test_an_excerpt_deep_in_a_long_text_is_exact(store: Store, filling: str, offset: int) -> None:
     before = (filling * 200_000)[:offset]
     await session_with(store, UserMessage(content=f"{before} Größe der 会议 {filling * 1000}"))
-    (hit,) = await store.search("grosse 会议")
+    (hit,) = await store.catalog.search("grosse 会议")
     (match,) = hit.matches
     assert (match.before[-5:], match.found, match.after[:8]) == ((before + " ")[-5:], "Größe", " der 会议 ")
-    (hit,) = await store.search("会议")
+    (hit,) = await store.catalog.search("会议")
     assert (hit.matches[0].before[-10:], hit.matches[0].found) == ("Größe der ", "会议")
 
 
@@ -141,9 +142,9 @@ async def test_a_query_finds_the_texts_that_have_its_terms(
 ) -> None:
     session_id = await session_with(store, UserMessage(content=text))
     for query in found_by:
-        assert [one.record.id for one in await store.search(query)] == [session_id], query
+        assert [one.record.id for one in await store.catalog.search(query)] == [session_id], query
     for query in not_found_by:
-        assert await store.search(query) == [], query
+        assert await store.catalog.search(query) == [], query
 
 
 async def test_all_terms_must_occur_in_one_text_of_the_user_or_the_model(store: Store) -> None:
@@ -155,9 +156,9 @@ async def test_all_terms_must_occur_in_one_text_of_the_user_or_the_model(store: 
         ToolMessage(tool_call_id="c", name="t", content="listing"),
         SystemMessage(content="summary"),
     )
-    found = {query: len(await store.search(query)) for query in ("apples", "pears", "apples pears")}
+    found = {query: len(await store.catalog.search(query)) for query in ("apples", "pears", "apples pears")}
     assert found == {"apples": 1, "pears": 1, "apples pears": 0}
-    assert [await store.search(query) for query in ("reminder", "listing", "summary")] == [[], [], []]
+    assert [await store.catalog.search(query) for query in ("reminder", "listing", "summary")] == [[], [], []]
 
 
 async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.Random, count: Count) -> None:
@@ -181,7 +182,7 @@ async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.R
         query = "".join(rng.choices(rng.choice(alphabets), k=rng.randint(1, 5)))
         found: list[list[tuple[int, list[tuple[str, str, str]]]]] = []
         for store, known in zip(stores, names, strict=True):
-            hits = await store.search(query, limit=200)
+            hits = await store.catalog.search(query, limit=200)
             found.append(
                 [(known[hit.record.id], [(one.before, one.found, one.after) for one in hit.matches]) for hit in hits]
             )
@@ -192,11 +193,11 @@ async def test_both_stores_return_the_same_results(tmp_path: Path, rng: random.R
 
 async def test_found_sessions_come_in_the_order_and_the_pages_of_the_list(store: Store) -> None:
     ids = [await session_with(store, UserMessage(content="same words")) for _ in range(5)]
-    await store.update(replace(await store.get(ids[1]), pinned=True))
-    await store.update(replace(await store.get(ids[3]), archived=True))
+    await update(store, replace(await store.catalog.get(ids[1]), pinned=True))
+    await update(store, replace(await store.catalog.get(ids[3]), archived=True))
 
     async def found(**wanted: Any) -> list[int]:
-        return [ids.index(one.record.id) for one in await store.search("word", **wanted)]
+        return [ids.index(one.record.id) for one in await store.catalog.search("word", **wanted)]
 
     assert await found() == [1, 4, 2, 0]
     assert await found(limit=2) == [1, 4]
@@ -209,8 +210,8 @@ async def test_found_sessions_come_in_the_order_and_the_pages_of_the_list(store:
 async def test_a_new_name_is_found_and_the_old_one_is_not(store: Store) -> None:
     session_id = await session_with(store, name="Old name")
     for name, queries in (("Other", {"old": 0, "other": 1}), (None, {"other": 0}), ("Third", {"third": 1})):
-        await store.update(replace(await store.get(session_id), name=name))
-        assert {query: len(await store.search(query)) for query in queries} == queries
+        await update(store, replace(await store.catalog.get(session_id), name=name))
+        assert {query: len(await store.catalog.search(query)) for query in queries} == queries
 
 
 async def test_compacted_messages_are_found_until_they_are_no_longer_findable(store: Store) -> None:
@@ -218,11 +219,11 @@ async def test_compacted_messages_are_found_until_they_are_no_longer_findable(st
     session_id = await session_with(store, first, second, name="Letters")
     await say(store, session_id, SystemMessage(content="[compacted]"), second, third, keep=0)
     queries = ("alpha", "beta", "gamma", "letters")
-    assert [len(await store.search(query)) for query in queries] == [1, 1, 1, 1]
+    assert [len(await store.catalog.search(query)) for query in queries] == [1, 1, 1, 1]
     await say(store, session_id, keep=2, findable=frozenset({first.message_id, second.message_id}))
-    assert [len(await store.search(query)) for query in queries] == [1, 1, 0, 1]
+    assert [len(await store.catalog.search(query)) for query in queries] == [1, 1, 0, 1]
     await say(store, session_id, third, findable=frozenset({second.message_id, third.message_id}))
-    assert [len(await store.search(query)) for query in queries] == [0, 1, 1, 1]
+    assert [len(await store.catalog.search(query)) for query in queries] == [0, 1, 1, 1]
 
 
 async def test_an_index_of_another_version_is_rebuilt(tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ async def test_an_index_of_another_version_is_rebuilt(tmp_path: Path) -> None:
         connection.execute("UPDATE meta SET value = 'older' WHERE key = 'search'")
         connection.execute("INSERT INTO found (found) VALUES ('delete-all')")
     again = in_a_file(tmp_path)
-    assert [one.record.id for one in await again.search("议")] == [session_id]
+    assert [one.record.id for one in await again.catalog.search("议")] == [session_id]
     await again.aclose()
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         assert connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchall() == [(SEARCH_VERSION,)]
@@ -248,12 +249,12 @@ async def test_deleted_text_is_erased_from_the_index_during_other_writes(tmp_pat
     gone = await session_with(store, UserMessage(content=f"my {secrets[0]} is {secrets[1]}"), name="zyxwvutsname")
     for number in range(200):
         await say(store, others[number], AssistantMessage(content=f"later words {number}"))
-    assert len(await store.search("zyxwvut")) == 1
+    assert len(await store.catalog.search("zyxwvut")) == 1
     writing = [say(store, session_id, UserMessage(content="meanwhile")) for session_id in others[:50]]
-    await asyncio.gather(store.delete(gone), *writing)
+    await asyncio.gather(delete(store, gone), *writing)
     bytes_left = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
     assert [word for word in ("zyxwvut", "yxwvutsecret", "秘密会议", "秘") if word.encode() in bytes_left] == []
-    assert (await store.search("zyxwvut"), len(await store.search("meanwhile", limit=100))) == ([], 50)
+    assert (await store.catalog.search("zyxwvut"), len(await store.catalog.search("meanwhile", limit=100))) == ([], 50)
     await store.aclose()
 
 
@@ -271,7 +272,7 @@ async def test_a_deletion_interrupted_by_a_crash_is_completed_at_the_next_start(
         connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
     again = in_a_file(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if b"zyxwvut" in path.read_bytes()] == []
-    assert len(await again.search("stays")) == 1
+    assert len(await again.catalog.search("stays")) == 1
     await again.aclose()
 
 
@@ -300,7 +301,7 @@ async def test_usage_is_summed_by_session_day_and_model_until_a_deletion(
     one, two = [await session_with(store) for _ in range(2)]
 
     async def spend(session_id: str, *events: RuntimeEvent) -> None:
-        await store.append(session_id, None, events, expected_seq=await store.last_seq(session_id))
+        await append(store, session_id, None, events)
 
     await spend(one, used("a", cost_usd="0.1"), used("a", cost_usd="0.2", cached_tokens=5), used("b"))
     calendar.day = 2
@@ -328,17 +329,17 @@ async def test_usage_is_summed_by_session_day_and_model_until_a_deletion(
             counts=UsageCounts(calls=1, input_tokens=10, output_tokens=2, cost_usd=Decimal("1E-7")),
         ),
     ]
-    assert await store.usage() == rows
-    assert await store.usage(session_id=two) == rows[3:]
-    assert await store.usage(since="2026-03-02") == rows[2:]
-    assert await store.usage(until="2026-03-01", session_id=one) == rows[:2]
+    assert await store.catalog.usage() == rows
+    assert await store.catalog.usage(session_id=two) == rows[3:]
+    assert await store.catalog.usage(since="2026-03-02") == rows[2:]
+    assert await store.catalog.usage(until="2026-03-01", session_id=one) == rows[:2]
     with pytest.raises(SessionNotFound):
-        await store.usage(session_id="ses_unknown")
+        await store.catalog.usage(session_id="ses_unknown")
 
-    past = [event._replace(session_id="ses_fork") for event in await store.read(one, 0, 100)]
+    past = [event._replace(session_id="ses_fork") for event in await store.log.read(one, 0, 100)]
     fork = SessionRecord(id="ses_fork", workspace="/tmp", created_at="2026-01-01T00:00:00.000Z")
     await store.create(fork, initial_events=past)
-    assert await store.usage() == rows
-    await store.delete(two)
-    assert await store.usage() == rows[:3]
+    assert await store.catalog.usage() == rows
+    await delete(store, two)
+    assert await store.catalog.usage() == rows[:3]
     await store.aclose()

@@ -19,7 +19,7 @@ from agenticx.errors import SettingsError, StoreError
 from agenticx.messages import SystemMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
-    JournalEntry,
+    Fact,
     OwnedElsewhere,
     SequenceConflict,
     SessionRecord,
@@ -32,6 +32,7 @@ from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.sqlite import probe_owner_pid
 from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import load_settings
+from tests.support.commits import append, delete
 from tests.support.forked import Process
 from tests.support.program import PROGRAM
 
@@ -58,15 +59,15 @@ async def interleaved(store: SqliteStore, rounds: int) -> tuple[str, str]:
         await store.create(made)
     await store.claim(TurnRecord(id="turn_1", session_id=one.id, input="x", client_turn_id="c"))
     for number in range(rounds):
-        await store.append(one.id, "turn_1", [token(number)], expected_seq=number)
-        await store.append(two.id, "turn_2", [token(number), token(number)], expected_seq=2 * number)
-    await store.append(one.id, "turn_1", [final()], expected_seq=rounds)
+        await append(store, one.id, "turn_1", [token(number)])
+        await append(store, two.id, "turn_2", [token(number), token(number)])
+    await append(store, one.id, "turn_1", [final()])
     return one.id, two.id
 
 
 async def everything(store: SqliteStore, session_id: str, at_once: int) -> Sequence[StoredEvent]:
     events: list[StoredEvent] = []
-    while more := await store.read(session_id, len(events), at_once):
+    while more := await store.log.read(session_id, len(events), at_once):
         events += more
     return events
 
@@ -75,23 +76,28 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     one, two = await interleaved(store, 600)
     before = {session_id: await everything(store, session_id, 10_000) for session_id in (one, two)}
-    before_all = await store.read_all(0, 10_000)
+    before_all = await store.log.read_all(0, 10_000)
     kept = SessionState([UserMessage(content="x")], "{}")
-    await store.append(two, "turn_2", [token(0)], expected_seq=1200, state=kept)
-    entry = JournalEntry(kind="began", key="call_1", session_id=two, turn_id="turn_2", data={"name": "bash_exec"})
+    await append(store, two, "turn_2", [token(0)], state=kept)
+    entry = Fact(kind="call_began", key="call_1", session_id=two, turn_id="turn_2", data={"name": "bash_exec"})
     await store.add_journal_entry(entry)
-    known = (store.log_id, await store.last_position(), await store.last_seq(one), await store.get(one))
+    known = (store.log.log_id, await store.log.position(), await store.log.head(one), await store.catalog.get(one))
     await store.aclose()
 
     again = SqliteStore(tmp_path / "sessions.db")
-    assert (again.log_id, await again.last_position(), await again.last_seq(one), await again.get(one)) == known
+    assert (
+        again.log.log_id,
+        await again.log.position(),
+        await again.log.head(one),
+        await again.catalog.get(one),
+    ) == known
     assert await everything(again, one, 7) == before[one]
     assert (await everything(again, two, 1000))[:-1] == before[two]
     paged: list[StoredEvent] = []
-    while more := await again.read_all(paged[-1].position if paged else 0, 100):
+    while more := await again.log.read_all(paged[-1].position if paged else 0, 100):
         paged += more
     assert paged[:-1] == list(before_all)
-    assert await again.session_state(two) == kept
+    assert await again.log.state(two) == kept
     assert await again.turn_journal(two, "turn_2") == [entry]
     assert (await again.claim(TurnRecord(session_id=one, input="x", client_turn_id="c"))).id == "turn_1"
     await again.aclose()
@@ -103,14 +109,14 @@ async def test_large_events_are_read_in_small_batches_of_at_least_one(tmp_path: 
     await store.create(made)
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 100_000, "message_id": "m", "offset": 0})
     for turn in (None, "turn_1"):  # the first stays as it was appended, the second is packed at its end
-        seq = await store.last_seq(made.id)
-        await store.append(made.id, turn, [large] * 20 + ([final()] if turn else []), expected_seq=seq)
+        seq = await store.log.head(made.id)
+        await append(store, made.id, turn, [large] * 20 + ([final()] if turn else []))
         await store.aclose()
         store = SqliteStore(tmp_path / "sessions.db")
         place = position = 0
         while place < seq + 20:
-            some = await store.read(made.id, place, 512)
-            of_all = await store.read_all(position, 512)
+            some = await store.log.read(made.id, place, 512)
+            of_all = await store.log.read_all(position, 512)
             assert 1 <= len(some) <= 5
             assert [event.seq for event in of_all] == [event.seq for event in some]
             assert some[0].seq == place + 1
@@ -121,11 +127,11 @@ async def test_large_events_are_read_in_small_batches_of_at_least_one(tmp_path: 
 async def test_positions_are_not_reused_after_the_newest_session_was_deleted(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     _, two = await interleaved(store, 3)
-    last = await store.last_position()
-    await store.delete(two)
+    last = await store.log.position()
+    await delete(store, two)
     await store.aclose()
     again = SqliteStore(tmp_path / "sessions.db")
-    assert await again.last_position() == last
+    assert await again.log.position() == last
     await again.aclose()
 
 
@@ -147,8 +153,8 @@ async def test_deleted_data_is_in_no_file(tmp_path: Path) -> None:
     await store.create(made)
     secret = "a-word-that-stands-nowhere-else"
     told = RuntimeEvent(EventType.TOKEN, {"text": secret, "message_id": "m", "offset": 0})
-    await store.append(made.id, None, [told], expected_seq=0, state=SessionState([UserMessage(content=secret)]))
-    await store.delete(made.id)
+    await append(store, made.id, None, [told], state=SessionState([UserMessage(content=secret)]))
+    await delete(store, made.id)
     assert [path.name for path in tmp_path.iterdir() if secret.encode() in path.read_bytes()] == []
     await store.aclose()
 
@@ -159,13 +165,13 @@ async def test_the_space_of_deleted_sessions_is_freed(tmp_path: Path) -> None:
     large = RuntimeEvent(EventType.TOKEN, {"text": os.urandom(500_000).hex(), "message_id": "m", "offset": 0})
     for one in (kept, made):
         await store.create(one)
-    await store.append(kept.id, None, [token(0)], expected_seq=0)
+    await append(store, kept.id, None, [token(0)])
     small = (tmp_path / "sessions.db").stat().st_size
     for seq in range(10):
-        await store.append(made.id, None, [large], expected_seq=seq)
-    await store.delete(made.id)
+        await append(store, made.id, None, [large])
+    await delete(store, made.id)
     assert (tmp_path / "sessions.db").stat().st_size < small + 500_000
-    assert len(await store.read(kept.id, 0, 10)) == 1
+    assert len(await store.log.read(kept.id, 0, 10)) == 1
     await store.aclose()
 
 
@@ -214,17 +220,17 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
-    await store.append(made.id, None, [token(0)], expected_seq=0)
+    await append(store, made.id, None, [token(0)])
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         line = connection.execute("SELECT body FROM fresh").fetchone()[0]
         for place in (2, 3):
             connection.execute("INSERT INTO fresh VALUES (?, 1, ?, ?)", (place, place, b"%d" % place + line[1:]))
         connection.commit()
     with pytest.raises(SequenceConflict):
-        await store.append(made.id, None, [token(3)], expected_seq=1)
-    assert await store.last_seq(made.id) == 3
-    await store.append(made.id, None, [token(3)], expected_seq=3)
-    assert [event.position for event in await store.read_all(0, 10)] == [1, 2, 3, 4]
+        await append(store, made.id, None, [token(3)])
+    assert await store.log.head(made.id) == 3
+    await append(store, made.id, None, [token(3)])
+    assert [event.position for event in await store.log.read_all(0, 10)] == [1, 2, 3, 4]
     await store.aclose()
 
 
@@ -236,10 +242,10 @@ async def test_a_store_whose_lock_was_removed_writes_nothing_more(tmp_path: Path
     (tmp_path / "sessions.db.owner").unlink()  # by a person who takes it for litter
     second = SqliteStore(tmp_path / "sessions.db")
     with pytest.raises(StoreError, match=r"lock .* was removed"):
-        await store.append(made.id, None, [token(0)], expected_seq=0)
+        await append(store, made.id, None, [token(0)])
     with pytest.raises(StoreError, match=r"lock .* was removed"):
         await store.check()
-    await second.append(made.id, None, [token(0)], expected_seq=0)
+    await second.append(made.id, None, [token(0)])
     await second.aclose()
     await store.aclose()
 
@@ -253,7 +259,7 @@ async def test_a_store_whose_file_is_gone_stores_nothing_and_raises(tmp_path: Pa
     (tmp_path / "sessions.db").rename(tmp_path / "away.db")
     if replaced:
         (tmp_path / "sessions.db").write_bytes((tmp_path / "away.db").read_bytes())
-    for refused in (store.create(record()), store.append(made.id, None, [token(0)], expected_seq=0), store.check()):
+    for refused in (store.create(record()), append(store, made.id, None, [token(0)]), store.check()):
         with pytest.raises(StoreError, match="removed or replaced"):
             await refused
     await store.aclose()
@@ -296,10 +302,10 @@ async def test_a_database_from_before_search_is_indexed(tmp_path: Path) -> None:
         for place, message in enumerate(said):
             connection.execute("INSERT INTO messages VALUES (2, ?, ?)", (place, message.model_dump_json()))
     store = SqliteStore(path)
-    found = [[one.record.id for one in await store.search(query)] for query in ("议", "name", "reminder", "x")]
+    found = [[one.record.id for one in await store.catalog.search(query)] for query in ("议", "name", "reminder", "x")]
     assert found == [[made.id], [named.id], [], []]
-    assert list(await store.sessions()) == [named, made]
-    await store.delete(made.id)
+    assert list(await store.catalog.sessions()) == [named, made]
+    await delete(store, made.id)
     await store.aclose()
 
 
@@ -311,13 +317,13 @@ async def test_a_database_from_before_compacted_messages_stores_them_from_now_on
         said = SystemMessage(content="[compacted] Summary of 9 earlier messages:\nx")
         connection.execute("INSERT INTO messages VALUES (1, 0, ?)", (said.model_dump_json(),))
     store = SqliteStore(path)
-    assert list((await store.session_state(made.id)).messages) == [said]
-    assert await store.compacted_messages(made.id) == ()
+    assert list((await store.log.state(made.id)).messages) == [said]
+    assert await store.log.compacted_messages(made.id) == ()
     kept = SessionState([], compacted=[said], keep_compacted=0)
-    await store.append(made.id, None, [final()], expected_seq=0, state=kept)
+    await append(store, made.id, None, [final()], state=kept)
     await store.aclose()
     again = SqliteStore(path)
-    assert await again.compacted_messages(made.id) == (said,)
+    assert await again.log.compacted_messages(made.id) == (said,)
     await again.aclose()
 
 
@@ -355,7 +361,7 @@ async def test_a_database_path_may_have_special_characters(tmp_path: Path, name:
     await store.create(made)
     await store.aclose()
     again = SqliteStore(folder / "sessions.db")
-    assert (list(await again.sessions()), os.listdir(tmp_path)) == ([made], [name])
+    assert (list(await again.catalog.sessions()), os.listdir(tmp_path)) == ([made], [name])
     await again.aclose()
 
 

@@ -79,13 +79,13 @@ async def test_a_damaged_log_is_logged_and_copied_for_its_owner_alone(
     (kept,) = left.glob("sessions.db-wal.damaged-*")
     assert str(kept) in caplog.text
     assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (content, 0o600)
-    assert len(await store.sessions()) < 8
+    assert len(await store.catalog.sessions()) < 8
     await store.create(SessionRecord(name="after", workspace="/", created_at="2026-01-01T00:00:00.000Z"))
     await store.aclose()
     caplog.clear()
     again = SqliteStore(left / "sessions.db")
     assert caplog.records == []
-    assert (await again.sessions())[0].name == "after"
+    assert (await again.catalog.sessions())[0].name == "after"
     await again.aclose()
     assert list(left.glob("*damaged*")) == [kept]
 
@@ -97,7 +97,7 @@ async def test_lost_transactions_of_a_restarted_log_are_logged_too(
     change(left / "sessions.db-wal", flip(3))
     store = SqliteStore(left / "sessions.db")
     assert [LOGGED in record.getMessage() for record in caplog.records] == [True]
-    assert len(await store.sessions()) == 8
+    assert len(await store.catalog.sessions()) == 8
     await store.aclose()
 
 
@@ -123,7 +123,7 @@ async def test_a_log_left_by_a_kill_or_a_power_failure_is_not_damaged(
     change(left / "sessions.db-wal", tear)
     store = SqliteStore(left / "sessions.db")
     assert caplog.records == []
-    assert len(await store.sessions()) >= 7
+    assert len(await store.catalog.sessions()) >= 7
     await store.aclose()
     assert list(left.glob("*damaged*")) == []
 
@@ -149,5 +149,5 @@ async def test_a_log_whose_database_is_gone_is_logged_and_copied(
     store = SqliteStore(left / "sessions.db")
     assert [LOGGED in record.getMessage() for record in caplog.records] == [True]
     assert [kept.read_bytes() for kept in left.glob("sessions.db-wal.damaged-*")] == [content]
-    assert await store.sessions() == []
+    assert await store.catalog.sessions() == []
     await store.aclose()

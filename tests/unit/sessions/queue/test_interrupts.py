@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agenticx.sessions.hub.message_queue import QueuedMessage
 
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
@@ -18,7 +19,6 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRequest,
 )
-from agenticx.sessions.hub.message_queue import QueuedMessage
 from tests.support.message_queue import QueueHarness, outline_of
 
 pytestmark = pytest.mark.anyio

@@ -27,7 +27,7 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
     queued = [await harness.submit("two", client_turn_id="c2"), await harness.submit("three", attachments=(PNG,))]
     assert [posted.state for posted in (first, *queued)] == ["started", "queued", "queued"]
     assert [posted.after_seq for posted in queued] == [
-        await harness.store.last_seq(harness.record.id) - 1 + n for n in (0, 1)
+        await harness.store.log.head(harness.record.id) - 1 + n for n in (0, 1)
     ]
     harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
     events = await harness.wait_for("final", 3)
@@ -180,11 +180,11 @@ async def test_no_more_than_a_hundred_messages_are_queued(harness: QueueHarness)
     await harness.submit("one")
     for number in range(100):
         await harness.submit(str(number))
-    before = await harness.store.last_seq(harness.record.id)
+    before = await harness.store.log.head(harness.record.id)
     for mode in ("queue", "steer", "interrupt"):
         with pytest.raises(SessionBusy, match="100 messages are queued"):
             await harness.submit("too much", mode)
-    assert await harness.store.last_seq(harness.record.id) == before
+    assert await harness.store.log.head(harness.record.id) == before
 
 
 async def test_messages_behind_a_turn_that_waits_for_a_confirmation_stay_queued_over_a_restart(tmp_path: Path) -> None:
@@ -197,12 +197,12 @@ async def test_messages_behind_a_turn_that_waits_for_a_confirmation_stay_queued_
         await harness.submit("so", "steer", client_turn_id="c3"),
     ]
     await harness.hub.close()
-    before = await harness.store.last_seq(harness.record.id)
+    before = await harness.store.log.head(harness.record.id)
     await harness.store.aclose()
 
     harness.store = SqliteStore(tmp_path / "sessions.db")
     await harness.open(ScriptedModel(["one done", "two done"]))
-    assert await harness.store.last_seq(harness.record.id) == before
+    assert await harness.store.log.head(harness.record.id) == before
     again = [await harness.submit("two", client_turn_id="c2"), await harness.submit("so", "steer", client_turn_id="c3")]
     assert [(one.state, one.turn.id, one.message_id) for one in again] == [
         ("queued", posted[0].turn.id, posted[0].message_id),

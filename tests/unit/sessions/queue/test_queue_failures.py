@@ -17,6 +17,7 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, Submission, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
+from tests.support.commits import append
 from tests.support.message_queue import note
 from tests.support.patience import PATIENCE, PatientClock
 
@@ -119,7 +120,7 @@ async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
         again = make_hub(store, ScriptedModel(["yes"] * 20), folder)
         await again.recover()
         await wait_until_idle(again, record.id, store)
-        events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
+        events = [json.loads(event.frame_json) for event in await store.log.read(record.id, 0, 10_000)]
         check_grammar(events, complete=any(event["turn_id"] for event in events))
         counts = Counter(
             event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in INPUT_EVENTS
@@ -152,7 +153,7 @@ class LostAcknowledgements:
         if steers:
             self.entered.set()
             await self.go.wait()
-        stored = await self._store.append(session_id, turn_id, events, **more)
+        stored = await append(self._store, session_id, turn_id, events, **more)
         if steers or (waits and self._first):
             self._first = self._first and not waits
             raise StoreError("the disk did not answer")
@@ -183,7 +184,7 @@ async def test_an_unconfirmed_message_is_not_resolved_while_the_outcome_of_anoth
     await posting
     await wait_until_idle(hub, record.id, store)
     await hub.close()
-    events = [json.loads(event.frame_json) for event in await store.read(record.id, 0, 10_000)]
+    events = [json.loads(event.frame_json) for event in await store.log.read(record.id, 0, 10_000)]
     check_grammar(events)
     assert [event["data"]["text"] for event in events if event["type"] == "steered"] == ["steers"]
     assert "steers" not in [event["data"]["input"] for event in events if event["type"] == "handed_back"]

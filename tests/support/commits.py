@@ -1,0 +1,50 @@
+"""Writes of a session without a hub: each claims the session and makes one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agenticx.runtime.events import RuntimeEvent
+from agenticx.sessions import Commit, Fact, SessionRecord, StateChange, Store, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import Loaded, must_sync
+
+__all__ = ["add_fact", "append", "delete", "load", "update"]
+
+
+async def append(
+    store: Store,
+    session_id: str,
+    turn_id: str | None,
+    events: Sequence[RuntimeEvent],
+    *,
+    begins: TurnRecord | None = None,
+    state: StateChange | None = None,
+    facts: Sequence[Fact] = (),
+    record: SessionRecord | None = None,
+) -> Sequence[StoredEvent]:
+    """Commit `events` and return them as they are stored."""
+    lease = await store.ownership.claim(session_id)
+    sync = bool(facts) or record is not None or must_sync(events)
+    return await lease.commit(
+        Commit(turn_id=turn_id, events=events, begins=begins, state=state, facts=facts, record=record, sync=sync)
+    )
+
+
+async def add_fact(store: Store, session_id: str, fact: Fact) -> None:
+    """Commit a fact."""
+    await append(store, session_id, None, [], facts=[fact])
+
+
+async def update(store: Store, record: SessionRecord) -> None:
+    """Replace the record of a session."""
+    await append(store, record.id, None, [], record=record)
+
+
+async def delete(store: Store, session_id: str) -> None:
+    """Delete a session."""
+    await store.delete(await store.ownership.claim(session_id))
+
+
+async def load(store: Store, session_id: str) -> Loaded:
+    """Return what an actor of the session starts from."""
+    return await (await store.ownership.claim(session_id)).load()
