@@ -8,15 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.sessions import (
-    Fact,
     Hub,
-    MemoryStore,
     SessionRecord,
     Store,
-    StoredEvent,
     Submission,
     TurnRequest,
     transcript,
@@ -88,29 +84,3 @@ def outline_of(events: Sequence[dict[str, Any]]) -> list[str]:
     wanted |= {"final": "text", "tool_result": "outcome", "confirm_required": "question"}
     lines = [f"{event['type']} {event['data'][wanted[event['type']]]}" for event in events if event["type"] in wanted]
     return ["confirm_required" if line.startswith("confirm") else line for line in lines]
-
-
-class BreakableStore(MemoryStore):
-    """A store that refuses every write while it is `broken`."""
-
-    broken = False
-
-    async def append(
-        self,
-        session_id: str,
-        turn_id: str | None,
-        events: Any,
-        *,
-        expected_seq: int,
-        **beside: Any,
-    ) -> Sequence[StoredEvent]:
-        self._check()
-        return await super().append(session_id, turn_id, events, **beside)
-
-    async def add_journal_entry(self, entry: Fact) -> Fact:
-        self._check()
-        return await super().add_journal_entry(entry)
-
-    def _check(self) -> None:
-        if self.broken:
-            raise StoreError("disk full")

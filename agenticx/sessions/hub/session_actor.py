@@ -154,15 +154,14 @@ class SessionActor:
             submission = recorded_submission(self.id, taken)
             check_same_input(client_turn_id, submission.turn, request)
             return await self._resolved_submission(submission)
+        latest = self._latest_turn
+        if latest is not None and latest.turn.client_turn_id == client_turn_id and not latest.has_failed_to_begin:
+            check_same_input(client_turn_id, latest.turn, request)
+            return latest
         turn = await self.lease.turn(client_turn_id=client_turn_id)
-        if (latest := self._latest_turn) is not None and latest.turn.client_turn_id == client_turn_id:
-            begun = latest.started.done() and latest.started.exception() is None
-            turn = latest.turn if begun or not latest.closed else turn
         if turn is None:
             return None
         check_same_input(client_turn_id, turn, request)
-        if latest is not None and latest.turn.id == turn.id and not latest.closed:
-            return latest
         return Submission(state="started", turn=turn, after_seq=turn.after_seq or 0)
 
     async def _requeue(self, message: QueuedMessage) -> None:
@@ -411,7 +410,7 @@ class SessionActor:
     def _mark_closed(self, running: RunningTurn) -> None:
         running.closed = True
         running.done_event.set()
-        if running.started.done() and running.started.exception() is not None:
+        if running.has_failed_to_begin:
             self._queue.cancel(running.turn.id)  # the message whose turn could not begin
         if self._queue:
             self._dispatch_soon()

@@ -62,6 +62,11 @@ class RunningTurn:
     suspended: bool = False
     task: asyncio.Task[None] | None = None
 
+    @property
+    def has_failed_to_begin(self) -> bool:
+        """True if the turn ended before its first event was stored, as far as is known."""
+        return self.started.done() and self.started.exception() is not None
+
     async def wait_begun(self) -> TurnRecord:
         """Wait for the turn's first stored event and return the turn; cancelling the wait does not affect the turn."""
         return replace(self.turn, after_seq=await asyncio.shield(self.started))

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from agenticx.sessions.history.state import read_replacement_counts
@@ -17,10 +16,11 @@ from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
-from agenticx.sessions import Hub, SessionRecord, SessionState, SqliteStore, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.settings import load_settings
+from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -72,21 +72,22 @@ async def test_a_summary_longer_than_its_messages_is_not_requested_again_by_the_
 FILE = make_attachment("f.txt", b"what is in it")
 
 
-class CountingStore(SqliteStore):
-    """A store that counts the messages of each append; while `broken`, it refuses those of a compaction."""
+class CountingStore(InterceptedStore):
+    """A store that counts the messages of each commit; while `broken`, it refuses those of a compaction."""
 
     broken = False
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path)
+        super().__init__(SqliteStore(path), self._count)
         self.brought: list[tuple[int, int]] = []
 
-    async def append(self, *args: Any, state: SessionState | None = None, **more: Any) -> Sequence[StoredEvent]:
+    async def _count(self, write: Write) -> Sequence[StoredEvent]:
+        state = write.commit.state
         if self.broken and state is not None and state.compacted:
             raise StoreError("the disk is full")
         if state is not None:
             self.brought.append((len(state.messages), len(state.compacted)))
-        return await super().append(*args, state=state, **more)
+        return await write.make()
 
 
 @dataclass
@@ -108,7 +109,7 @@ class CompactionHarness:
         hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
         return hub, store
 
-    async def run_turn(self, hub: Hub, store: SqliteStore) -> None:
+    async def run_turn(self, hub: Hub, store: Store) -> None:
         files = (FILE,) if self.turns == 1 else ()
         await hub.submit(self.session_id, TurnRequest(input=f"{self.turns}: {QUESTION}", attachments=files))
         self.turns += 1

@@ -20,7 +20,7 @@ from agenticx.sessions import (
     HubClosed,
     MemoryStore,
     SessionRecord,
-    SessionState,
+    StateChange,
     Store,
     StoredEvent,
     TurnConflict,
@@ -32,6 +32,7 @@ from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.support.commits import append
+from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.patience import PatientClock, comes_true
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 
@@ -148,7 +149,7 @@ async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> No
     assert messages[2]["tool_call_id"] == messages[1]["tool_calls"][0]["id"]
 
 
-async def test_a_call_is_journalled_in_its_own_turn_though_others_have_the_same_id(tmp_path: Path) -> None:
+async def test_a_call_is_a_fact_of_its_own_turn_although_others_have_the_same_id(tmp_path: Path) -> None:
     scripted = [call("look", {}, id="call_0"), "done"]
     hub, store, first = await hub_with(ScriptedModel(scripted * 2), tmp_path, tools=[look])
     second = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
@@ -156,8 +157,10 @@ async def test_a_call_is_journalled_in_its_own_turn_though_others_have_the_same_
     for session_id in (first, second.id):
         turn = await hub.start(session_id, TurnRequest(input="hi"))
         await wait_for_turn_end(store, session_id)
-        (began,) = await store.turn_journal(session_id, turn.id)
-        assert (began.kind, began.data) == ("began", {"call_id": "call_0", "name": "look", "arguments": "{}"})
+        lease = await store.ownership.claim(session_id)
+        began = await lease.fact("call_began", f"{turn.id}/call_0")
+        assert began is not None
+        assert began.data == {"call_id": "call_0", "name": "look", "arguments": "{}"}
 
 
 async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_a_restart(tmp_path: Path) -> None:
@@ -166,7 +169,7 @@ async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_
     first, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path, tools=[look])
     await first.start(session_id, TurnRequest(input="hi"))
     events = await wait_for_turn_end(store, session_id)
-    summary = SessionState([SystemMessage(content="A summary of the earlier messages.")])
+    summary = StateChange([SystemMessage(content="A summary of the earlier messages.")])
     changed = RuntimeEvent(EventType.SESSION_CHANGED, {})
     await append(store, session_id, None, [changed], state=summary)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
@@ -181,30 +184,8 @@ async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_
     assert calls[1] == random_id
 
 
-class FailingStore(MemoryStore):
-    """A store whose `nth` append fails, and those after it up to `times`."""
-
-    def __init__(self, nth: int, error: Exception, times: int = 1) -> None:
-        super().__init__()
-        self._left, self._error, self._times = nth, error, times
-
-    async def append(
-        self,
-        session_id: str,
-        turn_id: str | None,
-        events: Sequence[RuntimeEvent],
-        *,
-        expected_seq: int,
-        **beside: Any,
-    ) -> Sequence[StoredEvent]:
-        self._left -= 1
-        if -self._times < self._left <= 0:
-            raise self._error
-        return await super().append(session_id, turn_id, events, **beside)
-
-
 async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
-    store = FailingStore(2, StoreError("disk full"))
+    store = FailingCommits(MemoryStore(), 2)
     slow = ScriptedModel([[say("a"), hang()], "better"])
     hub, _, session_id = await hub_with(slow, tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -215,7 +196,7 @@ async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: 
 
 
 async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_request(tmp_path: Path) -> None:
-    store = FailingStore(2, StoreError("disk full"), times=4)
+    store = FailingCommits(MemoryStore(), 2, times=4)
     clock = PatientClock({0.5: 0.001, 2.0: 0.002, 10.0: 0.004})
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store, clock=clock)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -225,26 +206,18 @@ async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_req
     await hub.close()
 
 
-async def test_a_failed_claim_that_had_committed_does_not_block_the_session(tmp_path: Path) -> None:
-    class Unanswering(MemoryStore):
-        failures = 1
-
-        async def claim(self, turn: TurnRecord) -> TurnRecord:
-            claimed = await super().claim(turn)
-            if self.failures:
-                self.failures -= 1
-                raise StoreError("the disk did not answer")
-            return claimed
-
-    hub, store, session_id = await hub_with(ScriptedModel(["better"]), tmp_path, store=Unanswering())
+async def test_a_first_commit_without_an_answer_does_not_block_the_session(tmp_path: Path) -> None:
+    store = FailingCommits(MemoryStore(), 1, carried_out=True)
+    hub, _, session_id = await hub_with(ScriptedModel(["better"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="did not answer"):
         await hub.start(session_id, TurnRequest(input="hi"))
     await hub.start(session_id, TurnRequest(input="again"))
-    assert "final" in types(await wait_for_turn_end(store, session_id))
+    events = await wait_for_turn_end(store, session_id, ends=2)
+    assert [event.type for event in events if event.terminal] == ["error", "final"]
 
 
 async def test_an_internal_error_ends_the_turn_with_code_internal(tmp_path: Path) -> None:
-    store = FailingStore(2, RuntimeError("a bug"))
+    store = FailingCommits(MemoryStore(), 2, RuntimeError("a bug"))
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
     events = await wait_for_turn_end(store, session_id)
@@ -256,7 +229,7 @@ async def test_an_internal_error_ends_the_turn_with_code_internal(tmp_path: Path
 
 
 async def test_a_turn_that_fails_before_its_first_event_stores_nothing(tmp_path: Path) -> None:
-    store = FailingStore(1, StoreError("disk full"))
+    store = FailingCommits(MemoryStore(), 1)
     hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="disk full"):
         await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
@@ -362,10 +335,9 @@ async def test_a_source_that_runs_ahead_waits_for_the_writer() -> None:
 
 
 async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> None:
-    class SlowStore(MemoryStore):
-        async def append(self, session_id: str, *args: Any, **kwargs: Any) -> Sequence[StoredEvent]:
-            await asyncio.sleep(0.01)
-            return await super().append(session_id, *args, **kwargs)
+    async def commit_slowly(write: Write) -> Sequence[StoredEvent]:
+        await asyncio.sleep(0.01)
+        return await write.make()
 
     logs_seen: list[list[str]] = []
 
@@ -376,7 +348,10 @@ async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> No
         return "done"
 
     hub, store, session_id = await hub_with(
-        ScriptedModel([call("peek", {}), "done"]), tmp_path, store=SlowStore(), tools=[peek]
+        ScriptedModel([call("peek", {}), "done"]),
+        tmp_path,
+        store=InterceptedStore(MemoryStore(), commit_slowly),
+        tools=[peek],
     )
     await hub.start(session_id, TurnRequest(input="hi"))
     await wait_for_turn_end(store, session_id)

@@ -25,18 +25,6 @@ from tests.support.patience import PATIENCE, PatientClock
 pytestmark = pytest.mark.anyio
 
 
-class MortalStore:
-    """A store that raises on every use once it is `dead`, as if the process had died."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.dead = store, False
-
-    def __getattr__(self, name: str) -> Any:
-        if self.dead:
-            raise StoreError("the process is dead")
-        return getattr(self._store, name)
-
-
 async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str, Any]]:
     """Return the session's log once it has an event of that type."""
     wakeup = asyncio.Event()

@@ -11,45 +11,43 @@ import pytest
 
 from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, hang, say
-from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
+from agenticx.runtime.events import EventType
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
+from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.patience import PatientClock
 from tests.support.sessions import wait_for_turn_end
 
 pytestmark = pytest.mark.anyio
 
 
-class DyingStore(SqliteStore):
-    """A store that writes nothing from the first event of a type on, as if the process had died there."""
+def dying_store(path: Path, *, before: EventType) -> InterceptedStore:
+    """Return a store that writes nothing from the first event of a type on, as if the process had died there."""
+    is_dead = False
 
-    def __init__(self, path: Path, *, before: EventType) -> None:
-        super().__init__(path)
-        self._before = before
-        self._dead = False
-
-    async def append(
-        self, session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], **beside: Any
-    ) -> Sequence[StoredEvent]:
-        self._dead = self._dead or any(event.type == self._before for event in events)
-        if self._dead:
+    async def commit(write: Write) -> Sequence[StoredEvent]:
+        nonlocal is_dead
+        is_dead = is_dead or before in write.types
+        if is_dead:
             raise StoreError("the process has died")
-        return await super().append(session_id, turn_id, events, **beside)
+        return await write.make()
+
+    return InterceptedStore(SqliteStore(path), commit)
 
 
-def make_hub(store: SqliteStore, home: Path, *script: Any) -> Hub:
+def make_hub(store: Store, home: Path, *script: Any) -> Hub:
     settings = load_settings({"home": home}, environ={})
     model = ScriptedModel(script)
     return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
 
 
-async def create_session(store: SqliteStore, home: Path) -> str:
+async def create_session(store: Store, home: Path) -> str:
     record = SessionRecord(workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
     return record.id
 
 
-async def announced_names(store: SqliteStore, session_id: str) -> list[str]:
+async def announced_names(store: Store, session_id: str) -> list[str]:
     events = await store.log.read(session_id, 0, 1000)
     return [json.loads(event.frame_json)["data"]["name"] for event in events if event.type == "session_changed"]
 
@@ -58,7 +56,7 @@ async def announced_names(store: SqliteStore, session_id: str) -> list[str]:
 async def test_a_name_that_was_not_announced_is_announced_once_after_a_restart(
     tmp_path: Path, death: EventType
 ) -> None:
-    store = DyingStore(tmp_path / "sessions.db", before=death)
+    store = dying_store(tmp_path / "sessions.db", before=death)
     session_id = await create_session(store, tmp_path)
     hub = make_hub(store, tmp_path, "done")
     await hub.start(session_id, TurnRequest(input="Fix the build"))
@@ -88,7 +86,7 @@ async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp
 
 
 async def test_a_change_whose_event_the_storage_refuses_has_not_happened(tmp_path: Path) -> None:
-    store = DyingStore(tmp_path / "sessions.db", before=EventType.SESSION_CHANGED)
+    store = dying_store(tmp_path / "sessions.db", before=EventType.SESSION_CHANGED)
     session_id = await create_session(store, tmp_path)
     with pytest.raises(StoreError):
         await make_hub(store, tmp_path).change(session_id, {"name": "Mine"})

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRecord, TurnRequest
+from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, TurnRecord, TurnRequest
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
+from tests.support.intercepted_store import FailingCommits
 from tests.support.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
-
-
-class FailingStore(MemoryStore):
-    """A store that refuses appends while `broken`."""
-
-    broken = False
-
-    async def append(self, *args: Any, **kwargs: Any) -> Sequence[StoredEvent]:
-        if self.broken:
-            raise StoreError("the disk is full")
-        return await super().append(*args, **kwargs)
 
 
 def hub_over(store: Store, model: ScriptedModel, tmp_path: Path) -> Hub:
@@ -72,7 +60,7 @@ def a_write_and_more() -> ScriptedModel:
 
 
 async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
-    store, model = FailingStore(), a_write_and_more()
+    store, model = FailingCommits(MemoryStore(), error=StoreError("the disk is full")), a_write_and_more()
     hub = hub_over(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     await run_turn(hub, store, session_id, "one")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from agenticx.sessions.hub.message_queue import QueuedMessage
@@ -19,6 +18,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRequest,
 )
+from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.message_queue import QueueHarness, outline_of
 
 pytestmark = pytest.mark.anyio
@@ -106,16 +106,16 @@ async def test_interrupts_keep_their_order_over_a_restart_and_end_the_resumed_tu
     await harness.store.aclose()
 
 
-class SlowFinishStore(MemoryStore):
+class SlowFinishStore(InterceptedStore):
     """A store that delays the caller that stored the end of a turn, while all others see the end already."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(MemoryStore(), self._commit)
         self.ended, self.on = asyncio.Event(), asyncio.Event()
 
-    async def append(self, session_id: str, turn_id: str | None, *rest: Any, **more: Any) -> Sequence[StoredEvent]:
-        stored = await super().append(session_id, turn_id, *rest, **more)
-        if stored[-1].terminal:
+    async def _commit(self, write: Write) -> Sequence[StoredEvent]:
+        stored = await write.make()
+        if stored and stored[-1].terminal:
             self.ended.set()
             await self.on.wait()
         return stored

@@ -13,48 +13,17 @@ import pytest
 
 from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, Submission, TurnRequest
+from agenticx.sessions import Doubtful, Fact, Hub, SessionRecord, SqliteStore, StoredEvent, Submission, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
-from tests.support.commits import append
+from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.message_queue import note
 from tests.support.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
-WRITES = frozenset({"append", "add_journal_entry", "claim", "release"})
 MAX_WRITES = 60
 INPUT_EVENTS = ("turn_started", "steered", "handed_back")
-
-
-class FailingWrites:
-    """A store whose `nth` write fails, and those after it up to `times`.
-
-    `carried_out`: the failing writes commit and then raise.
-    """
-
-    def __init__(self, store: SqliteStore, nth: int, times: int, *, carried_out: bool) -> None:
-        self._store, self._left, self._times, self._carried_out = store, nth, times, carried_out
-        self.has_failed = False
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name not in WRITES:
-            return method
-
-        async def write(*args: Any, **more: Any) -> Any:
-            self._left -= 1
-            fails = -self._times < self._left <= 0
-            self.has_failed = self.has_failed or fails
-            if fails and not self._carried_out:
-                raise StoreError("the disk is full")
-            result = await method(*args, **more)
-            if fails:
-                raise StoreError("the disk did not answer")
-            return result
-
-        return write
 
 
 def make_hub(store: Any, model: ScriptedModel, folder: Path) -> Hub:
@@ -80,6 +49,13 @@ async def submit_with_retries(hub: Hub, session_id: str, text: str, when_busy: A
     return False
 
 
+async def posted_messages(hub: Hub, session_id: str) -> list[Fact]:
+    """Return the messages that are queued in the store."""
+    async with hub._actors.use(session_id) as actor:  # pyright: ignore[reportPrivateUsage]
+        loaded = await actor.lease.load()
+    return [fact for fact in loaded.open_facts if fact.kind == "message_posted"]
+
+
 async def wait_until_idle(hub: Hub, session_id: str, store: SqliteStore | None = None) -> None:
     """Approve all questions until no turn runs and, if `store` is given, no message is queued in it."""
     async with asyncio.timeout(PATIENCE):
@@ -87,7 +63,7 @@ async def wait_until_idle(hub: Hub, session_id: str, store: SqliteStore | None =
         while idle < 3:
             for asked in hub.gate.pending(session_id):
                 hub.gate.resolve(asked.id, True, digest=asked.digest)
-            waits = store is not None and await store.open_journal_entries("posted", "taken")
+            waits = store is not None and await posted_messages(hub, session_id)
             idle = 0 if waits or hub.running_turn_id(session_id) else idle + 1
             await asyncio.sleep(0.002)
 
@@ -104,7 +80,7 @@ async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
         store = SqliteStore(folder / "sessions.db")
         record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
         await store.create(record)
-        failing = FailingWrites(store, nth, times, carried_out=carried_out)
+        failing = FailingCommits(store, nth, times=times, carried_out=carried_out)
         hub = make_hub(failing, ScriptedModel([call("note", {"text": "x"}), *["yes"] * 20]), folder)
         texts = {
             "one": "reject",
@@ -128,7 +104,7 @@ async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
         where = f"write {nth}, {times} times, carried out: {carried_out}"
         assert {text for text in taken if not counts[text]} == set(), where
         assert [text for text, count in counts.items() if count > 1] == [], where
-        assert await store.open_journal_entries("posted", "taken") == [], where
+        assert await posted_messages(again, record.id) == [], where
         await again.close()
         await store.aclose()
         if not failing.has_failed:
@@ -136,27 +112,24 @@ async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
     raise AssertionError(f"there are more than {MAX_WRITES} writes")
 
 
-class LostAcknowledgements:
+class LostAcknowledgements(InterceptedStore):
     """A store that commits two writes and reports them as failed: the second once `go` is set."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self._store = store
+        super().__init__(store, self._commit)
         self.entered, self.go = asyncio.Event(), asyncio.Event()
         self._first = True
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    async def append(self, session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], **more: Any) -> Any:
-        steers = any(event.type is EventType.STEERED for event in events)
-        waits = any(event.data.get("input") == "waits" for event in events)
+    async def _commit(self, write: Write) -> Sequence[StoredEvent]:
+        steers = "steered" in write.types
+        waits = any(event.data.get("input") == "waits" for event in write.commit.events)
         if steers:
             self.entered.set()
             await self.go.wait()
-        stored = await append(self._store, session_id, turn_id, events, **more)
+        stored = await write.make()
         if steers or (waits and self._first):
             self._first = self._first and not waits
-            raise StoreError("the disk did not answer")
+            raise Doubtful("the disk did not answer")
         return stored
 
 

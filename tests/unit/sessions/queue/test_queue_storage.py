@@ -10,14 +10,16 @@ import pytest
 from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
-from tests.support.message_queue import BreakableStore, QueueHarness, outline_of
+from agenticx.sessions import MemoryStore
+from tests.support.intercepted_store import FailingCommits
+from tests.support.message_queue import QueueHarness, outline_of
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
 async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(tmp_path: Path, when_busy: str) -> None:
-    store = BreakableStore()
+    store = FailingCommits(MemoryStore())
     harness = QueueHarness(tmp_path, store)
     await harness.open(ScriptedModel([[say("so"), hang()]]))
     await harness.submit("one")
@@ -38,7 +40,7 @@ async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(tm
 
 
 async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(tmp_path: Path) -> None:
-    store = BreakableStore()
+    store = FailingCommits(MemoryStore())
     harness = QueueHarness(tmp_path, store)
     await harness.open(ScriptedModel([[say("so"), hang()], "three done"]))
     await harness.submit("one")
@@ -61,7 +63,7 @@ async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(tmp
 
 
 async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: Path) -> None:
-    store = BreakableStore()
+    store = FailingCommits(MemoryStore())
     harness = QueueHarness(tmp_path, store)
     model = ScriptedModel([call("note", {"text": "x"}), *["yes"] * 3])
     await harness.open(model)
@@ -88,7 +90,7 @@ async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: P
 
 
 async def test_the_input_of_a_turn_that_could_not_begin_is_not_sent_with_the_next(tmp_path: Path) -> None:
-    store = BreakableStore()
+    store = FailingCommits(MemoryStore())
     harness = QueueHarness(tmp_path, store)
     model = ScriptedModel(["yes"] * 4)
     await harness.open(model)

@@ -1,0 +1,158 @@
+"""A store whose commits can be delayed, refused, changed or left without an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agenticx.errors import StoreError
+from agenticx.sessions import Commit, Doubtful, Fact, Lease, SessionRecord, Store, StoredEvent, TurnRecord
+from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
+from agenticx.sessions.store.records import FactKind, Loaded
+
+__all__ = ["FailingCommits", "InterceptedStore", "Write"]
+
+
+@dataclass(frozen=True)
+class Write:
+    """A commit of a session that is about to be made; `run` makes one."""
+
+    session_id: str
+    commit: Commit
+    run: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
+
+    @property
+    def types(self) -> set[str]:
+        """The types of the commit's events."""
+        return {str(event.type.value) for event in self.commit.events}
+
+    @property
+    def fact_kinds(self) -> set[FactKind]:
+        """The kinds of the commit's facts."""
+        return {fact.kind for fact in self.commit.facts}
+
+    async def make(self, **changes: Any) -> Sequence[StoredEvent]:
+        """Make the commit, with changed fields."""
+        return await self.run(replace(self.commit, **changes) if changes else self.commit)
+
+
+class InterceptedStore:
+    """A `Store` whose commits all go through `around`."""
+
+    def __init__(self, store: Store, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]]) -> None:
+        self.store = store
+        self._around = around
+
+    @property
+    def log(self) -> Log:
+        return self.store.log
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.store.catalog
+
+    @property
+    def ownership(self) -> Ownership:
+        return _Ownership(self.store.ownership, self._around)
+
+    async def create(self, record: SessionRecord, **more: Any) -> None:
+        await self.store.create(record, **more)
+
+    async def delete(self, lease: Lease) -> None:
+        await self.store.delete(lease.lease if isinstance(lease, _Lease) else lease)
+
+    async def check(self) -> None:
+        await self.store.check()
+
+    async def aclose(self) -> None:
+        await self.store.aclose()
+
+
+class _Ownership:
+    def __init__(self, ownership: Ownership, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]]) -> None:
+        self._ownership = ownership
+        self._around = around
+
+    async def claim(self, session_id: str) -> Lease:
+        return _Lease(await self._ownership.claim(session_id), self._around)
+
+    async def call(self, session_id: str, command: bytes) -> bytes:
+        return await self._ownership.call(session_id, command)
+
+    def serve(self, handler: CommandHandler) -> Any:
+        return self._ownership.serve(handler)
+
+    def orphans(self) -> Any:
+        return self._ownership.orphans()
+
+
+class _Lease:
+    def __init__(self, lease: Lease, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]]) -> None:
+        self.lease = lease
+        self.session_id, self.epoch, self.lost = lease.session_id, lease.epoch, lease.lost
+        self._around = around
+        self._unanswered: tuple[Commit, Sequence[StoredEvent]] | None = None
+
+    async def load(self) -> Loaded:
+        return await self.lease.load()
+
+    async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
+        return await self._around(Write(self.session_id, commit, self._commit))
+
+    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
+        if self._unanswered is not None and self._unanswered[0].id == commit.id:
+            return self._unanswered[1]
+        return await self._around(Write(self.session_id, commit, self.lease.settle))
+
+    async def _commit(self, commit: Commit) -> Sequence[StoredEvent]:
+        """Make the commit, which is settled even if its caller gets no answer."""
+        stored = await self.lease.commit(commit)
+        self._unanswered = commit, stored
+        return stored
+
+    async def fact(self, kind: FactKind, key: str) -> Fact | None:
+        return await self.lease.fact(kind, key)
+
+    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
+        return await self.lease.turn(client_turn_id=client_turn_id)
+
+    async def release(self, *, work_left: bool = False) -> None:
+        await self.lease.release(work_left=work_left)
+
+
+class FailingCommits(InterceptedStore):
+    """A store whose `nth` commit fails with `error`, and those after it up to `times`; none once `nth` is None.
+
+    `carried_out`: the failing commits are stored, and their callers get `Doubtful`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        nth: int | None = None,
+        error: Exception | None = None,
+        *,
+        times: int = 1,
+        carried_out: bool = False,
+    ) -> None:
+        super().__init__(store, self._commit)
+        self.has_failed = False
+        self.broken = False
+        self._left = nth
+        self._error = error or StoreError("disk full")
+        self._times = times
+        self._carried_out = carried_out
+
+    async def _commit(self, write: Write) -> Sequence[StoredEvent]:
+        fails = self.broken
+        if self._left is not None:
+            self._left -= 1
+            fails = fails or -self._times < self._left <= 0
+        self.has_failed = self.has_failed or fails
+        if fails and not self._carried_out:
+            raise self._error
+        stored = await write.make()
+        if fails:
+            raise Doubtful("the disk did not answer")
+        return stored
