@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator,
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import SessionNotFound
@@ -73,6 +73,12 @@ class _SessionData:
     def running(self) -> TurnRecord | None:
         """The turn without a terminal event."""
         return None if self.running_turn_id is None else self.turns[self.running_turn_id]
+
+    @property
+    def turn_position(self) -> int:
+        """The position of the first event of the running turn, 0 if none runs."""
+        first = [] if self.running is None else self.events[self.running.after_seq or 0 :][:1]
+        return first[0].position if first else 0
 
     @property
     def open_facts(self) -> list[Fact]:
@@ -192,6 +198,7 @@ class MemoryStore:
         if owner is not lease:
             raise OwnershipLost(f"session {session_id!r} has another owner")
         del data.sessions[session_id]
+        lease.lost.set()
         data.log = [event for event in data.log if event.session_id != session_id]
         data.notifier.notify(session_id)
 
@@ -229,9 +236,13 @@ class MemoryStore:
             del self._data.handlers[self._worker]
 
     async def orphans(self) -> AsyncIterator[str]:
-        for session_id, session in list(self._data.sessions.items()):
-            if session.owner is None and (session.running_turn_id is not None or session.open_facts):
-                yield session_id
+        waiting = [
+            (session.turn_position, session_id)
+            for session_id, session in self._data.sessions.items()
+            if session.owner is None and (session.running_turn_id is not None or session.open_facts)
+        ]
+        for _, session_id in sorted(waiting, key=itemgetter(0)):
+            yield session_id
 
     # --- log ----------------------------------------------------------------------------------------------------------
 
@@ -401,10 +412,10 @@ class _MemoryLease:
 
 
 def _open_questions(session: _SessionData) -> Iterator[StoredEvent]:
+    answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
     for event in session.events:
-        if event.type is EventType.CONFIRM_REQUIRED:
+        if event.type is EventType.CONFIRM_REQUIRED and event.turn_id == session.running_turn_id:
             id_ = json.loads(event.frame_json)["data"]["id"]
-            answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
             if ("question_asked", id_) in session.facts and not any((kind, id_) in session.facts for kind in answers):
                 yield event
 

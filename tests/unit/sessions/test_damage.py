@@ -15,12 +15,12 @@ from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions import Fact, Hub, SessionRecord, SessionState, SqliteStore, TurnRecord, TurnRequest
+from agenticx.sessions import Commit, Fact, Hub, SessionRecord, SqliteStore, StateChange, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.settings import load_settings
-from tests.support.commits import append, delete, update
+from tests.support.commits import add_fact, append, delete, load, update
 from tests.support.patience import PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -61,10 +61,9 @@ async def left_running(home: Path, count: int) -> list[str]:
         record = SessionRecord(name=str(number), workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
         await store.create(record)
         turn = TurnRecord(id=f"turn_{number}", session_id=record.id, input="hi")
-        await store.claim(turn)
-        await append(store, record.id, turn.id, [STARTED, token(0)])
-        began = Fact(kind="call_began", key=f"b{number}", session_id=record.id, turn_id=turn.id, data={"call_id": "c"})
-        await store.add_journal_entry(began)
+        await append(store, record.id, turn.id, [STARTED, token(0)], begins=turn)
+        began = Fact(kind="call_began", key=f"b{number}", turn_id=turn.id, data={"call_id": "c"})
+        await add_fact(store, record.id, began)
         ids.append(record.id)
     await store.aclose()
     return ids
@@ -74,8 +73,8 @@ SESSION = "(SELECT number FROM sessions WHERE id = ?)"
 DAMAGES = {
     "an event": f"UPDATE fresh SET body = CAST(replace(body, '{{', '!') AS BLOB) WHERE session = {SESSION}",
     "a row of the log": f"UPDATE fresh SET body = x'78' WHERE session = {SESSION}",
-    "the journal": f"UPDATE journal SET data = '{{}}' WHERE session = {SESSION}",
-    "the journal's form": f"UPDATE journal SET data = '{{' WHERE session = {SESSION}",
+    "the facts": f"UPDATE facts SET data = '{{}}' WHERE session = {SESSION}",
+    "the facts' form": f"UPDATE facts SET data = '{{' WHERE session = {SESSION}",
 }
 
 
@@ -146,7 +145,8 @@ async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: 
     await append(store, session_id, "turn_0", [FINAL])
     (event,) = await store.log.read(session_id, 2, 10)
     assert event.terminal
-    assert await store.unfinished_turns() == []
+    assert await store.catalog.running_turns([session_id]) == {}
+    assert (await load(store, session_id)).running is None
     await store.aclose()
 
 
@@ -156,7 +156,7 @@ async def test_an_undecodable_byte_stops_neither_search_nor_usage_and_no_text_is
     for name in ("one", "two"):
         made = SessionRecord(name=name, workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
-        kept = SessionState([UserMessage(content=f"lorem secret {name}")])
+        kept = StateChange([UserMessage(content=f"lorem secret {name}")])
         await append(store, made.id, None, [RuntimeEvent(EventType.USAGE, used), FINAL], state=kept)
     await store.aclose()
     damage(tmp_path, "UPDATE said SET text = CAST(CAST(text AS BLOB) || x'ff' AS TEXT) WHERE text LIKE '%secret one'")
@@ -257,7 +257,7 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
     for statement in (
         "UPDATE sessions SET record = '{', state = '[1]' WHERE id = ?",
         f"UPDATE fresh SET body = x'78' WHERE session = {SESSION}",
-        f"UPDATE journal SET data = '{{' WHERE session = {SESSION}",
+        f"UPDATE facts SET data = '{{' WHERE session = {SESSION}",
         f"UPDATE said SET text = x'ff' WHERE session = {SESSION}",
     ):
         damage(tmp_path, statement, one)
@@ -275,7 +275,7 @@ UNREADABLE = {
     "its state": "UPDATE sessions SET state = '[1]' WHERE id = ?",
     "its messages": f"INSERT INTO messages VALUES ({SESSION}, 0, '{{}}')",
     "its log": DAMAGES["a row of the log"],
-    "its journal": DAMAGES["the journal's form"],
+    "its facts": DAMAGES["the facts' form"],
 }
 
 
@@ -303,7 +303,7 @@ async def with_texts(home: Path) -> list[str]:
     for name in ("alpha", "beta"):
         made = SessionRecord(name=f"about {name}", workspace=str(home), created_at="2026-01-01T00:00:00.000Z")
         await store.create(made)
-        await append(store, made.id, None, [FINAL], state=SessionState([UserMessage(content=f"say {name}")]))
+        await append(store, made.id, None, [FINAL], state=StateChange([UserMessage(content=f"say {name}")]))
         ids.append(made.id)
     await store.aclose()
     return ids
@@ -331,7 +331,7 @@ async def test_a_damaged_index_is_rebuilt_at_the_start(
     assert [found.record.id for found in await store.catalog.search("say")] == [two, one]
     assert [found.record.id for found in await store.catalog.search("about alpha")] == [one]
     await update(store, replace(await store.catalog.get(one), name="renamed"))
-    await append(store, two, None, [FINAL], state=SessionState([UserMessage(content="more")], keep_messages=1))
+    await append(store, two, None, [FINAL], state=StateChange([UserMessage(content="more")], keep_messages=1))
     assert [found.record.id for found in await store.catalog.search("renamed")] == [one]
     assert [found.record.id for found in await store.catalog.search("more")] == [two]
     await delete(store, one)
@@ -357,10 +357,10 @@ async def test_an_index_damaged_in_use_stops_searches_only(
     if not leaves:
         break_index(tmp_path, f"UPDATE found_data SET block = {block}")
     for number in range(20):
-        kept = SessionState([UserMessage(content=f"word {number}")], keep_messages=number + 1)
+        kept = StateChange([UserMessage(content=f"word {number}")], keep_messages=number + 1)
         await append(store, two, None, [FINAL], state=kept)
         await update(store, replace(await store.catalog.get(one), name=f"renamed {number}"))
-    await append(store, two, None, [FINAL], state=SessionState(keep_messages=21, searchable_ids=frozenset()))
+    await append(store, two, None, [FINAL], state=StateChange(keep_messages=21, searchable_ids=frozenset()))
     with suppress(DamagedData):
         await store.catalog.search("say")
     assert sum("is damaged" in record.getMessage() for record in caplog.records) <= 1
@@ -381,26 +381,47 @@ def break_index(home: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_an_append_with_an_unreadable_journal_stores_nothing_and_others_are_committed(tmp_path: Path) -> None:
+async def test_unreadable_facts_are_reported_and_those_of_other_sessions_are_read(tmp_path: Path) -> None:
     one, two = await left_running(tmp_path, 2)
-    damage(tmp_path, f"UPDATE journal SET data = '{{' WHERE session = {SESSION}", one)
     store = SqliteStore(tmp_path / "sessions.db")
-    again = Fact(kind="call_began", key="b0", session_id=one, turn_id="turn_0", data={"call_id": "c"})
+    posted = Fact(kind="message_posted", key="p", turn_id="turn_9", data={"message": {}})
+    await add_fact(store, one, posted)
+    assert not (await load(store, one)).facts_damaged
+    damage(tmp_path, f"UPDATE facts SET data = '{{' WHERE kind = 'call_began' AND session = {SESSION}", one)
+    loaded = await load(store, one)
+    assert (loaded.facts_damaged, loaded.open_facts) == (True, [posted])
+    again = Fact(kind="call_began", key="b0", turn_id="turn_0", data={"call_id": "c"})
+    await append(store, one, "turn_0", [token(1)], facts=[again])  # the first one is kept
+    assert (await load(store, one)).facts_damaged
+    damage(tmp_path, f"UPDATE facts SET data = '[]' WHERE kind = 'message_posted' AND session = {SESSION}", one)
+    assert (await load(store, one)).open_facts == []
+    other = await load(store, two)
+    assert (other.facts_damaged, [fact.key for fact in other.open_facts]) == (False, ["b1"])
+    await append(store, one, "turn_0", [FINAL])
+    assert not (await load(store, one)).facts_damaged  # what no running turn needs
+    await store.aclose()
+
+
+async def test_a_commit_that_the_database_refuses_stores_nothing_and_others_are_stored(tmp_path: Path) -> None:
+    ids = await left_running(tmp_path, 3)
+    store = SqliteStore(tmp_path / "sessions.db")
+    leases = [await store.ownership.claim(session_id) for session_id in ids]
+    taken = TurnRecord(id="turn_9", session_id=ids[0], input="hi", client_turn_id="same")
+    other = TurnRecord(id="turn_8", session_id=ids[0], input="hi", client_turn_id="same")
+    await leases[0].commit(Commit(turn_id="turn_9", events=[STARTED], begins=taken))
+    bad = Commit(
+        turn_id="turn_8", events=[token(1)], begins=other, facts=[Fact(kind="call_began", key="k", turn_id="t")]
+    )
+    commits = (Commit(events=[token(1)]), Commit(events=[token(1)]))
     results = await asyncio.gather(
-        append(store, two, "turn_1", [token(1)]),
-        append(store, one, "turn_0", [token(1)], facts=[again]),
-        append(store, two, "turn_1", [token(2)]),
-        return_exceptions=True,
+        leases[1].commit(commits[0]), leases[0].commit(bad), leases[2].commit(commits[1]), return_exceptions=True
     )
     assert [isinstance(result, StoreError) for result in results] == [False, True, False]
-    assert "damaged" in str(results[1])
-    assert [event.seq for event in await store.log.read(two, 0, 10)] == [1, 2, 3, 4]
-    assert (await store.log.read(one, 2, 10), await store.log.head(one)) == ([], 2)
-    await append(store, one, "turn_0", [token(2)])
-    await store.aclose()
-    store = SqliteStore(tmp_path / "sessions.db")
-    frames = [json.loads(event.frame_json)["data"] for event in await store.log.read(one, 2, 10)]
-    assert frames == [{"text": "word 2 ", "message_id": "m", "offset": 2}]
+    assert [await store.log.head(session_id) for session_id in ids] == [3, 3, 3]
+    assert (await leases[0].load()).running == replace(taken, after_seq=2)
+    assert await leases[0].fact("call_began", "k") is None
+    (stored,) = await leases[0].commit(Commit(turn_id="turn_9", events=[token(2)]))
+    assert stored.seq == 4
     await store.aclose()
 
 

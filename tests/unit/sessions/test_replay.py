@@ -14,6 +14,7 @@ import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import SessionRecord, SqliteStore, StoredEvent
+from agenticx.sessions.store.records import Position
 from tests.support.commits import append, delete
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +56,7 @@ async def pages(store: SqliteStore, after: int, at_once: int) -> list[StoredEven
 
 
 async def _pages(store: SqliteStore, after: int, at_once: int) -> AsyncIterator[Sequence[StoredEvent]]:
-    while page := await store.log.read_all(after, at_once):
+    while page := await store.log.read_all(Position(after), at_once):
         assert len(page) <= at_once
         yield page
         after = page[-1].position
@@ -65,7 +66,7 @@ async def far_apart(store: SqliteStore) -> tuple[str, list[StoredEvent]]:
     """Store a turn with one event at the log's beginning and more far behind it; return its session and the log."""
     slow, quick = await session_in(store), await session_in(store)
     log = list(await append(store, slow, "turn", tokens(1)))
-    for number in range(40):
+    for _ in range(40):
         log += await append(store, quick, "turn", tokens(500))
     log += await append(store, slow, "turn", [*tokens(1), final()])
     return slow, log
@@ -145,7 +146,7 @@ async def test_reading_a_session_does_not_wait_for_a_replay(tmp_path: Path) -> N
     await store.aclose()
     again = SqliteStore(tmp_path / "sessions.db")
     answered: list[str] = []
-    replays = [asyncio.create_task(again.log.read_all(place % 100, 4_000)) for place in range(100)]
+    replays = [asyncio.create_task(again.log.read_all(Position(place % 100), 4_000)) for place in range(100)]
     for replay in replays:
         replay.add_done_callback(lambda _: answered.append("replay"))
     await asyncio.sleep(0)
@@ -165,7 +166,7 @@ async def test_a_replay_of_a_large_log_uses_little_memory(tmp_path: Path) -> Non
     store = SqliteStore(tmp_path / "sessions.db")
     ids = [await session_in(store) for _ in range(4)]
     large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 100_000, "message_id": "m", "offset": 0})
-    for turn in range(15):
+    for _ in range(15):
         for session_id in ids:
             await append(store, session_id, "turn", [*[large] * 9, final()])
     await store.aclose()

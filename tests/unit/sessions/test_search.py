@@ -25,8 +25,8 @@ from agenticx.sessions import (
     SearchExcerpt,
     SearchResult,
     SessionRecord,
-    SessionState,
     SqliteStore,
+    StateChange,
     Store,
     UsageCounts,
 )
@@ -74,9 +74,8 @@ async def say(
     keep: int | None = None,
     findable: frozenset[str] | None = None,
 ) -> None:
-    seq = await store.log.head(session_id)
     place = len((await store.log.state(session_id)).messages)
-    change = SessionState(messages, keep_messages=place if keep is None else keep, searchable_ids=findable)
+    change = StateChange(messages, keep_messages=place if keep is None else keep, searchable_ids=findable)
     await append(store, session_id, None, [CHANGED], state=change)
 
 

@@ -12,7 +12,7 @@ from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import StoredEvent
 from agenticx.sessions.store.sqlite._cursors import SessionCursors
 from agenticx.sessions.store.sqlite._file import FileIdentity, require_database_file
-from agenticx.sessions.store.sqlite._opening import connect, prepare_file
+from agenticx.sessions.store.sqlite._opening import connect, prepare_file, read_log_position
 from agenticx.sessions.store.sqlite._recent_events import RecentEvents
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
 from agenticx.sessions.store.sqlite.owner import OwnerLock
@@ -50,10 +50,19 @@ class Database:
             self.recent.extend(events)
             self.notifier.notify(session_id)
 
-    def republish(self, session_id: str) -> None:
-        """Have readers read from the file: it has events that were not published when they were committed."""
-        self.recent = RecentEvents(self.position)
+    def republish(self, session_id: str, last_position: int) -> None:
+        """Have readers read from the file: it has events up to `last_position` that were not published in time.
+
+        Positions after it may have been given out, to commits that are not made yet.
+        """
+        self.recent = RecentEvents(max(self.recent.last_position, last_position), cached_after=self.position)
         self.notifier.notify(session_id)
+
+    async def refresh(self, session_id: str) -> None:
+        """Have readers and later commits go on from the end of the file, as another process wrote to the session."""
+        _, last_position, _ = await self.reader.submit(read_log_position)
+        self.position = max(self.position, last_position)
+        self.republish(session_id, last_position)
 
     def check_ownership(self) -> None:
         """Raise `StoreError` if writes would be lost now, or mixed with those of another process."""

@@ -11,13 +11,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from agenticx.clocks import rfc3339
-from agenticx.errors import StoreError
+from agenticx.errors import SessionNotFound, StoreError
 from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost
+from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import (
     Commit,
     Fact,
     FactKind,
     Loaded,
+    Position,
     StateChange,
     StoredEvent,
     TurnRecord,
@@ -44,10 +46,16 @@ class SqliteOwnership:
         self._epochs = 0
 
     async def claim(self, session_id: str) -> Lease:
-        def work(connection: sqlite3.Connection) -> int:
-            return last_seq(connection, session_number(connection, session_id))
+        def work(connection: sqlite3.Connection) -> int | None:
+            try:
+                return last_seq(connection, session_number(connection, session_id))
+            except SessionNotFound:
+                return None
 
-        seq = await self._database.reader.submit(work)
+        self.remove(session_id)
+        seq = await self._database.writer.submit(work, outside_transaction=True)  # after all commits made so far
+        if seq is None:
+            raise SessionNotFound(f"no session has the id {session_id!r}")
         self._epochs += 1
         self.remove(session_id)
         lease = self._leases[session_id] = _SqliteLease(self._database, self, session_id, self._epochs, seq)
@@ -77,7 +85,11 @@ class SqliteOwnership:
 
 
 class _SqliteLease:
-    """The `Lease` of one session."""
+    """The `Lease` of one session.
+
+    `_unsettled` is the commit whose outcome is unknown, with its events; `_last` the id of the last other one, with its
+    events.
+    """
 
     def __init__(self, database: Database, ownership: SqliteOwnership, session_id: str, epoch: int, seq: int) -> None:
         self.session_id = session_id
@@ -87,6 +99,7 @@ class _SqliteLease:
         self._ownership = ownership
         self._seq = seq
         self._unsettled: tuple[Commit, Sequence[StoredEvent]] | None = None
+        self._last: tuple[str, Sequence[StoredEvent]] = ("", ())
 
     async def load(self) -> Loaded:
         self._check()
@@ -104,57 +117,79 @@ class _SqliteLease:
                 facts_damaged=damaged,
             )
 
-        return await self._database.reader.submit(work)
+        loaded = await self._database.reader.submit(work)
+        if self._unsettled is None:
+            self._seq = loaded.last_seq
+        return loaded
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
         if self._unsettled is not None:
             raise Doubtful("an earlier write of the session has an unknown outcome")
         database, ts = self._database, rfc3339(self._database.clock.now())
-        stored = encode_events(
+        events = encode_events(
             self.session_id, commit.turn_id, commit.events, seq=self._seq, position=database.position, ts=ts
         )
-        database.position += len(stored)  # a failed commit leaves a gap
-        return await self._write(commit, stored)
+        database.position += len(events)  # a failed commit leaves a gap
+        return await self._write(commit, events)
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
-        if self._unsettled is None or self._unsettled[0] is not commit:
+        if self._unsettled is None:
+            last_id, last_events = self._last
+            return last_events if last_id == commit.id else await self.commit(commit)
+        unsettled, events = self._unsettled
+        if unsettled.id != commit.id:
             raise ValueError("only the commit whose outcome is unknown can be settled")
-        return await self._write(*self._unsettled)
+        database = self._database
+        positions = range(database.position + 1, database.position + 1 + len(events))  # others were committed since
+        events = [
+            event._replace(position=Position(position)) for event, position in zip(events, positions, strict=True)
+        ]
+        database.position += len(events)
+        try:
+            return await self._write(unsettled, events)
+        except (OwnershipLost, SessionNotFound, DamagedData, Doubtful):
+            raise
+        except StoreError as exc:  # of this attempt: an earlier one may have stored the commit
+            self._unsettled = unsettled, events
+            raise Doubtful(str(exc)) from exc
 
-    async def _write(self, commit: Commit, stored: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    async def _write(self, commit: Commit, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         """Store the commit unless it is stored; all that follows this lease's last commit can only be `commit`."""
-        database, seq, settled = self._database, self._seq, False
+        database, seq, stored, settled = self._database, self._seq, events, False
 
         def work(connection: sqlite3.Connection) -> None:
-            nonlocal settled
+            nonlocal stored, settled
+            self._check()  # the lease may have ended in the meantime
             cursor = database.cursors.get(connection, self.session_id)
-            if cursor.last_seq == seq:
-                _store(connection, cursor, commit, stored)
-            elif _is_stored(connection, stored):
-                settled = True
-            else:
+            settled = cursor.last_seq != seq
+            stored = _find_stored(connection, events) if settled else events
+            if not settled:
+                _store(connection, cursor, commit, events)
+            elif not stored:
                 raise OwnershipLost(f"session {self.session_id!r} is at {cursor.last_seq}, not at {seq}")
 
         def publish() -> None:
             if settled:
-                database.republish(self.session_id)
+                database.republish(self.session_id, stored[-1].position)
             else:
-                database.publish(self.session_id, stored)
+                database.publish(self.session_id, events)
 
-        self._unsettled = commit, stored
+        self._unsettled = commit, events
         try:
             await database.writer.submit(work, synced=commit.sync, on_commit=publish)
-        except OwnershipLost:  # another process wrote: what is cached is stale
-            database.republish(self.session_id)
-            self._ownership.remove(self.session_id)
+        except Doubtful:
             raise
-        except StoreError as exc:
-            if not isinstance(exc, Doubtful):
-                self._unsettled = None
+        except OwnershipLost:
+            if self._ownership.is_owner(self):  # another process wrote
+                self._ownership.remove(self.session_id)
+                await database.refresh(self.session_id)
             raise
-        self._unsettled = None
+        except Exception:
+            self._unsettled = None
+            raise
+        self._unsettled, self._last = None, (commit.id, stored)
         self._seq += len(stored)
         return stored
 
@@ -198,15 +233,15 @@ def _store(
         rows.pack_fresh_rows(connection, cursor)
 
 
-def _is_stored(connection: sqlite3.Connection, events: Sequence[StoredEvent]) -> bool:
-    """Return whether exactly these events are the last of their session."""
+def _find_stored(connection: sqlite3.Connection, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+    """Return `events` as they are stored if exactly these are the last of their session, else none."""
     if not events:
-        return False
+        return ()
     first = events[0]
     found: list[StoredEvent] = []
     while page := rows.events_after(connection, first.session_id, first.seq - 1 + len(found), len(events) + 1):
         found += page
-    return [event.frame_json for event in found] == [event.frame_json for event in events]
+    return found if [event.frame_json for event in found] == [event.frame_json for event in events] else ()
 
 
 def apply_state(connection: sqlite3.Connection, number: int, state: StateChange) -> None:

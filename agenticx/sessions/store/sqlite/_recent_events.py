@@ -20,12 +20,12 @@ _POSITION = attrgetter("position")
 class RecentEvents:
     """The last events of recently written sessions, and those of the log of all sessions."""
 
-    def __init__(self, last_position: int) -> None:
+    def __init__(self, last_position: int, *, cached_after: int | None = None) -> None:
         self._sessions: OrderedDict[str, list[StoredEvent]] = OrderedDict()
         self._bytes = 0
         self._all: list[StoredEvent] = []
         self._all_bytes = 0
-        self._all_start = last_position  # the position just before the first of `_all`
+        self._all_start = last_position if cached_after is None else cached_after  # just before the first of `_all`
         self._last_position = last_position
 
     def extend(self, events: Sequence[StoredEvent]) -> None:
@@ -43,7 +43,7 @@ class RecentEvents:
             self.evict(next(iter(self._sessions)))
         self._all += events
         self._all_bytes += size
-        self._last_position = events[-1].position
+        self._last_position = max(self._last_position, events[-1].position)
         if len(self._all) > 2 * _MAX_ALL_EVENTS or self._all_bytes > _MAX_BYTES:
             self._shorten_all()
 

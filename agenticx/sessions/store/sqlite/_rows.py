@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from operator import attrgetter
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message, message_adapter
@@ -186,7 +186,8 @@ def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, af
     """Store `turn`, whose first event follows `after_seq`, as the running one of its session."""
     connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
     connection.execute(
-        "INSERT INTO turns (session, id, client_turn_id, input, attached, after_seq) VALUES (?, ?, ?, ?, ?, ?)",
+        """INSERT INTO turns (session, id, client_turn_id, input, attached, after_seq) VALUES (?, ?, ?, ?, ?, ?)
+           ON CONFLICT (id) DO NOTHING""",  # a commit without events is stored again when it is settled
         (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest, after_seq),
     )
 
@@ -464,4 +465,7 @@ def _select_facts(connection: sqlite3.Connection, where: str, values: tuple[Any,
 def _decode_fact(row: tuple[Any, ...]) -> Fact:
     kind, key, turn_id, data = row
     with map_decode_errors("a fact of a session"):
-        return Fact(kind=kind, key=key, turn_id=turn_id, data=json.loads(data))
+        decoded = json.loads(data)
+        if not isinstance(decoded, dict):
+            raise TypeError("the data of a fact is no object")
+        return Fact(kind=kind, key=key, turn_id=turn_id, data=cast("dict[str, Any]", decoded))
