@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from agenticx.runtime import EventType, RuntimeEvent
-from agenticx.sessions import SessionRecord, SqliteStore
+from agenticx.sessions import Commit, Lease, SessionRecord, SqliteStore
+from agenticx.sessions.store.records import Position, must_sync
 from tests.benchmarks.floor import bare_group_commit, cpu_of
 from tests.benchmarks.rows import Row, Scale
-from tests.support.commits import append
 
 __all__ = ["store_rows"]
 
@@ -69,11 +69,15 @@ async def database() -> AsyncGenerator[tuple[SqliteStore, Path]]:
             await store.aclose()
 
 
-async def sessions(store: SqliteStore, count: int) -> Sequence[str]:
+async def sessions(store: SqliteStore, count: int) -> Sequence[Lease]:
     records = [SessionRecord(workspace="/tmp", created_at="2026-01-01T00:00:00.000Z") for _ in range(count)]
     for record in records:
         await store.create(record)
-    return [record.id for record in records]
+    return [await store.ownership.claim(record.id) for record in records]
+
+
+async def append(lease: Lease, events: Sequence[RuntimeEvent]) -> None:
+    await lease.commit(Commit(turn_id="turn_1", events=events, sync=must_sync(events)))
 
 
 async def _appends(scale: Scale) -> list[Row]:
@@ -83,14 +87,14 @@ async def _appends(scale: Scale) -> list[Row]:
     """
     each = scale.tokens // 10
 
-    async def stream(store: SqliteStore, session_id: str) -> None:
+    async def stream(lease: Lease) -> None:
         for number in range(each):
-            await append(store, session_id, "turn_1", [token(number)])
+            await append(lease, [token(number)])
 
     async def once() -> float:
         async with database() as (store, _):
-            ids = await sessions(store, STREAMING)
-            return await cpu_of(lambda: asyncio.gather(*(stream(store, session_id) for session_id in ids)))
+            leases = await sessions(store, STREAMING)
+            return await cpu_of(lambda: asyncio.gather(*map(stream, leases)))
 
     spent = [await once() for _ in range(scale.repeats)]
     bare = [await bare_group_commit(STREAMING, each) for _ in range(scale.repeats)]
@@ -114,19 +118,19 @@ async def _latency(scale: Scale) -> list[Row]:
     """Measure how long an event waits for the disk; every hundredth event must survive a power cut."""
     waits: list[float] = []
 
-    async def stream(store: SqliteStore, session_id: str, delay: float) -> None:
+    async def stream(lease: Lease, delay: float) -> None:
         await asyncio.sleep(delay)
         for number in range(scale.paced_tokens):
             event = call(number) if number % DURABLE_EVERY == DURABLE_EVERY - 1 else token(number)
             began = time.perf_counter()
-            await append(store, session_id, "turn_1", [event])
+            await append(lease, [event])
             waits.append(time.perf_counter() - began)
             await asyncio.sleep(TOKEN_SECONDS)
 
     async with database() as (store, _):
-        ids = await sessions(store, LATENCY_STREAMS)
+        leases = await sessions(store, LATENCY_STREAMS)
         delays = [TOKEN_SECONDS * place / LATENCY_STREAMS for place in range(LATENCY_STREAMS)]
-        await asyncio.gather(*(stream(store, *one) for one in zip(ids, delays, strict=True)))
+        await asyncio.gather(*(stream(*one) for one in zip(leases, delays, strict=True)))
     name = f"wait for the log at {LATENCY_STREAMS} streaming sessions"
     return [
         Row(name=f"{name}, median", value=median(waits) * MILLI, unit="ms", first_light=2),
@@ -137,33 +141,30 @@ async def _latency(scale: Scale) -> list[Row]:
 async def _answer() -> Row:
     """Measure an answer of 2,000 tokens, stored one by one as a slow model sends them."""
     async with database() as (store, path):
-        (session_id,) = await sessions(store, 1)
+        (lease,) = await sessions(store, 1)
         for number in range(2_000):
-            await append(store, session_id, "turn_1", [token(number)])
-        await append(store, session_id, "turn_1", [final()])
+            await append(lease, [token(number)])
+        await append(lease, [final()])
         with closing(sqlite3.connect(path)) as connection:
             (rows,) = connection.execute("SELECT count(*) FROM events").fetchone()
     return Row(name="rows of an answer of 2,000 tokens", value=rows, unit="rows", first_light=300)
 
 
-async def _turn(store: SqliteStore, session_id: str, seq: int) -> int:
-    """Store a turn of tokens, several per append, and its end; return the last sequence number."""
+async def _turn(lease: Lease) -> None:
+    """Store a turn of tokens, several per append, and its end."""
     for number in range(SEPARATE_CALLS):
         events = [token(number * 3 + place) for place in range(TURN_TOKENS // SEPARATE_CALLS)]
-        await append(store, session_id, "turn_1", events)
-        seq += len(events)
-    await append(store, session_id, "turn_1", [final()])
-    return seq + 1
+        await append(lease, events)
+    await append(lease, [final()])
 
 
 async def _size(scale: Scale) -> Row:
     """Measure the size of sessions of four turns with 300 tokens each."""
     count = max(scale.sessions // 20, 1)
     async with database() as (store, path):
-        for session_id in await sessions(store, count):
-            seq = 0
+        for lease in await sessions(store, count):
             for _ in range(TURNS):
-                seq = await _turn(store, session_id, seq)
+                await _turn(lease)
         await store.aclose()
         size = path.stat().st_size
     return Row(name=f"sessions of {TURNS} turns in a GB", value=count * 1e9 / size, unit="sessions")
@@ -173,22 +174,22 @@ async def _reading_back(scale: Scale) -> list[Row]:
     """Measure one long session, opened and read from its first event."""
     events = scale.tokens * 25
     async with database() as (store, path):
-        (session_id,) = await sessions(store, 1)
+        (lease,) = await sessions(store, 1)
         seq = 0
         while seq < events:
             batch = [token(seq + place) for place in range(50)]
-            await append(store, session_id, "turn_1", batch)
+            await append(lease, batch)
             seq += len(batch)
-        await append(store, session_id, "turn_1", [final()])
+        await append(lease, [final()])
         await store.aclose()
         began = time.perf_counter()
         again = SqliteStore(path)
         opened = time.perf_counter() - began
         began = time.perf_counter()
-        await again.log.read(session_id, seq - 100, 512)
+        await again.log.read(lease.session_id, seq - 100, 512)
         resumed = time.perf_counter() - began
         began, place = time.perf_counter(), 0
-        while more := await again.log.read(session_id, place, 512):
+        while more := await again.log.read(lease.session_id, place, 512):
             place = more[-1].seq
         replayed = place / (time.perf_counter() - began)
         await again.aclose()
@@ -203,15 +204,15 @@ async def _replaying_all(scale: Scale) -> list[Row]:
     """Measure a replay of all sessions, and the time that listing them takes meanwhile."""
     calls = max(scale.sessions // 20, 1)
     async with database() as (store, path):
-        ids = await sessions(store, STREAMING)
+        leases = await sessions(store, STREAMING)
         for number in range(calls):
-            for session_id in ids:
-                await append(store, session_id, "turn_1", [token(number)] * MERGED)
-        for session_id in ids:
-            await append(store, session_id, "turn_1", [final()])
+            for lease in leases:
+                await append(lease, [token(number)] * MERGED)
+        for lease in leases:
+            await append(lease, [final()])
         await store.aclose()
         again = SqliteStore(path)
-        began, place, read = time.perf_counter(), 0, 0
+        began, place, read = time.perf_counter(), Position(0), 0
         while more := await again.log.read_all(place, PAGE):
             place, read = more[-1].position, read + len(more)
         replayed = read / (time.perf_counter() - began)
@@ -226,7 +227,7 @@ async def _replaying_all(scale: Scale) -> list[Row]:
 async def _lists_during_a_replay(store: SqliteStore) -> float:
     async def replay() -> None:
         while True:
-            place = 0
+            place = Position(0)
             while more := await store.log.read_all(place, PAGE):
                 place = more[-1].position
 

@@ -107,7 +107,7 @@ async def test_dropped_readers_leave_no_large_event_in_memory(make_studio: Studi
 async def memory_left_by_dropped_readers(studio: Studio, readers: int) -> int:
     """Return the bytes that stay in memory after so many readers were dropped in the middle of a large event."""
     session_id, relay = await studio.session(), studio.services.relay
-    for seq in range(3):
+    for _ in range(3):
         large = RuntimeEvent(EventType.TOKEN, {"text": "x" * 3 * MEGABYTE, "message_id": "m", "offset": 0})
         await append(studio.services.store, session_id, None, [large])
     before, _ = tracemalloc.get_traced_memory()

@@ -1,0 +1,378 @@
+"""The suite of leases and their commits, run against each store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import SessionNotFound
+from agenticx.messages import UserMessage
+from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.sessions import (
+    Commit,
+    Fact,
+    MemoryStore,
+    OwnershipLost,
+    SessionState,
+    StateChange,
+    Store,
+    TurnRecord,
+)
+from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere
+from tests.support.commits import add_fact, append, load
+from tests.support.stores import (
+    STORES,
+    asked,
+    final,
+    in_a_file,
+    orphans,
+    record,
+    running_in,
+    session_in,
+    started,
+    token,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    make: Callable[[Path], Store] = request.param
+    opened = make(tmp_path)
+    yield opened
+    await opened.aclose()
+
+
+async def test_a_lease_that_is_superseded_or_released_is_lost_and_writes_nothing(store: Store) -> None:
+    session_id = await session_in(store)
+    first = await store.ownership.claim(session_id)
+    await first.commit(Commit(events=[token("a")]))
+    second = await store.ownership.claim(session_id)
+    assert second.epoch > first.epoch
+    assert (first.session_id, first.lost.is_set(), second.lost.is_set()) == (session_id, True, False)
+    await first.release()  # has no effect on the owner
+    await second.commit(Commit(events=[token("b")]))
+    await second.release(work_left=True)
+    assert second.lost.is_set()
+    posted = Fact(kind="message_posted", key="k", turn_id="turn_1")
+    write = Commit(events=[token("x")], facts=[posted], record=replace(record("new"), id=session_id))
+    for lease in (first, second):
+        for refused in (
+            lease.commit(write),
+            lease.settle(write),
+            lease.load(),
+            lease.fact("message_posted", "k"),
+            lease.turn(client_turn_id="c"),
+            store.delete(lease),
+        ):
+            with pytest.raises(OwnershipLost):
+                await refused
+    third = await store.ownership.claim(session_id)
+    loaded = await third.load()
+    assert (loaded.last_seq, loaded.open_facts, loaded.record.name) == (2, [], None)
+    await store.delete(third)
+    assert third.lost.is_set()
+
+
+async def test_of_many_owners_that_write_at_once_only_the_last_goes_on(store: Store) -> None:
+    session_id = await session_in(store)
+    leases = [await store.ownership.claim(session_id) for _ in range(20)]
+    writes = (lease.commit(Commit(events=[token(str(number))])) for number, lease in enumerate(leases))
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert [isinstance(result, OwnershipLost) for result in results] == [True] * 19 + [False]
+    assert await store.log.head(session_id) == 1
+
+
+async def test_a_claim_follows_what_the_owner_before_has_begun_to_write(store: Store) -> None:
+    session_id = await session_in(store)
+    for number in range(20):
+        before = await store.ownership.claim(session_id)
+        writing = asyncio.ensure_future(before.commit(Commit(events=[token("a")])))
+        await asyncio.sleep(0)
+        after = await store.ownership.claim(session_id)
+        await after.commit(Commit(events=[token("b")]))
+        with suppress(OwnershipLost):
+            await writing
+        assert await store.log.head(session_id) >= number + 1
+    events = await store.log.read(session_id, 0, 100)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+
+
+async def test_a_commit_is_stored_whole_in_one_step(store: Store) -> None:
+    made = record("one")
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    turn = TurnRecord(id="turn_1", session_id=made.id, input="hi", client_turn_id="c")
+    said = [UserMessage(content="hello", message_id="u")]
+    began = Fact(kind="call_began", key="turn_1 c", turn_id="turn_1", data={"name": "note"})
+    posted = Fact(kind="message_posted", key="m", turn_id="turn_2", data={"message": "later"})
+    named = replace(made, name="two", pinned=True)
+    stored = await lease.commit(
+        Commit(
+            turn_id="turn_1",
+            events=[started(), token("a")],
+            begins=turn,
+            state=StateChange(said, '{"todos":[]}'),
+            facts=[began, posted],
+            record=named,
+        )
+    )
+    loaded = await lease.load()
+    assert (loaded.record, loaded.state, loaded.last_seq) == (named, SessionState(said, '{"todos":[]}'), 2)
+    assert loaded.running == await lease.turn(client_turn_id="c") == replace(turn, after_seq=0)
+    assert (list(loaded.open_facts), loaded.facts_damaged) == ([began, posted], False)
+    assert list(await store.log.read(made.id, 0, 10)) == list(stored)
+    assert (await store.catalog.get(made.id), await store.log.state(made.id)) == (loaded.record, loaded.state)
+    assert await store.catalog.running_turns([made.id, "ses_none"]) == {made.id: "turn_1"}
+    assert [found.record.id for found in await store.catalog.search("two")] == [made.id]
+    assert [found.record.id for found in await store.catalog.search("hello")] == [made.id]
+
+
+async def test_of_a_commit_that_fails_nothing_is_stored_and_the_next_one_is(store: Store) -> None:
+    made = record("one")
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    await lease.commit(Commit(events=[token("a")], state=StateChange([UserMessage(content="old")], "{}")))
+    before = await lease.load()
+    bad = RuntimeEvent(EventType.STATE, {"state": float("nan")})
+    write = Commit(
+        turn_id="turn_1",
+        events=[started(), bad],
+        begins=TurnRecord(id="turn_1", session_id=made.id, input="hi", client_turn_id="c"),
+        state=StateChange([UserMessage(content="new")], '{"todos":[]}'),
+        facts=[Fact(kind="message_posted", key="m", turn_id="turn_1")],
+        record=replace(made, name="two"),
+    )
+    with pytest.raises(ValueError, match="JSON compliant"):
+        await lease.commit(write)
+    assert await lease.load() == before
+    assert await lease.turn(client_turn_id="c") is None
+    assert await store.catalog.session_of("message_posted", "m") is None
+    assert [await store.catalog.search(query) for query in ("two", "new")] == [[], []]
+    (event,) = await lease.commit(Commit(events=[token("b")]))
+    assert event.seq == 2
+
+
+async def test_a_commit_without_events_wakes_no_reader_and_is_loaded(store: Store) -> None:
+    session_id = await session_in(store)
+    lease, news = await store.ownership.claim(session_id), asyncio.Event()
+    posted = Fact(kind="message_posted", key="m", turn_id="turn_1", data={"message": "x"})
+    with store.log.subscribe(session_id, news):
+        assert list(await lease.commit(Commit(facts=[posted]))) == []
+        assert not news.is_set()
+    assert (await lease.load()).open_facts == [posted]
+    (event,) = await lease.commit(Commit(events=[token("a")]))
+    assert event.seq == 1
+
+
+async def test_a_settled_commit_returns_its_events_and_is_stored_once(store: Store) -> None:
+    session_id = await session_in(store)
+    lease = await store.ownership.claim(session_id)
+    write = Commit(turn_id="turn_1", events=[token("a"), token("b", 1)])
+    stored = await lease.settle(write)  # the outcome is unknown to the caller alone
+    assert [await lease.settle(write), await store.log.read(session_id, 0, 10)] == [stored, stored]
+    assert await lease.settle(write) == stored
+    (event,) = await lease.settle(Commit(turn_id="turn_1", events=[token("c", 2)]))
+    assert (event.seq, await store.log.head(session_id)) == (3, 3)
+
+
+async def test_a_terminal_event_ends_the_running_turn_and_other_events_do_not(store: Store) -> None:
+    session_id = await session_in(store)
+    first, second = (TurnRecord(session_id=session_id, input=text) for text in ("one", "two"))
+
+    async def running() -> TurnRecord | None:
+        turn = (await load(store, session_id)).running
+        assert await store.catalog.running_turns([session_id]) == ({session_id: turn.id} if turn else {})
+        return turn
+
+    assert await running() is None
+    await append(store, session_id, None, [token("a")])
+    await append(store, session_id, first.id, [started()], begins=first)
+    await append(store, session_id, "turn_of_a_helper", [final()])
+    await append(store, session_id, None, [final()])
+    assert await running() == replace(first, after_seq=1)
+    await append(store, session_id, first.id, [token("a"), final()])
+    assert await running() is None
+    await append(store, session_id, second.id, [started()], begins=second)
+    await append(store, session_id, first.id, [final()])
+    assert await running() == replace(second, after_seq=6)
+    await append(store, session_id, second.id, [final()])
+    assert await running() is None
+    assert await store.log.turn(session_id, first.id) == replace(first, after_seq=1)
+    assert await store.log.turn(session_id, "turn_none") is None
+
+
+async def test_a_turn_that_begins_and_ends_in_one_commit_does_not_run(store: Store) -> None:
+    session_id = await session_in(store)
+    turn = TurnRecord(session_id=session_id, input="x", attachments_digest="d")
+    await append(store, session_id, turn.id, [started(), final()], begins=turn)
+    assert (await load(store, session_id)).running is None
+    assert await store.log.turn(session_id, turn.id) == replace(turn, after_seq=0)
+
+
+async def test_of_two_facts_of_one_kind_and_key_the_first_is_kept(store: Store) -> None:
+    session_id, other = await running_in(store, "turn_1"), await session_in(store)
+    yes = Fact(kind="question_answered", key="cnf_1", turn_id="turn_1", data={"approved": True})
+    no = replace(yes, data={"approved": False})
+    question = replace(yes, kind="question_asked", data={"digest": "d"})
+    lease = await store.ownership.claim(session_id)
+    await lease.commit(Commit(turn_id="turn_1", events=[token("a")], facts=[question]))
+    await lease.commit(Commit(facts=[yes, no]))
+    await lease.commit(Commit(facts=[no]))
+    assert await lease.fact("question_answered", "cnf_1") == yes
+    assert await lease.fact("question_answered", "cnf_2") is None
+    assert await lease.fact("question_closed", "cnf_1") is None
+    assert (await lease.load()).open_facts == [question, yes]
+    assert await (await store.ownership.claim(other)).fact("question_answered", "cnf_1") is None
+    assert await store.catalog.session_of("question_answered", "cnf_1") == session_id
+    assert await store.catalog.session_of("question_answered", "cnf_2") is None
+    await store.delete(lease)
+    assert await store.catalog.session_of("question_answered", "cnf_1") is None
+
+
+async def test_the_facts_of_the_running_turn_and_those_not_closed_are_open(store: Store) -> None:
+    session_id = await running_in(store, "turn_1")
+    lease = await store.ownership.claim(session_id)
+    began = Fact(kind="call_began", key="turn_1 c", turn_id="turn_1", data={"name": "note"})
+    process = replace(began, kind="process_started", data={"pid": 7})
+    posted = [Fact(kind="message_posted", key=key, turn_id=f"turn_{key}", data={"message": key}) for key in "ab"]
+    named = Fact(kind="name_derived", key="turn_1", turn_id="turn_1", data={"name": "x"})
+    await lease.commit(Commit(facts=[began, posted[0], process, named, posted[1]]))
+    assert (await lease.load()).open_facts == [began, posted[0], process, named, posted[1]]
+    await lease.commit(Commit(turn_id="turn_1", events=[final()]))
+    assert (await lease.load()).open_facts == [posted[0], named, posted[1]]
+    assert await lease.fact("call_began", "turn_1 c") == began
+
+
+async def test_a_closing_fact_removes_the_one_it_closes(store: Store) -> None:
+    session_id = await session_in(store)
+    lease = await store.ownership.claim(session_id)
+    posted = [Fact(kind="message_posted", key=key, turn_id="turn_1", data={"message": "large"}) for key in "kl"]
+    derived = replace(posted[0], kind="name_derived", data={"name": "x"})
+    await lease.commit(Commit(facts=[*posted, derived]))
+    taken, announced = (replace(posted[0], kind=kind, data={}) for kind in ("message_taken", "name_announced"))
+    await lease.commit(Commit(events=[token("a")], facts=[taken]))
+    assert (await lease.load()).open_facts == [posted[1], derived]
+    await lease.commit(Commit(facts=[announced]))
+    assert (await lease.load()).open_facts == [posted[1]]
+    assert [await lease.fact(kind, "k") for kind in ("message_posted", "name_derived")] == [None, None]
+    assert [await lease.fact(kind, "k") for kind in ("message_taken", "name_announced")] == [taken, announced]
+
+
+async def test_running_turns_are_those_of_the_given_sessions(store: Store) -> None:
+    ids = [await running_in(store, f"turn_{number}") for number in range(3)]
+    await append(store, ids[1], "turn_1", [final()])
+    assert await store.catalog.running_turns([]) == {}
+    assert await store.catalog.running_turns(ids) == {ids[0]: "turn_0", ids[2]: "turn_2"}
+    assert await store.catalog.running_turns([ids[2], "ses_none"]) == {ids[2]: "turn_2"}
+
+
+async def test_sessions_with_work_and_no_owner_are_orphans_the_oldest_turn_first(store: Store) -> None:
+    idle, with_message, two, one = [await session_in(store) for _ in range(4)]
+    leases = {id_: await store.ownership.claim(id_) for id_ in (idle, with_message, two, one)}
+    await leases[with_message].commit(Commit(facts=[Fact(kind="message_posted", key="k", turn_id="turn_9")]))
+    for id_ in (one, two):
+        turn = TurnRecord(session_id=id_, input="x")
+        await leases[id_].commit(Commit(turn_id=turn.id, events=[started()], begins=turn))
+    assert await orphans(store) == []
+    for lease in leases.values():
+        await lease.release(work_left=True)
+    found = await orphans(store)
+    assert ([id_ for id_ in found if id_ in (one, two)], set(found)) == ([one, two], {one, two, with_message})
+    again = await store.ownership.claim(with_message)
+    assert await orphans(store) == [one, two]
+    await again.commit(Commit(facts=[Fact(kind="message_taken", key="k", turn_id="turn_9")]))
+    await again.release()
+    running = (await store.catalog.running_turns([one]))[one]
+    await append(store, one, running, [final()])
+    await (await store.ownership.claim(one)).release()
+    assert await orphans(store) == [two]
+
+
+async def test_questions_of_running_turns_without_an_answer_are_open(store: Store) -> None:
+    ids = [await running_in(store, f"turn_{number}") for number in range(3)]
+    for number, seq in ((1, 2), (0, 2), (1, 3), (2, 2)):
+        key = f"cnf_{number}_{seq}"
+        fact = Fact(kind="question_asked", key=key, turn_id=f"turn_{number}", data={"digest": "d", "seq": seq})
+        await append(store, ids[number], f"turn_{number}", [asked(key)], facts=[fact])
+
+    async def open_questions(session_id: str | None = None) -> list[str]:
+        questions = await store.catalog.open_questions(session_id)
+        for event in questions:
+            assert event in await store.log.read(event.session_id, 0, 10)
+        return [json.loads(event.frame_json)["data"]["id"] for event in questions]
+
+    assert await open_questions() == ["cnf_1_2", "cnf_0_2", "cnf_1_3", "cnf_2_2"]
+    assert await open_questions(ids[1]) == ["cnf_1_2", "cnf_1_3"]
+    await add_fact(store, ids[1], Fact(kind="question_answered", key="cnf_1_2", turn_id="turn_1"))
+    await add_fact(store, ids[0], Fact(kind="question_closed", key="cnf_0_2", turn_id="turn_0"))
+    assert await open_questions() == ["cnf_1_3", "cnf_2_2"]
+    await append(store, ids[2], "turn_2", [final()])
+    assert (await open_questions(), await open_questions(ids[2])) == (["cnf_1_3"], [])
+
+
+# --- several workers --------------------------------------------------------------------------------------------------
+
+
+async def test_a_session_has_one_owner_among_the_workers_of_a_memory_store() -> None:
+    one = MemoryStore()
+    two = one.other_worker()
+    session_id = await session_in(one)
+    lease = await one.ownership.claim(session_id)
+    with pytest.raises(SessionOwnedElsewhere) as refused:
+        await two.ownership.claim(session_id)
+    assert refused.value.owner
+    assert not lease.lost.is_set()
+    (event,) = await lease.commit(Commit(events=[token("a")]))
+    assert await two.log.read(session_id, 0, 10) == [event]
+    await lease.release()
+    other = await two.ownership.claim(session_id)
+    assert other.epoch > lease.epoch
+    with pytest.raises(OwnershipLost):
+        await lease.commit(Commit(events=[token("x")]))
+    with pytest.raises(SessionOwnedElsewhere):
+        await one.ownership.claim(session_id)
+    (event,) = await other.commit(Commit(events=[token("b")]))
+    assert event.seq == 2
+
+
+async def test_a_command_is_carried_out_by_the_worker_that_owns_the_session() -> None:
+    one = MemoryStore()
+    two = one.other_worker()
+    session_id, free = await session_in(one), await session_in(one)
+    await one.ownership.claim(session_id)
+
+    async def handle(session_id: str, command: bytes) -> bytes:
+        return session_id.encode() + command
+
+    with pytest.raises(NoOwner):
+        await two.ownership.call(session_id, b" stop")
+    async with one.ownership.serve(handle):
+        assert await two.ownership.call(session_id, b" stop") == f"{session_id} stop".encode()
+        with pytest.raises(NoOwner):
+            await two.ownership.call(free, b" stop")
+        with pytest.raises(SessionNotFound):
+            await two.ownership.call("ses_none", b" stop")
+    with pytest.raises(NoOwner):
+        await two.ownership.call(session_id, b" stop")
+
+
+async def test_a_session_of_a_file_has_no_owner_to_call(tmp_path: Path) -> None:
+    store = in_a_file(tmp_path)
+    session_id = await session_in(store)
+    await store.ownership.claim(session_id)
+
+    async def handle(session_id: str, command: bytes) -> bytes:
+        return command
+
+    async with store.ownership.serve(handle):
+        with pytest.raises(NoOwner):
+            await store.ownership.call(session_id, b"stop")
+    await store.aclose()
