@@ -8,7 +8,7 @@ from agenticx.runtime.events import RuntimeEvent
 from agenticx.sessions import Commit, Fact, SessionRecord, StateChange, Store, StoredEvent, TurnRecord
 from agenticx.sessions.store.records import Loaded, must_sync
 
-__all__ = ["add_fact", "append", "delete", "load", "update"]
+__all__ = ["add_fact", "append", "delete", "end_lease", "load", "update"]
 
 
 async def append(
@@ -43,6 +43,11 @@ async def update(store: Store, record: SessionRecord) -> None:
 async def delete(store: Store, session_id: str) -> None:
     """Delete a session."""
     await store.delete(await store.ownership.claim(session_id))
+
+
+async def end_lease(store: Store, session_id: str) -> None:
+    """End the lease of the session's owner, as if its process had died."""
+    await (await store.ownership.claim(session_id)).release(work_left=True)
 
 
 async def load(store: Store, session_id: str) -> Loaded:

@@ -35,11 +35,8 @@ class ActorCache:
     async def use(self, session_id: str) -> AsyncGenerator[SessionActor]:
         """Keep the session's actor in memory while the block runs; raises `DamagedData`, `SessionNotFound`."""
         actor = await self._open(session_id)
-        actor.users += 1
-        try:
+        with actor.used():
             yield actor
-        finally:
-            actor.users -= 1
 
     async def _open(self, session_id: str) -> SessionActor:
         while True:
@@ -49,6 +46,7 @@ class ActorCache:
                 await asyncio.shield(self._run(session_id, self._claim(session_id)))
             elif actor.lease.lost.is_set():
                 self.discard(actor)
+                await asyncio.shield(self._run(session_id, actor.abandon()))
             else:
                 self._actors.move_to_end(session_id)
                 return actor

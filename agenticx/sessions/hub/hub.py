@@ -65,6 +65,7 @@ class Hub:
             snapshots=snapshots,
         )
         self._actors = ActorCache(self._claim)
+        self._resume_only: Collection[str] | None = None
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
         """Submit a message as `submit` does and return its turn."""
@@ -149,12 +150,14 @@ class Hub:
         by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
         any other session is left unchanged, with the messages queued after it, for a later call or process.
         """
+        self._resume_only = resume_only
         session_ids = [session_id async for session_id in self._store.ownership.orphans()]
         for session_id in (*session_ids, *(resume_only or ())):
             with bound_ids(session=session_id):
                 try:
                     async with self._actors.use(session_id) as actor:
-                        await actor.recover(may_resume=resume_only is None or session_id in resume_only)
+                        if actor.is_unrecovered:
+                            await actor.recover(may_resume=self._may_resume(session_id))
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))
 
@@ -174,5 +177,13 @@ class Hub:
             self._actors.discard(actor)
 
     async def _claim(self, session_id: str) -> SessionActor:
+        """Become the owner of the session and go on with what an earlier owner left."""
         lease = await self._store.ownership.claim(session_id)
-        return SessionActor(lease, await lease.load(), self._services)
+        loaded = await lease.load()
+        actor = SessionActor(lease, loaded, self._services)
+        if not self._services.closing and (loaded.running or loaded.open_facts):
+            await actor.recover(may_resume=self._may_resume(session_id))
+        return actor
+
+    def _may_resume(self, session_id: str) -> bool:
+        return self._resume_only is None or session_id in self._resume_only

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -41,6 +41,7 @@ from agenticx.threads import run_in_thread
 __all__ = ["SessionActor"]
 
 _INTERRUPT_SECONDS = 2.0  # time for a turn to end before the interrupting message is reported as queued
+_USERS_SECONDS = 1.0  # time for operations under way to end while the hub closes
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
 
 _log = get_logger(__name__)
@@ -51,7 +52,7 @@ class SessionActor:
 
     The holder of the lock alone decides what the session does next: which messages are queued, begin a turn or are
     handed back, and whether it is rewound or deleted. `_pending_end` is a turn whose end could not be stored;
-    `_unresumed` one of an earlier process that this one must leave unchanged. `users` counts the operations under way.
+    `_unresumed` one of an earlier process that is not resumed or ended yet.
     """
 
     def __init__(self, lease: Lease, loaded: Loaded, services: TurnServices) -> None:
@@ -60,17 +61,18 @@ class SessionActor:
         if services.snapshots is not None:
             self.session.snapshots = services.snapshots.for_session(lease.session_id)
         self.id = lease.session_id
-        self.users = 0
         self.lease = lease
         self._services = services
         self._queue = MessageQueue()
         self._writer = SessionWriter(lease, loaded, self.session, self._queue)
         self._latest_turn: RunningTurn | None = None
         self._pending_end: TurnRecord | None = None
-        self._unresumed: TurnRecord | None = None
+        self._unresumed = loaded.running
         self._unannounced: Fact | None = None
         self._lock, self._record_lock = asyncio.Lock(), asyncio.Lock()
         self._answer_lock = asyncio.Lock()
+        self._users = 0
+        self._unused, self._deleted = asyncio.Event(), False
         self._turn_tasks = set[asyncio.Task[None]]()
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
 
@@ -80,9 +82,26 @@ class SessionActor:
         return None if self._latest_turn is None or self._latest_turn.closed else self._latest_turn
 
     @property
+    def is_unrecovered(self) -> bool:
+        """True if an earlier process left a turn that is not resumed or ended yet."""
+        return self._unresumed is not None
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """Count as used while the block runs."""
+        self._users += 1
+        self._unused.clear()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._users == 0:
+                self._unused.set()
+
+    @property
     def idle(self) -> bool:
         """True if nothing of the session is lost when its actor is dropped."""
-        return not (self.users or self._queue or self._turn_tasks or self._dispatching or self._pending_end)
+        return not (self._users or self._queue or self._turn_tasks or self._dispatching or self._pending_end)
 
     @property
     def _is_free(self) -> bool:
@@ -127,6 +146,8 @@ class SessionActor:
                     return await self._enqueue(message, request)
 
     def _check_open(self) -> None:
+        if self._deleted:
+            raise SessionNotFound(f"no session has the id {self.id!r}")
         if self._services.closing:
             raise HubClosed("the server is shutting down; try again when it is back")
 
@@ -454,7 +475,21 @@ class SessionActor:
         except StoreError as exc:
             _log.error("messages stay queued until restart", error=str(exc))
         await self._dispatching.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS) if self._users else 0):
+                await self._unused.wait()
         await self.lease.release(work_left=self._latest_turn is not None and self._latest_turn.suspended)
+
+    async def abandon(self) -> None:
+        """End all tasks without writing anything: another owner has the session."""
+        if self._latest_turn is not None:
+            self._latest_turn.closed = True
+        for task in self._turn_tasks:
+            task.cancel()
+        if self._turn_tasks:
+            await asyncio.wait(self._turn_tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
+        await self._dispatching.cancel()
+        self._drop_queue()
 
     async def _end(self, turn: TurnRecord, code: str, text: str) -> None:
         """End a turn of which events are stored, as the store has it: it may have stored what it reported as failed."""
@@ -554,6 +589,8 @@ class SessionActor:
     async def change(self, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append the `session_changed` event."""
         async with self._record_lock:
+            if self._deleted:
+                raise SessionNotFound(f"no session has the id {self.id!r}")
             record = replace(self._writer.record, **changes)
             event = RuntimeEvent(EventType.SESSION_CHANGED, changes)
             await run_to_completion(self._writer.commit(None, [event], record=record))
@@ -597,5 +634,6 @@ class SessionActor:
             if self._services.snapshots is not None:
                 await run_in_thread(self._services.snapshots.delete, self.id)
             await store.delete(self.lease)
+            self._deleted = True
             self._drop_queue()
             self._pending_end = None

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from agenticx.sessions.history.state import read_replacement_counts
-from agenticx.sessions.hub.session_cache import SessionCache
 
 from agenticx.attachments import make_attachment
 from agenticx.errors import StoreError
@@ -18,8 +16,11 @@ from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
+from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.hub.state import load_session
 from agenticx.settings import load_settings
+from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.patience import PATIENCE, PatientClock
 
@@ -194,12 +195,13 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     for _ in range(20):
         await harness.run_turn(hub, store)
     await hub.close()
-    live = await SessionCache(store).open(await store.catalog.get(harness.session_id))
-    assert (live.session.compacted, live.session.replacement_count) == (
+    loaded = await load(store, harness.session_id)
+    session = load_session(loaded.record, loaded.state)
+    assert (session.compacted, session.replacement_count) == (
         [],
-        read_replacement_counts((await store.log.state(harness.session_id)).state_json)[0],
+        read_replacement_counts(loaded.state.state_json)[0],
     )
-    assert live.session.stored_compacted == len(await store.log.compacted_messages(harness.session_id))
+    assert session.stored_compacted == len(await store.log.compacted_messages(harness.session_id))
     await store.aclose()
 
 

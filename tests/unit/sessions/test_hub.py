@@ -208,7 +208,7 @@ async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_req
 
 async def test_a_first_commit_without_an_answer_does_not_block_the_session(tmp_path: Path) -> None:
     store = FailingCommits(MemoryStore(), 1, carried_out=True)
-    hub, _, session_id = await hub_with(ScriptedModel(["better"]), tmp_path, store=store)
+    hub, _, session_id = await hub_with(ScriptedModel(["lost", "better"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="did not answer"):
         await hub.start(session_id, TurnRequest(input="hi"))
     await hub.start(session_id, TurnRequest(input="again"))

@@ -20,6 +20,7 @@ from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import FunctionTool, tool
+from tests.support.commits import end_lease
 from tests.support.patience import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
@@ -80,21 +81,19 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await inner.create(record)
 
-    dying = MortalStore(inner)
-    first = make_hub(dying, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]), tools, tmp_path)
+    first = make_hub(inner, ScriptedModel([[call("look", {"what": "it"}), call("ask")]]), tools, tmp_path)
     await first.submit(record.id, TurnRequest(input="go"))
     await begun.wait()
     (asked,) = (
         one for one in await envelopes(inner, record.id, "confirm_required") if one["type"].startswith("confirm")
     )
-    dying.dead = True
-
+    await end_lease(inner, record.id)
     second = make_hub(inner, ScriptedModel(["Done."]), tools, tmp_path)
     caplog.set_level(logging.INFO, logger="agenticx")
     await second.recover()
     if idempotent is not False:
         yes = ConfirmAnswer(approved=True)
-        await second.confirms.answer(asked["data"]["id"], yes, digest=asked["data"]["digest"])
+        await second.answer_confirm(asked["data"]["id"], yes, digest=asked["data"]["digest"])
     events = await envelopes(inner, record.id, "error" if idempotent is False else "final")
     check_grammar(events)
     results = [(one["data"]["outcome"], one["data"]["name"]) for one in events if one["type"] == "tool_result"]

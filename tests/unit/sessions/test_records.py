@@ -14,6 +14,7 @@ from agenticx.llms.scripted import ScriptedModel, hang, say
 from agenticx.runtime.events import EventType
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
+from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.patience import PatientClock
 from tests.support.sessions import wait_for_turn_end
@@ -81,7 +82,7 @@ async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp
     await hub.close()
     await make_hub(store, tmp_path).recover()
     assert await announced_names(store, session_id) == ["Mine"]
-    assert await store.open_journal_entries("named", "told") == []
+    assert (await load(store, session_id)).open_facts == []
     await store.aclose()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, TurnRecord, TurnRequest
+from agenticx.sessions import Hub, MemoryStore, SessionRecord, Store, TurnRequest
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.settings import load_settings
@@ -76,25 +76,6 @@ async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeat
     await run_turn(hub, store, session_id, "two")
     assert [message.content for message in model.requests[-1].messages if message.role == "user"] == ["two"]
     await hub.close()
-
-
-async def test_a_process_that_died_in_a_rewind_leaves_the_session_free(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "sessions.db")
-    hub = hub_over(store, a_write_and_more(), tmp_path)
-    session_id = await session_in(store, tmp_path / "work")
-    await run_turn(hub, store, session_id, "one")
-    await hub.close()
-    await store.claim(TurnRecord(session_id=session_id, input=""))  # as a rewind does, before anything else
-    await store.aclose()
-
-    again = SqliteStore(tmp_path / "sessions.db")
-    hub = hub_over(again, ScriptedModel(["hello"]), tmp_path)
-    await hub.recover()
-    assert (await hub.rewind(session_id, None)).files[0].outcome == "removed"
-    await run_turn(hub, again, session_id, "two")
-    assert await message_texts(again, session_id) == ["two", "hello"]
-    await hub.close()
-    await again.aclose()
 
 
 async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path) -> None:

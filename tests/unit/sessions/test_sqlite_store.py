@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,20 +20,24 @@ from agenticx.errors import SettingsError, StoreError
 from agenticx.messages import SystemMessage, UserMessage
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import (
+    Commit,
     Fact,
     OwnedElsewhere,
-    SequenceConflict,
+    OwnershipLost,
     SessionRecord,
     SessionState,
     SqliteStore,
+    StateChange,
     StoredEvent,
     TurnRecord,
 )
 from agenticx.sessions.store.factory import database_path, open_store
+from agenticx.sessions.store.records import Position, encode_events
 from agenticx.sessions.store.sqlite import probe_owner_pid
+from agenticx.sessions.store.sqlite._segments import encode_segments
 from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import load_settings
-from tests.support.commits import append, delete
+from tests.support.commits import add_fact, append, delete, load
 from tests.support.forked import Process
 from tests.support.program import PROGRAM
 
@@ -57,9 +62,9 @@ async def interleaved(store: SqliteStore, rounds: int) -> tuple[str, str]:
     one, two = record(), record()
     for made in (one, two):
         await store.create(made)
-    await store.claim(TurnRecord(id="turn_1", session_id=one.id, input="x", client_turn_id="c"))
+    turn = TurnRecord(id="turn_1", session_id=one.id, input="x", client_turn_id="c")
     for number in range(rounds):
-        await append(store, one.id, "turn_1", [token(number)])
+        await append(store, one.id, "turn_1", [token(number)], begins=None if number else turn)
         await append(store, two.id, "turn_2", [token(number), token(number)])
     await append(store, one.id, "turn_1", [final()])
     return one.id, two.id
@@ -76,11 +81,13 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
     one, two = await interleaved(store, 600)
     before = {session_id: await everything(store, session_id, 10_000) for session_id in (one, two)}
-    before_all = await store.log.read_all(0, 10_000)
-    kept = SessionState([UserMessage(content="x")], "{}")
-    await append(store, two, "turn_2", [token(0)], state=kept)
-    entry = Fact(kind="call_began", key="call_1", session_id=two, turn_id="turn_2", data={"name": "bash_exec"})
-    await store.add_journal_entry(entry)
+    before_all = await store.log.read_all(Position(0), 10_000)
+    turn = TurnRecord(id="turn_3", session_id=two, input="x")
+    kept = StateChange([UserMessage(content="x")], "{}")
+    await append(store, two, "turn_3", [token(0)], state=kept, begins=turn)
+    began = Fact(kind="call_began", key="call_1", turn_id="turn_3", data={"name": "bash_exec"})
+    await add_fact(store, two, began)
+    left = await load(store, two)
     known = (store.log.log_id, await store.log.position(), await store.log.head(one), await store.catalog.get(one))
     await store.aclose()
 
@@ -94,12 +101,15 @@ async def test_a_reopened_store_reads_the_same_bytes(tmp_path: Path) -> None:
     assert await everything(again, one, 7) == before[one]
     assert (await everything(again, two, 1000))[:-1] == before[two]
     paged: list[StoredEvent] = []
-    while more := await again.log.read_all(paged[-1].position if paged else 0, 100):
+    while more := await again.log.read_all(paged[-1].position if paged else Position(0), 100):
         paged += more
     assert paged[:-1] == list(before_all)
-    assert await again.log.state(two) == kept
-    assert await again.turn_journal(two, "turn_2") == [entry]
-    assert (await again.claim(TurnRecord(session_id=one, input="x", client_turn_id="c"))).id == "turn_1"
+    assert await load(again, two) == left
+    assert (left.running, left.open_facts) == (replace(turn, after_seq=1200), [began])
+    assert left.state == await again.log.state(two) == SessionState([*kept.messages], "{}")
+    known_turn = await (await again.ownership.claim(one)).turn(client_turn_id="c")
+    assert known_turn is not None
+    assert known_turn.id == "turn_1"
     await again.aclose()
 
 
@@ -113,7 +123,7 @@ async def test_large_events_are_read_in_small_batches_of_at_least_one(tmp_path: 
         await append(store, made.id, turn, [large] * 20 + ([final()] if turn else []))
         await store.aclose()
         store = SqliteStore(tmp_path / "sessions.db")
-        place = position = 0
+        place, position = 0, Position(0)
         while place < seq + 20:
             some = await store.log.read(made.id, place, 512)
             of_all = await store.log.read_all(position, 512)
@@ -153,7 +163,7 @@ async def test_deleted_data_is_in_no_file(tmp_path: Path) -> None:
     await store.create(made)
     secret = "a-word-that-stands-nowhere-else"
     told = RuntimeEvent(EventType.TOKEN, {"text": secret, "message_id": "m", "offset": 0})
-    await append(store, made.id, None, [told], state=SessionState([UserMessage(content=secret)]))
+    await append(store, made.id, None, [told], state=StateChange([UserMessage(content=secret)]))
     await delete(store, made.id)
     assert [path.name for path in tmp_path.iterdir() if secret.encode() in path.read_bytes()] == []
     await store.aclose()
@@ -167,7 +177,7 @@ async def test_the_space_of_deleted_sessions_is_freed(tmp_path: Path) -> None:
         await store.create(one)
     await append(store, kept.id, None, [token(0)])
     small = (tmp_path / "sessions.db").stat().st_size
-    for seq in range(10):
+    for _ in range(10):
         await append(store, made.id, None, [large])
     await delete(store, made.id)
     assert (tmp_path / "sessions.db").stat().st_size < small + 500_000
@@ -195,7 +205,6 @@ async def test_a_second_owner_is_refused_with_the_process_id_of_the_first(tmp_pa
 
 
 @pytest.mark.promise("A5")
-@pytest.mark.promise("A5")
 @pytest.mark.parametrize("link", ["folder", "file"])
 async def test_a_database_has_one_owner_also_through_links(tmp_path: Path, link: str) -> None:
     (tmp_path / "home").mkdir()
@@ -220,17 +229,19 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     store = SqliteStore(tmp_path / "sessions.db")
     made = record()
     await store.create(made)
-    await append(store, made.id, None, [token(0)])
+    lease = await store.ownership.claim(made.id)
+    await lease.commit(Commit(events=[token(0)]))
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
         line = connection.execute("SELECT body FROM fresh").fetchone()[0]
         for place in (2, 3):
             connection.execute("INSERT INTO fresh VALUES (?, 1, ?, ?)", (place, place, b"%d" % place + line[1:]))
         connection.commit()
-    with pytest.raises(SequenceConflict):
-        await append(store, made.id, None, [token(3)])
-    assert await store.log.head(made.id) == 3
+    with pytest.raises(OwnershipLost):
+        await lease.commit(Commit(events=[token(3)]))
+    assert lease.lost.is_set()
+    assert (await store.log.head(made.id), await store.log.position()) == (3, 3)
     await append(store, made.id, None, [token(3)])
-    assert [event.position for event in await store.log.read_all(0, 10)] == [1, 2, 3, 4]
+    assert [event.position for event in await store.log.read_all(Position(0), 10)] == [1, 2, 3, 4]
     await store.aclose()
 
 
@@ -245,7 +256,7 @@ async def test_a_store_whose_lock_was_removed_writes_nothing_more(tmp_path: Path
         await append(store, made.id, None, [token(0)])
     with pytest.raises(StoreError, match=r"lock .* was removed"):
         await store.check()
-    await second.append(made.id, None, [token(0)])
+    await append(second, made.id, None, [token(0)])
     await second.aclose()
     await store.aclose()
 
@@ -319,12 +330,104 @@ async def test_a_database_from_before_compacted_messages_stores_them_from_now_on
     store = SqliteStore(path)
     assert list((await store.log.state(made.id)).messages) == [said]
     assert await store.log.compacted_messages(made.id) == ()
-    kept = SessionState([], compacted=[said], keep_compacted=0)
+    kept = StateChange([], compacted=[said], keep_compacted=0)
     await append(store, made.id, None, [final()], state=kept)
     await store.aclose()
     again = SqliteStore(path)
     assert await again.log.compacted_messages(made.id) == (said,)
     await again.aclose()
+
+
+def add_frame(
+    connection: sqlite3.Connection, position: int, session: int, seq: int, turn: str, type_: str, data: dict[str, Any]
+) -> None:
+    """Store an event in a row of its own, as it is appended."""
+    event = RuntimeEvent(EventType(type_), data)
+    (stored,) = encode_events(f"ses_{session}", turn, [event], seq=seq - 1, position=position - 1, ts="2026-01-01")
+    (segment,) = encode_segments([stored], compressed=False)
+    connection.execute("INSERT INTO fresh VALUES (?, ?, ?, ?)", (position, session, seq, segment.body))
+
+
+def write_journal_database(path: Path) -> None:
+    """Write a database of the release before facts.
+
+    In session 1 a turn waits for an answer, in session 2 one was claimed only, and session 3 is idle.
+    """
+    journal = [
+        (1, "turn_1", "asked", "cnf_1", {"id": "cnf_1", "digest": "d"}),
+        (1, "turn_1", "answered", "cnf_1", {"approved": True}),
+        (1, "turn_1", "closed", "cnf_1", {"approved": True, "by": "user"}),
+        (1, "turn_1", "began", "turn_1 c", {"call_id": "c", "name": "note", "arguments": {}}),
+        (1, "turn_1", "process", "turn_1 c", {"call_id": "c", "pid": 7}),
+        (1, "turn_1", "asked", "cnf_2", {"id": "cnf_2", "digest": "d"}),
+        (1, "turn_9", "posted", "ses_1 m", {"message": {}}),
+        (2, "turn_2", "named", "turn_2", {"name": "x"}),
+        (3, "turn_3", "taken", "ses_3 m", {"state": "started", "after_seq": 0}),
+        (3, "turn_3", "told", "turn_3", {}),
+    ]
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection, "2026-01-01T00:00:00.000Z", MIGRATIONS[:3])
+        for number in (1, 2, 3):
+            made = replace(record(), id=f"ses_{number}")
+            running = f"turn_{number}" if number < 3 else None
+            connection.execute(
+                "INSERT INTO sessions (id, record, running) VALUES (?, ?, ?)",
+                (made.id, json.dumps(asdict(made)), running),
+            )
+        turns = [
+            (1, "turn_1", "c1", "one", "", 1),
+            (2, "turn_2", "c2", "two", "", None),
+            (3, "turn_3", "c3", "x", "", 0),
+        ]
+        connection.executemany(
+            "INSERT INTO turns (session, id, client_turn_id, input, attached, after_seq) VALUES (?, ?, ?, ?, ?, ?)",
+            turns,
+        )
+        connection.executemany(
+            "INSERT INTO journal (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)",
+            ((*entry, json.dumps(data)) for *entry, data in journal),
+        )
+        add_frame(connection, 1, 1, 1, "turn_0", "token", token(0).data)
+        for seq, id_ in ((2, "cnf_1"), (3, "cnf_2")):
+            add_frame(
+                connection, seq, 1, seq, "turn_1", "confirm_required", {"id": id_, "question": "?", "context": {}}
+            )
+
+
+async def test_the_facts_of_a_journal_are_those_of_the_sessions(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    write_journal_database(path)
+    store = SqliteStore(path)
+    loaded = await load(store, "ses_1")
+    assert loaded.running == TurnRecord(id="turn_1", session_id="ses_1", input="one", client_turn_id="c1", after_seq=1)
+    assert [(fact.kind, fact.key) for fact in loaded.open_facts] == [
+        ("question_asked", "cnf_1"),
+        ("question_answered", "cnf_1"),
+        ("question_closed", "cnf_1"),
+        ("call_began", "turn_1 c"),
+        ("process_started", "turn_1 c"),
+        ("question_asked", "cnf_2"),
+        ("message_posted", "ses_1 m"),
+    ]
+    assert (loaded.open_facts[3].data["name"], loaded.facts_damaged, loaded.last_seq) == ("note", False, 3)
+    (question,) = await store.catalog.open_questions()  # its fact does not say where the event is
+    assert (question.seq, json.loads(question.frame_json)["data"]["id"]) == (3, "cnf_2")
+    assert await store.catalog.session_of("question_asked", "cnf_2") == "ses_1"
+    assert await store.catalog.running_turns(["ses_1", "ses_2", "ses_3"]) == {"ses_1": "turn_1"}
+    assert [session_id async for session_id in store.ownership.orphans()] == ["ses_2"]  # `load` has claimed `ses_1`
+
+    claimed = await store.ownership.claim("ses_2")
+    assert await claimed.turn(client_turn_id="c2") is None
+    again = await claimed.load()
+    assert (again.running, [fact.kind for fact in again.open_facts]) == (None, ["name_derived"])
+    turn = TurnRecord(id="turn_5", session_id="ses_2", input="two", client_turn_id="c2")
+    announced = Fact(kind="name_announced", key="turn_2", turn_id="turn_2")
+    await claimed.commit(Commit(turn_id="turn_5", events=[token(0)], begins=turn, facts=[announced]))
+    assert (await claimed.load()).open_facts == []
+    idle = await store.ownership.claim("ses_3")
+    assert await idle.fact("message_taken", "ses_3 m") is not None
+    assert await idle.fact("name_announced", "turn_3") is not None
+    await store.aclose()
 
 
 async def test_a_database_of_a_newer_release_is_refused_untouched(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ async def test_a_message_whose_model_is_unknown_is_handed_back_and_the_next_one_
             raise StoreError("no such model")
         return harness.models[name]
 
-    harness.hub._models = refuse  # pyright: ignore[reportPrivateUsage]
+    harness.hub._services.models = refuse  # pyright: ignore[reportPrivateUsage]
     harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
     assert outline_of(await harness.wait_for("final", 2))[-4:] == [
         "final one done",
@@ -121,11 +121,11 @@ async def test_closing_hands_back_messages_queued_behind_a_turn_that_it_stops(ha
 async def test_deleting_a_session_drops_its_queued_messages(harness: QueueHarness) -> None:
     await harness.open(ScriptedModel([[say("so"), hang()]]))
     await harness.submit("one")
-    await harness.submit("two")
+    queued = await harness.submit("two")
     await harness.hub.delete(harness.record.id)
     with pytest.raises(SessionNotFound):
         await harness.submit("three")
-    assert await harness.store.open_journal_entries("posted", "taken") == []
+    assert await harness.store.catalog.session_of("message_posted", queued.message_id or "") is None
 
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from agenticx.sessions.hub.message_queue import QueuedMessage
 
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
@@ -18,6 +17,7 @@ from agenticx.sessions import (
     StoredEvent,
     TurnRequest,
 )
+from agenticx.sessions.hub.queue import QueuedMessage
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.message_queue import QueueHarness, outline_of
 
@@ -83,8 +83,9 @@ async def test_interrupts_keep_their_order_over_a_restart_and_end_the_resumed_tu
     await harness.submit("two")
     for name in ("A", "B"):  # accepted, and then the process dies before it has stopped the turn
         request = TurnRequest(input=name, when_busy="interrupt")
-        entry = QueuedMessage.from_request(harness.record.id, request).to_journal_entry()
-        await harness.store.add_journal_entry(entry)
+        fact = QueuedMessage.from_request(harness.record.id, request).to_fact()
+        async with harness.hub._actors.use(harness.record.id) as actor:  # pyright: ignore[reportPrivateUsage]
+            await actor.write_fact(fact)
     await harness.hub.close()
     await harness.store.aclose()
 
