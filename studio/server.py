@@ -16,17 +16,18 @@ from types import FrameType
 
 import uvicorn
 
+from agenticx.cli.client.address_file import StudioAddress
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
-from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
 from agenticx.llms.catalog.resolve import find_model_facts, load_wire
+from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from studio.access import load_or_create_token
 from studio.app import make_app
 from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
 from studio.log_writer import background_logging, print_to_stderr
-from studio.open_page import StudioAddress, open_in_browser, page_url
+from studio.open_page import open_in_browser, page_url, remove_redirect_page
 from studio.services import Services, make_services
 
 __all__ = ["StudioServer", "configure", "freeze_startup_memory", "listen", "main", "run", "serve"]
@@ -110,7 +111,7 @@ def serve(
         freeze_startup_memory()
         url = page_url(address, services.tickets.issue())
         announce(f"AgenticX studio is ready (model {services.models.default}): {url}")
-        address.write_address_file(settings.home)
+        address.write_file(settings.home)
         if open_page:
             open_in_browser(address, url, settings.home)
 
@@ -121,7 +122,8 @@ def serve(
         return 130
     finally:
         listening.close()
-        address.remove_files(settings.home)
+        address.remove_file(settings.home)
+        remove_redirect_page(address, settings.home)
     return 0
 
 
