@@ -16,11 +16,13 @@ from types import FrameType
 
 import uvicorn
 
-from agenticx.cli.client.address_file import StudioAddress
+from agenticx.cli.client.address_file import StudioAddress, read_address
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
 from agenticx.llms.catalog.resolve import find_model_facts, load_wire
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
+from agenticx.sessions.store.factory import database_path
+from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, probe_owner_pid
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from studio.access import load_or_create_token
@@ -95,7 +97,8 @@ def serve(
     """Serve until SIGINT, SIGTERM or SIGHUP and return the exit code.
 
     `announce` is called with the ready line, which has the page's URL, once turns are accepted. Raises `SettingsError`
-    for a host, setting or model with which the server must not start.
+    for a host, setting or model with which the server must not start, `OwnedElsewhere` if another process owns the
+    sessions.
     """
     _check_host(host, settings, allow_remote=allow_remote)
     _check_models(settings)
@@ -103,6 +106,7 @@ def serve(
         current_folder()  # the workspace of sessions created without one
     token = load_or_create_token(settings)
     limit_malloc_arenas()
+    _check_not_owned(settings)
     listening = listen(host, port)
     address = StudioAddress(_loopback_host(host), listening.getsockname()[1])
     services = make_services(settings, token=token, port=address.port)
@@ -155,6 +159,19 @@ def _check_models(settings: Settings) -> None:
             find_model_facts(name)
 
 
+def _check_not_owned(settings: Settings) -> None:
+    """Raise `OwnedElsewhere` if a running studio owns the sessions, which another --port would not change.
+
+    A process that is not a studio, or not ready yet, is reported when the store is opened.
+    """
+    pid = probe_owner_pid(database_path(settings))
+    if pid and (address := read_address(settings.home, pid)) is not None:
+        raise OwnedElsewhere(
+            f"the studio at {address.url} (process {pid}) has the sessions of this AGX_HOME; `agx open` opens it",
+            pid=pid,
+        )
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
@@ -180,7 +197,9 @@ def listen(host: str, port: int) -> socket.socket:
         bound.bind(socket_address)
     except OSError as exc:
         raise_if_exhausted(exc)
-        raise SettingsError(f"cannot listen on {host} port {port}: {exc}; another --port may be free") from exc
+        raise SettingsError(
+            f"cannot listen on {host} port {port}: {exc.strerror or exc}; another --port may be free"
+        ) from exc
     return bound
 
 

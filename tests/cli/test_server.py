@@ -319,6 +319,23 @@ def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: 
     assert done.stderr == f"agx: {what}; process {owner} has the sessions: {hint}\n"
 
 
+@pytest.mark.parametrize("other_port", [False, True])
+@pytest.mark.cases(quick=1)
+def test_a_second_server_of_the_same_home_names_the_first_one(agx: Any, studio: Studio, other_port: bool) -> None:
+    done = agx("serve", "--port", "0" if other_port else str(studio.port))
+    assert (done.returncode, done.stdout) == (1, "")
+    first = f"the studio at http://127.0.0.1:{studio.port} (process {studio.process.pid})"
+    assert done.stderr == f"agx: {first} has the sessions of this AGX_HOME; `agx open` opens it\n"
+
+
+def test_a_port_in_use_by_another_program_is_named_without_an_error_number(agx: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        done = agx("serve", "--port", str(port))
+    sentence = f"cannot listen on 127.0.0.1 port {port}: Address already in use; another --port may be free"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}\n")
+
+
 def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: Studio) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
