@@ -266,7 +266,7 @@ def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_an
     printed = [row["type"] for row in rows(agx("sessions", "export", session).stdout) if row["type"] in ENDS]
     assert printed == ["turn_started", "error", "handed_back", "handed_back", "turn_started", "final"]
     (whole,) = rows(agx("sessions", "show", session, "--json").stdout)
-    assert [one["input"] for one in whole["not_said"]] == ["say three"]
+    assert [one["input"] for one in whole["unsent_messages"]] == ["say three"]
 
 
 def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx: Any, studio: Studio) -> None:
@@ -317,6 +317,23 @@ def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: 
     what = f"the studio at {note['url']} does not answer" if announced else "no studio is running for this AGX_HOME"
     hint = f"if it was stopped, `kill -CONT {owner}` resumes it; once it has ended, `agx serve` starts one"
     assert done.stderr == f"agx: {what}; process {owner} has the sessions: {hint}\n"
+
+
+@pytest.mark.parametrize("other_port", [False, True])
+@pytest.mark.cases(quick=1)
+def test_a_second_server_of_the_same_home_names_the_first_one(agx: Any, studio: Studio, other_port: bool) -> None:
+    done = agx("serve", "--port", "0" if other_port else str(studio.port))
+    assert (done.returncode, done.stdout) == (1, "")
+    first = f"the studio at http://127.0.0.1:{studio.port} (process {studio.process.pid})"
+    assert done.stderr == f"agx: {first} has the sessions of this AGX_HOME; `agx open` opens it\n"
+
+
+def test_a_port_in_use_by_another_program_is_named_without_an_error_number(agx: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        done = agx("serve", "--port", str(port))
+    sentence = f"cannot listen on 127.0.0.1 port {port}: Address already in use; another --port may be free"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}\n")
 
 
 def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: Studio) -> None:

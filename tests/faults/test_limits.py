@@ -19,7 +19,7 @@ import pytest
 
 from agenticx import threads
 from agenticx.errors import ResourcesExhausted
-from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
+from agenticx.resource_exhaustion import OUT_OF_MEMORY_EXIT_CODE
 from tests.support.faults.checker import findings, report_findings
 from tests.support.faults.servers import World
 from tests.support.patience import PATIENCE
@@ -130,7 +130,7 @@ TASK = "held = loop.create_task(coroutine()); loop.call_later(0.01, held.remove_
 async def test_an_unhandled_memory_error_ends_the_process_with_one_line(where: str) -> None:
     program = f"""
 import asyncio, threading
-from agenticx.exhaustion import exit_on_memory_error
+from agenticx.resource_exhaustion import exit_on_memory_error
 def fail(*_): raise MemoryError
 async def coroutine(): fail()
 async def main():
@@ -150,7 +150,7 @@ async def test_a_process_out_of_memory_exits_even_if_its_stderr_is_not_read() ->
         while True:
             os.write(writing, bytes(4096))
     os.set_blocking(writing, True)
-    program = "from agenticx.exhaustion import exit_out_of_memory; exit_out_of_memory()"
+    program = "from agenticx.resource_exhaustion import exit_out_of_memory; exit_out_of_memory()"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=writing)
     async with asyncio.timeout(PATIENCE):
         assert await process.wait() == -signal.SIGALRM

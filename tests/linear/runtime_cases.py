@@ -16,7 +16,7 @@ from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
 from agenticx.runtime.calls.inline import parse_inline_calls
-from agenticx.runtime.calls.tool_output import is_large, jsonable, render_value, render_value_async, truncate
+from agenticx.runtime.calls.result_rendering import is_large, jsonable, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
 from agenticx.runtime.confirm import confirm_digest

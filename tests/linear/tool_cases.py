@@ -19,10 +19,10 @@ from agenticx.secret_names import is_secret_file
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.command_output import HeadTailBuffer
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
-from agenticx.tools.output import HeadTailBuffer
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.registry import FunctionTool, tool

@@ -12,7 +12,7 @@ import pytest
 
 from agenticx.errors import ToolError
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.output import HeadTailBuffer, ProgressEmitter
+from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
 from tests.support.patience import longest_hold
 
 pytestmark = [

@@ -122,7 +122,7 @@ def representation(reply: Reply, error: ModelError | None) -> str:
 
 
 def check_history(wire: Wire, reply: Reply) -> None:
-    """Check that the message of the reply can be stored, sanitised, and sent over each wire."""
+    """Check that the message of the reply can be stored, sanitized, and sent over each wire."""
     calls = tuple(call for call in reply.tool_calls if call.name)
     message = AssistantMessage(
         content=reply.text, reasoning=reply.reasoning, tool_calls=calls, provider_state=reply.provider_state

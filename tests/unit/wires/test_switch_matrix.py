@@ -224,7 +224,7 @@ async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then
 
 @pytest.mark.promise("D5")
 @given(broken_histories(), st.data())
-def test_any_sanitised_history_becomes_a_valid_request_on_every_wire(
+def test_any_sanitized_history_becomes_a_valid_request_on_every_wire(
     history: list[Message], data: st.DataObject
 ) -> None:
     wire = WIRES[data.draw(st.sampled_from(WIRE_NAMES))]
