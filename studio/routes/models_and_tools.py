@@ -47,7 +47,7 @@ class ModelItem(TypedDict):
     why: str
     context_window: int | None
     max_output_tokens: int | None
-    capabilities: dict[Capability, bool]
+    abilities: dict[Capability, bool]
     price: ModelPrice | None
     assumed: str | None
 
@@ -90,7 +90,7 @@ def _model_item(model: ModelInfo) -> ModelItem:
         "why": model.source,
         "context_window": facts.input_window,
         "max_output_tokens": facts.output,
-        "capabilities": {capability: facts.supports(capability) for capability in get_args(Capability)},
+        "abilities": {capability: facts.supports(capability) for capability in get_args(Capability)},
         "price": cast("ModelPrice | None", price),
         "assumed": None if facts.is_known else ModelFacts.ASSUMPTION,
     }

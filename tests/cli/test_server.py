@@ -266,7 +266,7 @@ def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_an
     printed = [row["type"] for row in rows(agx("sessions", "export", session).stdout) if row["type"] in ENDS]
     assert printed == ["turn_started", "error", "handed_back", "handed_back", "turn_started", "final"]
     (whole,) = rows(agx("sessions", "show", session, "--json").stdout)
-    assert [one["input"] for one in whole["unsent_messages"]] == ["say three"]
+    assert [one["input"] for one in whole["not_said"]] == ["say three"]
 
 
 def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx: Any, studio: Studio) -> None:

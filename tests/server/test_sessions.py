@@ -284,7 +284,7 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
             "why": "offline and scripted",
             "context_window": None,
             "max_output_tokens": None,
-            "capabilities": {
+            "abilities": {
                 "tools": True,
                 "parallel": False,
                 "vision": False,
@@ -310,7 +310,7 @@ async def test_a_model_is_listed_with_its_limits_capabilities_and_price(
         200_000,
         64_000,
     )
-    assert (set(row["capabilities"].values()), row["assumed"]) == ({True}, None)
+    assert (set(row["abilities"].values()), row["assumed"]) == ({True}, None)
     assert row["price"] == {
         "input": "3.00",
         "cached": "0.30",

@@ -96,7 +96,7 @@ def session_to_json(session: SessionInfo, events: Sequence[Envelope]) -> dict[st
     """Return a session as JSON: the server's fields, its messages, the unsent messages, and its turns."""
     turns = [asdict(turn) for turn in turn_ends(events)]
     messages = transcript(_transcript_events(session, events))
-    return {**session.to_json(), "messages": messages, "unsent_messages": returned_messages(events), "turns": turns}
+    return {**session.to_json(), "messages": messages, "not_said": returned_messages(events), "turns": turns}
 
 
 def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
