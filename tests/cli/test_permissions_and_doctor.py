@@ -18,7 +18,7 @@ import pytest
 
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.sessions.store.sqlite import SqliteStore
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.mark.parametrize(

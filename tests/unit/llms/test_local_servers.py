@@ -22,7 +22,7 @@ from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, say
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 DEFAULTS = Settings.model_validate({})
 NOWHERE = "http://127.0.0.1:9/v1"

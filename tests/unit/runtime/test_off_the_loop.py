@@ -15,7 +15,7 @@ from agenticx.runtime.calls.result_rendering import is_large
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.testing import call
 from agenticx.tools.registry import tool
-from tests.support.patience import longest_hold, slowdown
+from tests.support.timeouts import longest_hold, slowdown
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 from agenticx.errors import ToolError
 from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
-from tests.support.patience import longest_hold
+from tests.support.timeouts import longest_hold
 
 pytestmark = [
     pytest.mark.anyio,
