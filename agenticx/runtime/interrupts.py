@@ -88,6 +88,11 @@ class Interrupts:
         self._reason: InterruptReason | None = None
         self._cancel_requested = False
 
+    @property
+    def fired(self) -> bool:
+        """True if the body is to end, or ended, with a reason."""
+        return self._reason is not None
+
     def fire(self, reason: InterruptReason) -> None:
         """End the body with `reason`; only the first call counts. Before the scope is entered, it ends at its entry."""
         if self._reason is None:

@@ -25,7 +25,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
 from agenticx.runtime.calls.concurrency import Slot, slots
-from agenticx.runtime.calls.tool_output import is_large, reject_unfinished, render_value, render_value_async
+from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry
@@ -70,6 +70,12 @@ class ToolCalls:
         """Answer calls that an interrupted turn had announced and of which none had begun."""
         return await self._answer_all(turn, calls, cut=False, announced=True)
 
+    def cancel(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
+        """Answer the calls of an interrupted turn that was stopped before it went on."""
+        self.authorizer.close_resumed(turn)
+        for pending in [PendingCall(call, call.arguments) for call in calls]:
+            self._answer(turn, pending, self._outcome_at_end(pending), [])
+
     async def _answer_all(
         self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool, announced: bool
     ) -> list[CallOutcome]:
@@ -89,6 +95,8 @@ class ToolCalls:
             for group in _groups(pending_calls):
                 await self._run_group(turn, group, outcomes)
         finally:
+            if len(outcomes) < len(pending_calls):
+                self.authorizer.close_resumed(turn)
             for pending in pending_calls[len(outcomes) :]:
                 self._answer(turn, pending, self._outcome_at_end(pending), outcomes)
         turn.enter("observing")

@@ -19,8 +19,8 @@ from threading import Event, Thread
 import pytest
 
 from tests.support.forked import Process
-from tests.support.patience import PATIENCE
 from tests.support.program import AGX, PROGRAM
+from tests.support.timeouts import PATIENCE
 
 
 @dataclass
@@ -141,7 +141,7 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
 
 
 @dataclass
-class Provider:
+class FixedProvider:
     """A loopback server that answers every POST with the same bytes; `hold` keeps the connection open afterwards."""
 
     body: bytes = b""
@@ -156,8 +156,8 @@ class Provider:
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    state = Provider()
+def provider() -> Iterator[FixedProvider]:
+    state = FixedProvider()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

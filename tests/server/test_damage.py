@@ -12,8 +12,8 @@ import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from tests.support.commits import append
-from tests.support.server.running import running_studio
-from tests.support.server.serving import agx_serve, outcome
+from tests.support.server.agx_processes import agx_serve, outcome
+from tests.support.server.running_studio import running_studio
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from agenticx.errors import AgenticXError, InvalidArguments, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.calls.concurrency import Slot
-from agenticx.runtime.calls.tool_output import jsonable
+from agenticx.runtime.calls.result_rendering import jsonable
 from agenticx.runtime.calls.validation import ValidatedArguments, validate_arguments
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
@@ -54,7 +54,7 @@ class _BoundArguments:
 
 @dataclass(slots=True)
 class _ClosingAnswer:
-    """The answer that is given for the user if a question is cancelled; once the question is closed, its answer."""
+    """The answer to emit if a question is cancelled, by default a denial; replaced by the emitted answer."""
 
     answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
 
@@ -265,6 +265,14 @@ class CallAuthorizer:
             _log.error("the confirm gate failed; the call is denied", exc_info=exc)
             return None
         return answer if _is_answer(answer) else None
+
+    def close_resumed(self, turn: Turn) -> None:
+        """Close the questions of an interrupted turn that its calls have not taken up, as the turn ends."""
+        for question in turn.resumed_questions.values():
+            if not question.is_response_logged:
+                answer = question.answer or ConfirmAnswer(approved=False, by="stop")
+                self._emit_response(turn, question.request, answer)
+        turn.resumed_questions.clear()
 
     def _emit_response(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
         turn.emit(EventType.CONFIRM_RESPONSE, _response_data(request, answer))

@@ -27,8 +27,9 @@ async def answer_question(
     """Give an answer and return the decision; the first valid one counts, and repeating it returns it again.
 
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
-    only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order. Without a
-    gate the turn is not here: it takes the answer when it resumes. Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late.
+    only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order. Without
+    a gate the turn is not here: it takes the answer when it resumes. Raises `UnknownConfirm`, `DigestMismatch`, or
+    `ConfirmClosed` for any other answer that comes too late.
     """
     question = await lease.fact("question_asked", request_id)
     if question is None:

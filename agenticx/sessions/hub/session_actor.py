@@ -16,9 +16,9 @@ from agenticx.errors import (
     SettingsError,
     StoreError,
 )
-from agenticx.exhaustion import exhausted_error
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage, new_id
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn

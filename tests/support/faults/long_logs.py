@@ -5,14 +5,14 @@ from __future__ import annotations
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, TurnRecord
 from tests.support.commits import append
-from tests.support.faults.servers import World
+from tests.support.faults.servers import RecordedFolder
 
 BATCH_EVENTS = 1000
 
 
-async def append_long_turn(world: World, count: int, turn_id: str, *, over: bool = False) -> str:
+async def append_long_turn(recorded: RecordedFolder, count: int, turn_id: str, *, over: bool = False) -> str:
     """Append a turn of `count` events to the folder's only session; return the session's id."""
-    store = SqliteStore(world.database)
+    store = SqliteStore(recorded.database)
     (record,) = await store.catalog.sessions()
     await store.claim(TurnRecord(id=turn_id, session_id=record.id, input="x"))
     seq = await store.log.head(record.id)
@@ -20,7 +20,7 @@ async def append_long_turn(world: World, count: int, turn_id: str, *, over: bool
     seq = (await append(store, record.id, turn_id, [started]))[-1].seq
     for start in range(0, count, BATCH_EVENTS):
         tokens = [_token(number) for number in range(start, min(start + BATCH_EVENTS, count))]
-        seq = (await append(store, record.id, turn_id, tokens))[-1].seq
+        _ = (await append(store, record.id, turn_id, tokens))[-1].seq
     if over:
         usage = {"input_tokens": 1, "output_tokens": count}
         final = {"text": "", "message_id": "msg_long", "reason": "answer", "usage": usage}

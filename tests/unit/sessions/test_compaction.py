@@ -14,7 +14,7 @@ from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.history.transcript import read_messages
@@ -22,7 +22,7 @@ from agenticx.sessions.hub.state import load_session
 from agenticx.settings import load_settings
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 

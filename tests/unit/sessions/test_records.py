@@ -16,8 +16,8 @@ from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEven
 from agenticx.settings import load_settings
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
-from tests.support.patience import PatientClock
 from tests.support.sessions import wait_for_turn_end
+from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from agenticx.sessions.history.transcript import read_conversation
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.support.intercepted_store import FailingCommits
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 

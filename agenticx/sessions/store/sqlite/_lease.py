@@ -46,19 +46,17 @@ class SqliteOwnership:
         self._epochs = 0
 
     async def claim(self, session_id: str) -> Lease:
-        def work(connection: sqlite3.Connection) -> int | None:
-            try:
-                return last_seq(connection, session_number(connection, session_id))
-            except SessionNotFound:
-                return None
+        database = self._database
+
+        def work(connection: sqlite3.Connection) -> int:
+            database.check_ownership()
+            return last_seq(connection, session_number(connection, session_id))
 
         self.remove(session_id)
-        seq = await self._database.writer.submit(work, outside_transaction=True)  # after all commits made so far
-        if seq is None:
-            raise SessionNotFound(f"no session has the id {session_id!r}")
+        seq = await database.writer.submit(work, outside_transaction=True)  # after all commits that were begun
         self._epochs += 1
         self.remove(session_id)
-        lease = self._leases[session_id] = _SqliteLease(self._database, self, session_id, self._epochs, seq)
+        lease = self._leases[session_id] = _SqliteLease(database, self, session_id, self._epochs, seq)
         return lease
 
     def is_owner(self, lease: Lease) -> bool:

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
-from agenticx.exhaustion import exhausted_error
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.sessions.store.base import Doubtful
 from agenticx.threads import start_thread
 
@@ -183,7 +183,7 @@ class Writer(_DatabaseThread):
     def _run_outside_transaction(self, job: _Job[Any]) -> None:
         try:
             job.result = job.work(self._open())
-        except (sqlite3.Error, MemoryError) as exc:
+        except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
             job.error = _map_error(exc)
 
     def _commit_all(self, jobs: list[_Job[Any]]) -> None:

@@ -1,0 +1,240 @@
+"""Commits of the SQLite store that fail: known to be stored or not, or else settled."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import StoreError
+from agenticx.messages import UserMessage
+from agenticx.sessions import (
+    Commit,
+    Doubtful,
+    Fact,
+    Lease,
+    OwnershipLost,
+    SqliteStore,
+    StateChange,
+    StoredEvent,
+    TurnRecord,
+)
+from agenticx.sessions.store.records import Position
+from agenticx.sessions.store.sqlite import _database  # where it connects
+from tests.support.stores import final, record, session_in, started, token
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Disk:
+    """A disk on which the next statements that begin with `failures` fail, each once.
+
+    With `carried_out` they take effect all the same, as when the disk does not answer.
+    """
+
+    failures: list[str] = field(default_factory=list[str])
+    carried_out: bool = False
+
+    def fail(self, *statements: str, carried_out: bool = False) -> None:
+        self.failures, self.carried_out = list(statements), carried_out
+
+
+class Connection:
+    """A connection to a database on `disk`; statements of transactions that only read do not fail."""
+
+    def __init__(self, connection: sqlite3.Connection, disk: Disk) -> None:
+        self._connection = connection
+        self._disk = disk
+        self._writes = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if statement.startswith("BEGIN"):
+            self._writes = statement == "BEGIN IMMEDIATE"
+        failures = self._disk.failures
+        if self._writes and failures and statement.startswith(failures[0]):
+            failures.pop(0)
+            if self._disk.carried_out:
+                self._connection.execute(statement, *values)
+            raise sqlite3.OperationalError("disk I/O error")
+        return self._connection.execute(statement, *values)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    disk, connect = Disk(), _database.connect
+    monkeypatch.setattr(_database, "connect", lambda path: Connection(connect(path), disk))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    return disk
+
+
+@pytest.fixture
+async def store(disk: Disk, tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(tmp_path / "sessions.db")
+    yield opened
+    await opened.aclose()
+
+
+def large_commit(session_id: str) -> Commit:
+    """Return a commit with all that a commit can have."""
+    return Commit(
+        turn_id="turn_1",
+        events=[started(), token("a")],
+        begins=TurnRecord(id="turn_1", session_id=session_id, input="hi", client_turn_id="c"),
+        state=StateChange([UserMessage(content="hello", message_id="u")], '{"todos":[]}'),
+        facts=[Fact(kind="message_posted", key="m", turn_id="turn_2")],
+        record=replace(record("two"), id=session_id),
+    )
+
+
+async def is_whole(store: SqliteStore, lease: Lease, stored: list[StoredEvent]) -> None:
+    """Check that `large_commit` is all that is stored of the session."""
+    loaded = await lease.load()
+    assert (loaded.record.name, loaded.last_seq, loaded.state.state_json) == ("two", 2, '{"todos":[]}')
+    assert [message.content for message in loaded.state.messages] == ["hello"]
+    assert (loaded.running and loaded.running.id, [fact.key for fact in loaded.open_facts]) == ("turn_1", ["m"])
+    assert list(await store.log.read(lease.session_id, 0, 10)) == stored
+    assert [event for event in await store.log.read_all(Position(0), 10) if event.turn_id == "turn_1"] == stored
+    assert (await store.log.head(lease.session_id), await store.log.position()) == (2, stored[-1].position)
+    assert [found.record.id for found in await store.catalog.search("hello")] == [lease.session_id]
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_commit_without_an_answer_is_settled_and_stored_once(
+    store: SqliteStore, disk: Disk, carried_out: bool
+) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    write, news = large_commit(lease.session_id), asyncio.Event()
+    disk.fail("COMMIT", carried_out=carried_out)
+    with pytest.raises(Doubtful):
+        await lease.commit(write)
+    with pytest.raises(Doubtful):
+        await lease.commit(Commit(events=[token("other")]))
+    with pytest.raises(ValueError, match="only the commit"):
+        await lease.settle(Commit(events=[token("other")]))
+    with store.log.subscribe(lease.session_id, news):
+        stored = list(await lease.settle(write))
+        assert news.is_set()
+    assert [(event.seq, event.turn_id) for event in stored] == [(1, "turn_1"), (2, "turn_1")]
+    await is_whole(store, lease, stored)
+    assert list(await lease.settle(write)) == stored
+    (event,) = await lease.commit(Commit(turn_id="turn_1", events=[final()]))
+    assert (event.seq, await store.log.position()) == (3, event.position)
+    assert (await lease.load()).running is None
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_commit_may_be_settled_many_times_until_the_disk_answers(
+    store: SqliteStore, disk: Disk, carried_out: bool
+) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    write = large_commit(lease.session_id)
+    disk.fail("COMMIT", carried_out=carried_out)
+    with pytest.raises(Doubtful):
+        await lease.commit(write)
+    for statement in ("COMMIT", "BEGIN IMMEDIATE", "COMMIT", "BEGIN IMMEDIATE"):
+        disk.fail(statement)
+        with pytest.raises(Doubtful):  # the first attempt may have stored it, whatever happens to this one
+            await lease.settle(write)
+    await is_whole(store, lease, list(await lease.settle(write)))
+
+
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "INSERT INTO fresh", "INSERT INTO facts", "UPDATE sessions"])
+async def test_of_a_commit_that_fails_before_its_end_nothing_is_stored_and_the_lease_goes_on(
+    store: SqliteStore, disk: Disk, statement: str
+) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    before, write = await lease.load(), large_commit(lease.session_id)
+    disk.fail(statement)
+    with pytest.raises(StoreError) as failed:
+        await lease.commit(write)
+    assert not isinstance(failed.value, Doubtful)
+    assert (disk.failures, await lease.load()) == ([], before)
+    assert await store.catalog.search("hello") == []
+    await is_whole(store, lease, list(await lease.commit(write)))
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_commit_without_events_is_settled(store: SqliteStore, disk: Disk, carried_out: bool) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    posted = Fact(kind="message_posted", key="m", turn_id="turn_1")
+    turn = TurnRecord(id="turn_1", session_id=lease.session_id, input="x")
+    write = Commit(facts=[posted], begins=turn, record=replace(record("two"), id=lease.session_id))
+    disk.fail("COMMIT", carried_out=carried_out)
+    with pytest.raises(Doubtful):
+        await lease.commit(write)
+    assert await lease.settle(write) == []
+    loaded = await lease.load()
+    assert (loaded.record.name, loaded.open_facts, loaded.running) == ("two", [posted], replace(turn, after_seq=0))
+
+
+async def test_readers_of_all_sessions_get_what_is_stored_late_after_what_was_stored_meanwhile(
+    store: SqliteStore, disk: Disk
+) -> None:
+    one, two = [await store.ownership.claim(await session_in(store)) for _ in range(2)]
+    write = Commit(events=[token("late")])
+    disk.fail("COMMIT")
+    with pytest.raises(Doubtful):
+        await one.commit(write)
+    (meanwhile,) = await two.commit(Commit(events=[token("meanwhile")]))
+    assert await store.log.read_all(Position(0), 10) == [meanwhile]
+    (late,) = await one.settle(write)
+    assert list(await store.log.read_all(meanwhile.position, 10)) == [late]
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_commits_that_fail_together_are_stored_once_each(
+    store: SqliteStore, disk: Disk, carried_out: bool
+) -> None:
+    leases = [await store.ownership.claim(await session_in(store)) for _ in range(5)]
+    disk.fail("COMMIT", carried_out=carried_out)
+    commits = [Commit(turn_id="turn", events=[token(str(number)), final()]) for number in range(5)]
+    results = await asyncio.gather(
+        *(lease.commit(commit) for lease, commit in zip(leases, commits, strict=True)), return_exceptions=True
+    )
+    for lease, commit, result in zip(leases, commits, results, strict=True):
+        stored = await lease.settle(commit) if isinstance(result, Doubtful) else result
+        assert await store.log.read(lease.session_id, 0, 10) == stored
+    everything = await store.log.read_all(Position(0), 100)
+    assert [event.position for event in everything] == sorted({event.position for event in everything})
+    assert len(everything) == 10
+
+
+async def test_a_commit_whose_caller_is_cancelled_is_settled(store: SqliteStore) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    write = large_commit(lease.session_id)
+    writing = asyncio.create_task(lease.commit(write))
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    await is_whole(store, lease, list(await lease.settle(write)))
+
+
+async def test_a_doubtful_commit_of_a_superseded_lease_is_settled_by_nobody(store: SqliteStore, disk: Disk) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    write = Commit(events=[token("a")])
+    disk.fail("COMMIT")
+    with pytest.raises(Doubtful):
+        await lease.commit(write)
+    second = await store.ownership.claim(lease.session_id)
+    with pytest.raises(OwnershipLost):
+        await lease.settle(write)
+    (event,) = await second.commit(Commit(events=[token("b")]))
+    assert event.seq == 1
+
+
+async def test_a_fact_that_cannot_be_encoded_fails_its_commit_only(store: SqliteStore) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    bad = Fact(kind="call_began", key="k", turn_id="turn_1", data={"arguments": object()})
+    with pytest.raises(TypeError):
+        await lease.commit(Commit(events=[token("a")], facts=[bad]))
+    (event,) = await lease.commit(Commit(events=[token("b")]))
+    assert (event.seq, await store.log.head(lease.session_id)) == (1, 1)
