@@ -166,6 +166,7 @@ class SessionActor:
         client_turn_id = request.client_turn_id
         if client_turn_id is None:
             return None
+        await self._writer.settle()
         key = message_key(self.id, client_turn_id)
         if (message := self._queue.get(key)) is not None:
             check_same_input(client_turn_id, message.message, request)
@@ -190,10 +191,8 @@ class SessionActor:
         if not message.refused:
             return
         message.refused = message.cancelled = False
-        running = self.running_turn
-        if message.steers and not (running is not None and running.steering.put(message.message)):
-            message.turn_id, message.steers = new_id("turn"), False
-            await self._writer.commit(None, [message.to_event(EventType.QUEUED)])
+        if message.steers:
+            await self._steer(self.running_turn, message, new_id("turn"))
 
     async def _current_submission(self, message: QueuedMessage) -> Submission:
         """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
@@ -221,19 +220,29 @@ class SessionActor:
         running, own_turn_id = self.running_turn, message.turn_id
         if request.when_busy == "steer" and running is not None and not running.steering.closed:
             message.turn_id, message.steers = running.turn.id, True
-        event, fact = message.to_event(EventType.QUEUED), message.to_fact()
         try:
-            await self._writer.commit(None, [event], facts=[fact], on_stored=lambda: self._queue.add(message))
+            await self._writer.commit(
+                None,
+                [message.to_event(EventType.QUEUED)],
+                facts=[message.to_fact()],
+                on_stored=lambda: self._queue.add(message),
+            )
+            if message.steers:
+                await self._steer(running, message, own_turn_id)
         except StoreError:
             message.refused = message.cancelled = True  # if it is stored nevertheless, it is handed back
             self._dispatch_soon()
             raise
-        if message.steers and not (running is not None and running.steering.put(message.message)):
-            message.turn_id, message.steers = own_turn_id, False  # that turn is ending
         if running is not None and message.interrupts:
             running.stop.set()
         if self.running_turn is None:
             self._dispatch_soon()
+
+    async def _steer(self, running: RunningTurn | None, message: QueuedMessage, own_turn_id: str) -> None:
+        """Have the running turn take in a queued message, or queue it for its own turn if that one is ending."""
+        if running is None or not running.steering.put(message.message):
+            message.turn_id, message.steers = own_turn_id, False
+            await self._writer.commit(None, [message.to_event(EventType.QUEUED)])
 
     async def _dispatch(self) -> None:
         """Hand back cancelled messages and begin the turn of the first queued one, if no turn runs.

@@ -14,13 +14,12 @@ async def append_long_turn(recorded: RecordedFolder, count: int, turn_id: str, *
     """Append a turn of `count` events to the folder's only session; return the session's id."""
     store = SqliteStore(recorded.database)
     (record,) = await store.catalog.sessions()
-    await store.claim(TurnRecord(id=turn_id, session_id=record.id, input="x"))
-    seq = await store.log.head(record.id)
     started = RuntimeEvent(EventType.TURN_STARTED, {"input": "x", "model": "plan", "message_id": "msg_x"})
-    seq = (await append(store, record.id, turn_id, [started]))[-1].seq
+    turn = TurnRecord(id=turn_id, session_id=record.id, input="x")
+    await append(store, record.id, turn_id, [started], begins=turn)
     for start in range(0, count, BATCH_EVENTS):
         tokens = [_token(number) for number in range(start, min(start + BATCH_EVENTS, count))]
-        _ = (await append(store, record.id, turn_id, tokens))[-1].seq
+        await append(store, record.id, turn_id, tokens)
     if over:
         usage = {"input_tokens": 1, "output_tokens": count}
         final = {"text": "", "message_id": "msg_long", "reason": "answer", "usage": usage}

@@ -139,7 +139,7 @@ async def test_the_facts_of_a_journal_are_those_of_the_sessions(tmp_path: Path) 
     write_journal_database(path)
     store = SqliteStore(path)
     loaded = await load(store, "ses_1")
-    assert loaded.running == TurnRecord(id="turn_1", session_id="ses_1", input="hi", client_turn_id="c1", after_seq=1)
+    assert loaded.running == TurnRecord(id="turn_1", session_id="ses_1", input="one", client_turn_id="c1", after_seq=1)
     assert [(fact.kind, fact.key) for fact in loaded.open_facts] == [
         ("question_asked", "cnf_1"),
         ("question_answered", "cnf_1"),
