@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.errors import StoreError
+from agenticx.errors import SessionNotFound, StoreError
 from agenticx.messages import UserMessage
 from agenticx.sessions import (
     Commit,
@@ -238,3 +238,22 @@ async def test_a_fact_that_cannot_be_encoded_fails_its_commit_only(store: Sqlite
         await lease.commit(Commit(events=[token("a")], facts=[bad]))
     (event,) = await lease.commit(Commit(events=[token("b")]))
     assert (event.seq, await store.log.head(lease.session_id)) == (1, 1)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_after_a_deletion_without_an_answer_readers_get_what_is_stored(
+    store: SqliteStore, disk: Disk, carried_out: bool
+) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    events = await lease.commit(Commit(events=[token("a")]))
+    disk.fail("COMMIT", carried_out=carried_out)
+    with pytest.raises(Doubtful):
+        await store.delete(lease)
+    if carried_out:
+        for asking in (store.log.read(lease.session_id, 0, 10), store.ownership.claim(lease.session_id)):
+            with pytest.raises(SessionNotFound):
+                await asking
+    else:
+        assert await store.log.read(lease.session_id, 0, 10) == events
+        await store.delete(lease)
+    assert await store.log.read_all(Position(0), 10) == []

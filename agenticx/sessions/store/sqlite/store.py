@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.sessions.store.base import Catalog, Lease, Log, Ownership, OwnershipLost
+from agenticx.sessions.store.base import Catalog, Doubtful, Lease, Log, Ownership, OwnershipLost
 from agenticx.sessions.store.records import Position, SessionRecord, StateChange, StoredEvent
 from agenticx.sessions.store.search import SearchableText
 from agenticx.sessions.store.sqlite import _rows as rows
@@ -90,7 +90,11 @@ class SqliteStore:
             database.cursors.remove(session_id)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'position'", (position,))
 
-        await database.writer.submit(work, synced=True, on_commit=lambda: self._log.remove_session(session_id))
+        try:
+            await database.writer.submit(work, synced=True, on_commit=lambda: self._log.remove_session(session_id))
+        except Doubtful:  # readers find in the file whether the session is deleted
+            database.republish(session_id, database.recent.last_position)
+            raise
         self._ownership.remove(session_id)
         await self._log.clear_cache()
         await self._purge()
