@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from agenticx.errors import (
     AgenticXError,
-    ResourcesExhausted,
     SessionBusy,
     SessionNotFound,
-    SettingsError,
     StoreError,
 )
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import UserMessage, new_id
-from agenticx.resource_exhaustion import exhausted_error
+from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
-from agenticx.runtime.resume import ResumePoint
-from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.history.interrupted import resume_point
 from agenticx.sessions.hub.confirmations import answer_question
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
-from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import end_leftover_processes, read_interrupted
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.rewind import RewindResult, rewind
 from agenticx.sessions.hub.state import load_session
-from agenticx.sessions.hub.submission import HubClosed, Submission, TurnFailed, TurnRequest, check_same_input
-from agenticx.sessions.hub.turn_runner import RunningTurn, TurnServices, TurnSetup, run_turn
+from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
+from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner, TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Lease, OwnershipLost, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import Fact, Loaded, SessionRecord, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import Fact, Loaded, SessionRecord, TurnRecord
 from agenticx.threads import run_in_thread
 
 __all__ = ["SessionActor"]
 
 _INTERRUPT_SECONDS = 2.0  # time for a turn to end before the interrupting message is reported as queued
 _USERS_SECONDS = 1.0  # time for operations under way to end while the hub closes
-_CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
+
 
 _log = get_logger(__name__)
 
@@ -51,8 +45,8 @@ class SessionActor:
     """A session with its conversation, its only writer, its running turn, its queued messages and its questions.
 
     The holder of the lock alone decides what the session does next: which messages are queued, begin a turn or are
-    handed back, and whether it is rewound or deleted. `_pending_end` is a turn whose end could not be stored;
-    `_unresumed` one of an earlier process that is not resumed or ended yet.
+    handed back, and whether it is rewound or deleted. `_unresumed` is a turn of an earlier process that is not resumed
+    or ended yet.
     """
 
     def __init__(self, lease: Lease, loaded: Loaded, services: TurnServices) -> None:
@@ -65,21 +59,17 @@ class SessionActor:
         self._services = services
         self._queue = MessageQueue()
         self._writer = SessionWriter(lease, loaded, self.session, self._queue)
-        self._latest_turn: RunningTurn | None = None
-        self._pending_end: TurnRecord | None = None
+        self._turns = TurnRunner(self.session, self._writer, services, self._on_free)
         self._unresumed = loaded.running
-        self._unannounced: Fact | None = None
-        self._lock, self._record_lock = asyncio.Lock(), asyncio.Lock()
-        self._answer_lock = asyncio.Lock()
+        self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users = 0
         self._unused, self._deleted = asyncio.Event(), False
-        self._turn_tasks = set[asyncio.Task[None]]()
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
 
     @property
     def running_turn(self) -> RunningTurn | None:
         """The turn that runs, None if there is none."""
-        return None if self._latest_turn is None or self._latest_turn.closed else self._latest_turn
+        return self._turns.running
 
     @property
     def is_unrecovered(self) -> bool:
@@ -101,12 +91,12 @@ class SessionActor:
     @property
     def idle(self) -> bool:
         """True if nothing of the session is lost when its actor is dropped."""
-        return not (self._users or self._queue or self._turn_tasks or self._dispatching or self._pending_end)
+        return self._turns.is_idle and not (self._users or self._queue or self._dispatching)
 
     @property
     def _is_free(self) -> bool:
         """True if a turn may begin: none runs, and the end of the last one is stored or left to a later try."""
-        return self._unresumed is None and (self._latest_turn is None or self._latest_turn.done_event.is_set())
+        return self._unresumed is None and self._turns.is_free
 
     # --- submitting ---------------------------------------------------------------------------------------------------
 
@@ -137,12 +127,12 @@ class SessionActor:
                     return earlier
                 self._check_open()
                 if self._is_free and not self._queue:
-                    return self._begin(message, setup)
+                    return self._turns.begin(message.to_turn(), message.message, setup)
                 if self._is_free:  # the turn has ended since: its queued messages come first
                     continue
                 if request.when_busy == "reject" or self._unresumed is not None:
                     raise SessionBusy(f"session {self.id!r} already runs turn {self._current_turn_id!r}")
-                if self.running_turn is not None:
+                if self._turns.running is not None:
                     return await self._enqueue(message, request)
 
     def _check_open(self) -> None:
@@ -155,7 +145,7 @@ class SessionActor:
     def _current_turn_id(self) -> str | None:
         if self._unresumed is not None:
             return self._unresumed.id
-        return None if self._latest_turn is None else self._latest_turn.turn.id
+        return None if self._turns.latest is None else self._turns.latest.turn.id
 
     async def _earlier_submission(self, request: TurnRequest) -> Submission | RunningTurn | None:
         """Return the state of an earlier message with the same `client_turn_id`, None if there is none.
@@ -176,7 +166,7 @@ class SessionActor:
             submission = recorded_submission(self.id, taken)
             check_same_input(client_turn_id, submission.turn, request)
             return await self._resolved_submission(submission)
-        latest = self._latest_turn
+        latest = self._turns.latest
         if latest is not None and latest.turn.client_turn_id == client_turn_id and not latest.has_failed_to_begin:
             check_same_input(client_turn_id, latest.turn, request)
             return latest
@@ -192,7 +182,7 @@ class SessionActor:
             return
         message.refused = message.cancelled = False
         if message.steers:
-            await self._steer(self.running_turn, message, new_id("turn"))
+            await self._steer(self._turns.running, message, new_id("turn"))
 
     async def _current_submission(self, message: QueuedMessage) -> Submission:
         """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
@@ -217,7 +207,7 @@ class SessionActor:
     async def _enqueue(self, message: QueuedMessage, request: TurnRequest) -> None:
         """Queue `message` durably, to run after the running turn, or to be taken into it. The caller holds the lock."""
         self._queue.check_capacity(message.message)
-        running, own_turn_id = self.running_turn, message.turn_id
+        running, own_turn_id = self._turns.running, message.turn_id
         if request.when_busy == "steer" and running is not None and not running.steering.closed:
             message.turn_id, message.steers = running.turn.id, True
         try:
@@ -235,7 +225,7 @@ class SessionActor:
             raise
         if running is not None and message.interrupts:
             running.stop.set()
-        if self.running_turn is None:
+        if self._turns.running is None:
             self._dispatch_soon()
 
     async def _steer(self, running: RunningTurn | None, message: QueuedMessage, own_turn_id: str) -> None:
@@ -250,12 +240,14 @@ class SessionActor:
         Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once the hub is
         closing. The caller holds the lock.
         """
-        if self._latest_turn is not None:
-            if not self._latest_turn.closed or self._latest_turn.suspended:
+        if self._turns.latest is not None:
+            if not self._turns.latest.closed or self._turns.latest.suspended:
                 return
-            await self._latest_turn.done_event.wait()
+            await self._turns.latest.done_event.wait()
+            if self._turns.latest.has_failed_to_begin:
+                self._queue.cancel(self._turns.latest.turn.id)
         await self._writer.settle()
-        await self._end_pending_turn()
+        await self._turns.end_pending()
         while self._queue and self._is_free:
             closing = self._services.closing
             returned = [message for message in self._queue if message.cancelled or message.steers or closing]
@@ -272,9 +264,14 @@ class SessionActor:
             _log.warning("queued message cannot begin its turn; handing it back", error=str(exc))
             message.cancelled = True
             return
-        running = self._begin(message, setup)
+        running = self._turns.begin(message.to_turn(), message.message, setup)
         if self._queue.has_interrupt(message.turn_id):
             running.stop.set()
+
+    def _on_free(self, failed: bool) -> None:
+        """Go on with the queue after a turn; one whose end could not be stored is ended first."""
+        if failed or self._queue:
+            self._dispatch_soon(failed=failed)
 
     def _dispatch_soon(self, *, failed: bool = False) -> None:
         """Run `_dispatch` in a task, after a pause if the storage has just `failed`, until it succeeds."""
@@ -290,7 +287,7 @@ class SessionActor:
             await run_to_completion(self._lock_and_dispatch())
         except (SessionNotFound, OwnershipLost):  # deleted meanwhile, with its queue, or another owner's now
             self._drop_queue()
-            self._pending_end = None
+            self._turns.pending_end = None
         except StoreError as exc:
             _log.error("queue dispatch failed; retrying", session=self.id, error=str(exc))
             self._queue.cancel()
@@ -305,173 +302,16 @@ class SessionActor:
         for message in list(self._queue):
             self._queue.remove(message)
 
-    # --- a turn -------------------------------------------------------------------------------------------------------
-
-    def _begin(self, message: QueuedMessage, setup: TurnSetup) -> RunningTurn:
-        name = derive_name(message.message.content) if self._writer.record.name is None else None
-        running = RunningTurn(message.to_turn(), derived_name=name)
-        self._start(running, message.message, setup)
-        return running
-
-    def _start(self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> None:
-        """Start the turn as a task; callers may await `running.wait_begun()`.
-
-        Where there is no memory to begin it, it is ended before the session's next one, and `MemoryError` is raised.
-        """
-        try:
-            with bound_ids(session=self.id, turn=running.turn.id):
-                running.task = asyncio.create_task(
-                    self._run(running, turn_input, setup), name=f"agx hub {running.turn.id}"
-                )
-                self._turn_tasks.add(running.task)
-                running.task.add_done_callback(self._on_turn_task_done)
-        except MemoryError:
-            if running.task is not None:
-                running.task.cancel()
-            self._end_later(running.turn)
-            raise
-        self._latest_turn = running
-
-    def _on_turn_task_done(self, task: asyncio.Task[None]) -> None:
-        """Report a turn task that raised to the event loop's exception handler at once: nothing awaits the task.
-
-        Such a task could not give its turn a terminal event.
-        """
-        self._turn_tasks.discard(task)
-        if not task.cancelled() and (exc := task.exception()) is not None:
-            context = {"message": "a turn could not be ended", "exception": exc, "task": task}
-            task.get_loop().call_exception_handler(context)
-
-    async def _run(self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> None:
-        """Run the turn and store a terminal event in every case."""
-        try:
-            await run_turn(self._services, self, running, turn_input, setup)
-            if not running.closed:
-                await self._abort(running, "internal", "The turn ended without a terminal event.")
-        except asyncio.CancelledError:
-            await self._abort(running, "interrupted", "The server shut down before the turn had ended.")
-            raise
-        except StoreError as exc:
-            await self._abort(running, "storage", f"The session's log could not be written: {exc}")
-        except (SettingsError, ResourcesExhausted) as exc:
-            await self._abort(running, "internal", f"The turn could not begin: {exc}", exc)
-        except MemoryError as exc:
-            exc.__traceback__ = None  # its frames hold references to what filled the memory
-            _log.error("turn failed: out of memory")
-            why = exhausted_error(exc)
-            await self._abort(running, "internal", f"The turn failed: {why}", why)
-        except Exception as exc:
-            _log.exception("turn failed")
-            why = exhausted_error(exc)
-            text = f"The turn failed: {why}" if why else "The turn failed because of an error in AgenticX."
-            await self._abort(running, "internal", text, why)
-
-    async def write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        """Store events of the turn; those after its terminal event are dropped."""
-        if running.closed:
-            if not running.suspended:
-                _log.error("events after the terminal event dropped", count=len(batch))
-            return
-        last = next((index for index, event in enumerate(batch) if event.terminal), len(batch) - 1)
-        if running.started.done():
-            stored = await self._writer.commit(running.turn.id, batch[: last + 1])
-        else:
-            stored = await self._write_first_events(running, batch[: last + 1])
-            running.started.set_result(stored[0].seq - 1)
-        if stored[-1].terminal:
-            self._mark_closed(running)
-            if not self._services.closing:
-                await self._announce_name()
-
-    async def write_fact(self, fact: Fact) -> None:
-        """Store a fact of the running turn."""
-        await self._writer.commit(fact.turn_id, facts=[fact])
-
-    async def _write_first_events(self, running: RunningTurn, first: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
-        """Store the first events of a turn; a session without a name gets the turn's `derived_name` with them."""
-        turn = running.turn
-        async with self._record_lock:
-            record = self._writer.record
-            if running.derived_name is None or record.name is not None:
-                return await self._writer.commit(turn.id, first, begins=turn)
-            named = replace(record, name=running.derived_name)
-            fact = Fact(kind="name_derived", key=turn.id, turn_id=turn.id, data={"name": named.name})
-
-            def on_stored() -> None:
-                self._unannounced = fact
-
-            return await self._writer.commit(
-                turn.id, first, begins=turn, record=named, facts=[fact], on_stored=on_stored
-            )
-
-    async def _announce_name(self) -> None:
-        """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
-        async with self._record_lock:
-            if self._unannounced is not None:
-                events, fact = name_announcement(self._unannounced, self._writer.record)
-                await run_to_completion(self._writer.commit(None, events, facts=[fact]))
-                self._unannounced = None
-
-    async def _abort(self, running: RunningTurn, code: str, text: str, why: AgenticXError | None = None) -> None:
-        """Store a terminal event for a turn that cannot continue.
-
-        If that fails, it is repeated before the session's next turn. Callers that wait for the turn to begin get `why`,
-        an error that the user can fix, if there is one.
-        """
-        if running.closed:
-            return
-        running.closed = True
-        try:
-            if not running.started.done():
-                running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
-            await run_to_completion(self._end(running.turn, code, text))
-        except (SessionNotFound, OwnershipLost) as exc:
-            _log.info("session has no owner here any more before its turn ended", why=str(exc))
-        except StoreError as exc:
-            _log.error("end of turn could not be stored; retried before the next turn", why=text, error=str(exc))
-            self._end_later(running.turn)
-        else:
-            if code == "storage":
-                _log.error("turn failed: its log could not be written", why=text)
-            elif why is not None:
-                _log.warning("turn could not begin", error=str(why))
-        self._mark_closed(running)
-
-    def _mark_closed(self, running: RunningTurn) -> None:
-        running.closed = True
-        running.done_event.set()
-        if running.has_failed_to_begin:
-            self._queue.cancel(running.turn.id)  # the message whose turn could not begin
-        if self._queue:
-            self._dispatch_soon()
-
     # --- endings ------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> TurnRecord | None:
         """Request the end of the running turn and return it, None when none runs; hand back the queued messages."""
         self._queue.cancel()
-        if (running := self.running_turn) is not None:
+        if (running := self._turns.running) is not None:
             running.stop.set()
             return running.turn
         await self._lock_and_dispatch()
         return None
-
-    def suspend(self) -> None:
-        """Suspend the turn if it waits for a confirmation and continues after a restart."""
-        running = self.running_turn
-        if running is not None and self._services.can_resume and self._services.gate.pending(self.id):
-            running.suspended = running.closed = self._writer.state_frozen = True
-
-    async def stop_turn(self) -> None:
-        """Stop the turn and wait for it, bounded."""
-        if self._latest_turn is not None:
-            self._latest_turn.stop.set()
-        if tasks := list(self._turn_tasks):
-            _, late = await asyncio.wait(tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=0.5)
 
     async def close(self) -> None:
         """Hand back the queued messages, unless the turn before them continues after the next start; then give it up.
@@ -479,7 +319,7 @@ class SessionActor:
         The hub is closing, and the turn is stopped.
         """
         try:
-            if self._queue or self._pending_end:
+            if self._queue or self._turns.pending_end:
                 await self._lock_and_dispatch()
         except StoreError as exc:
             _log.error("messages stay queued until restart", error=str(exc))
@@ -487,44 +327,25 @@ class SessionActor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS) if self._users else 0):
                 await self._unused.wait()
-        await self.lease.release(work_left=self._latest_turn is not None and self._latest_turn.suspended)
+        await self.lease.release(work_left=self._turns.latest is not None and self._turns.latest.suspended)
+
+    def suspend(self) -> None:
+        """Suspend the turn if it waits for a confirmation and continues after a restart."""
+        self._turns.suspend()
+
+    async def stop_turn(self) -> None:
+        """Stop the turn and wait for it, bounded."""
+        await self._turns.stop()
+
+    async def write_fact(self, fact: Fact) -> None:
+        """Store a fact."""
+        await self._turns.write_fact(fact)
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
-        if self._latest_turn is not None:
-            self._latest_turn.closed = True
-        for task in self._turn_tasks:
-            task.cancel()
-        if self._turn_tasks:
-            await asyncio.wait(self._turn_tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
+        await self._turns.abandon()
         await self._dispatching.cancel()
         self._drop_queue()
-
-    async def _end(self, turn: TurnRecord, code: str, text: str) -> None:
-        """End a turn of which events are stored, as the store has it: it may have stored what it reported as failed."""
-        loaded = await self._writer.reload()
-        if loaded.running is not None and loaded.running.id == turn.id:
-            await self._append_end(loaded, loaded.running, code, text)
-
-    async def _append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
-        """Append the events that answer the turn's open calls and questions and end it."""
-        interrupted = await read_interrupted(self._services.log, turn, loaded)
-        self.session.messages += interrupted.missing_messages(self.session.messages)
-        events = interrupted.closing_events(self.session.messages, code, text)
-        await self._writer.commit(turn.id, events)
-        if code == "interrupted":
-            log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
-
-    def _end_later(self, turn: TurnRecord) -> None:
-        """Have `turn` ended before the session's next one begins, as it cannot be ended now."""
-        self._pending_end = turn
-        self._dispatch_soon(failed=True)
-
-    async def _end_pending_turn(self) -> None:
-        """Store the turn's end that could not be stored before, if any; raises `StoreError` if it fails again."""
-        if self._pending_end is not None:
-            await self._end(self._pending_end, "storage", "The session's log could not be written.")
-            self._pending_end = None
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
@@ -536,14 +357,14 @@ class SessionActor:
         """
         async with self._lock:
             loaded = await self.lease.load()
-            if (turn := loaded.running) is not None and self.running_turn is None:
+            if (turn := loaded.running) is not None and self._turns.running is None:
                 with bound_ids(session=self.id, turn=turn.id):
                     try:
                         await end_leftover_processes(loaded.open_facts)
                         await self._recover_turn(loaded, turn, may_resume=may_resume)
                     except StoreError as exc:
                         _log.error("session recovery failed", error=str(exc))
-                        self._end_later(turn)
+                        self._turns.end_later(turn)
             if self._unresumed is None:
                 await self._recover_facts(loaded)
 
@@ -566,10 +387,8 @@ class SessionActor:
             except AgenticXError as exc:
                 _log.warning("turn cannot be resumed", error=str(exc))
             else:
-                running = RunningTurn(turn, derived_name=derive_name(turn.input))
-                running.started.set_result(turn.after_seq or 0)
-                return self._start(running, point, setup)
-        await self._append_end(loaded, turn, "interrupted", "The program ended while this turn was running.")
+                return self._turns.resume(turn, point, setup)
+        await self._turns.append_end(loaded, turn, "interrupted", "The program ended while this turn was running.")
 
     async def _recover_facts(self, loaded: Loaded) -> None:
         """Restore the queued messages and go on with them, and announce a name; the caller holds the lock."""
@@ -577,16 +396,16 @@ class SessionActor:
             if fact.kind == "message_posted" and self._queue.get(fact.key) is None:
                 self._queue.add(QueuedMessage.from_fact(self.id, fact))
             elif fact.kind == "name_derived":
-                self._unannounced = fact
-        if self.running_turn is None:
+                self._turns.unannounced = fact
+        if self._turns.running is None:
             self._queue.cancel()
         elif self._queue.has_interrupt():
-            self.running_turn.stop.set()
+            self._turns.running.stop.set()
         else:
-            self._steer_again(self.running_turn)
+            self._steer_again(self._turns.running)
         await self._dispatch()
-        if self.running_turn is None:
-            await self._announce_name()
+        if self._turns.running is None:
+            await self._turns.announce_name()
 
     def _steer_again(self, running: RunningTurn) -> None:
         for message in self._queue:
@@ -597,7 +416,7 @@ class SessionActor:
 
     async def change(self, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append the `session_changed` event."""
-        async with self._record_lock:
+        async with self._turns.record_lock:
             if self._deleted:
                 raise SessionNotFound(f"no session has the id {self.id!r}")
             record = replace(self._writer.record, **changes)
@@ -628,9 +447,9 @@ class SessionActor:
 
     async def answer(self, request_id: str, answer: ConfirmAnswer, digest: str) -> ConfirmAnswer:
         """Answer a question, see `answer_question`."""
-        gate = None if self._latest_turn is None or self._latest_turn.suspended else self._services.gate
+        gate = None if self._turns.latest is None or self._turns.latest.suspended else self._services.gate
         async with self._answer_lock:
-            return await answer_question(self.lease, self.write_fact, gate, request_id, answer, digest)
+            return await answer_question(self.lease, self._turns.write_fact, gate, request_id, answer, digest)
 
     async def delete(self, store: Store) -> None:
         """Stop the turn and delete the session with its queued messages."""
@@ -639,10 +458,10 @@ class SessionActor:
     async def _delete(self, store: Store) -> None:
         async with self._lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._drop_queue()
-            await self.stop_turn()
+            await self._turns.stop()
             if self._services.snapshots is not None:
                 await run_in_thread(self._services.snapshots.delete, self.id)
             await store.delete(self.lease)
             self._deleted = True
             self._drop_queue()
-            self._pending_end = None
+            self._turns.pending_end = None

@@ -11,13 +11,22 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, SettingsError
+from agenticx.errors import (
+    AgenticXError,
+    ResourcesExhausted,
+    SessionNotFound,
+    SettingsError,
+    StoreError,
+)
 from agenticx.llms.base import ChatModel
+from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall, UserMessage
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
     AgentRuntime,
     AsyncConfirmGate,
@@ -28,17 +37,25 @@ from agenticx.runtime import (
     StopSignal,
 )
 from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.hub.batches import EventBatcher
-from agenticx.sessions.store.base import Log
-from agenticx.sessions.store.records import Fact, FactKind, SessionRecord, TurnRecord
+from agenticx.sessions.hub.records import derive_name, name_announcement
+from agenticx.sessions.hub.recovery import read_interrupted
+from agenticx.sessions.hub.submission import TurnFailed
+from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
+from agenticx.sessions.store.base import Log, OwnershipLost
+from agenticx.sessions.store.records import Fact, FactKind, Loaded, SessionRecord, StoredEvent, TurnRecord
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["RunningTurn", "TurnServices", "TurnSetup", "TurnWriter", "run_turn"]
+__all__ = ["RunningTurn", "TurnRunner", "TurnServices", "TurnSetup"]
 
+_CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
 _READING_SECONDS = 5.0  # for one small file, which may lie on a disk that does not answer
+
+_log = get_logger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -126,61 +143,269 @@ class TurnServices:
         return any(is_idempotent(tool) for tool in tools if tool.schema.name == tool_name)
 
 
-class TurnWriter(Protocol):
-    """The part of a session's actor that a turn writes to."""
+class TurnRunner:
+    """The turns of one session, one after another; each always gets a terminal event.
+
+    `on_free` is called once a turn has ended, and with True if its end could not be stored and must be tried again.
+    `pending_end` is such a turn; `unannounced` the fact of a derived name whose event is not stored yet.
+    """
+
+    def __init__(
+        self, session: Session, writer: SessionWriter, services: TurnServices, on_free: Callable[[bool], None]
+    ) -> None:
+        self.latest: RunningTurn | None = None
+        self.pending_end: TurnRecord | None = None
+        self.unannounced: Fact | None = None
+        self.record_lock = asyncio.Lock()
+        self._session = session
+        self._writer = writer
+        self._services = services
+        self._on_free = on_free
+        self._tasks = set[asyncio.Task[None]]()
 
     @property
-    def session(self) -> Session: ...
+    def running(self) -> RunningTurn | None:
+        """The turn that runs, None if there is none."""
+        return None if self.latest is None or self.latest.closed else self.latest
 
-    async def write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        """Store events of the turn."""
-        ...
+    @property
+    def is_free(self) -> bool:
+        """True if no turn runs, and the end of the last one is stored or left to a later try."""
+        return self.latest is None or self.latest.done_event.is_set()
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no turn's task runs and no end is pending."""
+        return not (self._tasks or self.pending_end)
+
+    def begin(self, turn: TurnRecord, message: UserMessage, setup: TurnSetup) -> RunningTurn:
+        """Begin a turn with its input."""
+        name = derive_name(message.content) if self._writer.record.name is None else None
+        running = RunningTurn(turn, derived_name=name)
+        self._start(running, message, setup)
+        return running
+
+    def resume(self, turn: TurnRecord, point: ResumePoint, setup: TurnSetup) -> None:
+        """Go on with the turn of an earlier process."""
+        running = RunningTurn(turn, derived_name=derive_name(turn.input))
+        running.started.set_result(turn.after_seq or 0)
+        self._start(running, point, setup)
+
+    def _start(self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> None:
+        """Start the turn as a task; callers may await `running.wait_begun()`.
+
+        Where there is no memory to begin it, it is ended before the session's next one, and `MemoryError` is raised.
+        """
+        try:
+            with bound_ids(session=self._session.id, turn=running.turn.id):
+                running.task = asyncio.create_task(
+                    self._run(running, turn_input, setup), name=f"agx hub {running.turn.id}"
+                )
+                self._tasks.add(running.task)
+                running.task.add_done_callback(self._on_turn_task_done)
+        except MemoryError:
+            if running.task is not None:
+                running.task.cancel()
+            self.end_later(running.turn)
+            raise
+        self.latest = running
+
+    def _on_turn_task_done(self, task: asyncio.Task[None]) -> None:
+        """Report a turn task that raised to the event loop's exception handler at once: nothing awaits the task.
+
+        Such a task could not give its turn a terminal event.
+        """
+        self._tasks.discard(task)
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            context = {"message": "a turn could not be ended", "exception": exc, "task": task}
+            task.get_loop().call_exception_handler(context)
+
+    async def _run(self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> None:
+        """Run the turn and store a terminal event in every case."""
+        try:
+            await self._run_into_log(running, turn_input, setup)
+            if not running.closed:
+                await self._abort(running, "internal", "The turn ended without a terminal event.")
+        except asyncio.CancelledError:
+            await self._abort(running, "interrupted", "The server shut down before the turn had ended.")
+            raise
+        except StoreError as exc:
+            await self._abort(running, "storage", f"The session's log could not be written: {exc}")
+        except (SettingsError, ResourcesExhausted) as exc:
+            await self._abort(running, "internal", f"The turn could not begin: {exc}", exc)
+        except MemoryError as exc:
+            exc.__traceback__ = None  # its frames hold references to what filled the memory
+            _log.error("turn failed: out of memory")
+            why = exhausted_error(exc)
+            await self._abort(running, "internal", f"The turn failed: {why}", why)
+        except Exception as exc:
+            _log.exception("turn failed")
+            why = exhausted_error(exc)
+            text = f"The turn failed: {why}" if why else "The turn failed because of an error in AgenticX."
+            await self._abort(running, "internal", text, why)
+
+    async def _run_into_log(
+        self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup
+    ) -> None:
+        """Run the turn's generator until it is exhausted, and write its events in batches."""
+        session, services, batcher = self._session, self._services, EventBatcher(partial(self._write_events, running))
+        settings = setup.settings or await services.read_settings(session.workspace)
+        runtime = AgentRuntime(
+            setup.model,
+            services.gate,
+            max_tool_rounds=settings.max_tool_rounds,
+            hooks=services.hooks,
+            settings=settings,
+            clock=services.clock,
+        )
+        events = runtime.run_turn(
+            turn_input,
+            session,
+            running.stop,
+            tools=setup.tools,
+            system_prompt=_default_system_prompt(session.workspace, services.clock.now().date()),
+            client_turn_id=running.turn.client_turn_id,
+            journal=_FactJournal(self, running.turn, batcher),
+            steering=running.steering,
+        )
+        await batcher.drain(events)
+
+    async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
+        """Store events of the turn; those after its terminal event are dropped."""
+        if running.closed:
+            if not running.suspended:
+                _log.error("events after the terminal event dropped", count=len(batch))
+            return
+        last = next((index for index, event in enumerate(batch) if event.terminal), len(batch) - 1)
+        if running.started.done():
+            stored = await self._writer.commit(running.turn.id, batch[: last + 1])
+        else:
+            stored = await self._write_first_events(running, batch[: last + 1])
+            running.started.set_result(stored[0].seq - 1)
+        if stored[-1].terminal:
+            self._mark_closed(running)
+            if not self._services.closing:
+                await self.announce_name()
 
     async def write_fact(self, fact: Fact) -> None:
-        """Store a fact of the turn."""
-        ...
+        """Store a fact of the running turn."""
+        await self._writer.commit(fact.turn_id, facts=[fact])
 
+    async def _write_first_events(self, running: RunningTurn, first: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
+        """Store the first events of a turn; a session without a name gets the turn's `derived_name` with them."""
+        turn = running.turn
+        async with self.record_lock:
+            record = self._writer.record
+            if running.derived_name is None or record.name is not None:
+                return await self._writer.commit(turn.id, first, begins=turn)
+            named = replace(record, name=running.derived_name)
+            fact = Fact(kind="name_derived", key=turn.id, turn_id=turn.id, data={"name": named.name})
 
-async def run_turn(
-    services: TurnServices,
-    writer: TurnWriter,
-    running: RunningTurn,
-    turn_input: UserMessage | ResumePoint,
-    setup: TurnSetup,
-) -> None:
-    """Run the turn and write its events, until its generator is exhausted; raises what the turn or the store raises."""
+            def on_stored() -> None:
+                self.unannounced = fact
 
-    async def write(batch: Sequence[RuntimeEvent]) -> None:
-        await writer.write_events(running, batch)
+            return await self._writer.commit(
+                turn.id, first, begins=turn, record=named, facts=[fact], on_stored=on_stored
+            )
 
-    session, batcher = writer.session, EventBatcher(write)
-    settings = setup.settings or await services.read_settings(session.workspace)
-    runtime = AgentRuntime(
-        setup.model,
-        services.gate,
-        max_tool_rounds=settings.max_tool_rounds,
-        hooks=services.hooks,
-        settings=settings,
-        clock=services.clock,
-    )
-    events = runtime.run_turn(
-        turn_input,
-        session,
-        running.stop,
-        tools=setup.tools,
-        system_prompt=_default_system_prompt(session.workspace, services.clock.now().date()),
-        client_turn_id=running.turn.client_turn_id,
-        journal=_FactJournal(writer, running.turn, batcher),
-        steering=running.steering,
-    )
-    await batcher.drain(events)
+    async def announce_name(self) -> None:
+        """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
+        async with self.record_lock:
+            if self.unannounced is not None:
+                events, fact = name_announcement(self.unannounced, self._writer.record)
+                await run_to_completion(self._writer.commit(None, events, facts=[fact]))
+                self.unannounced = None
+
+    async def _abort(self, running: RunningTurn, code: str, text: str, why: AgenticXError | None = None) -> None:
+        """Store a terminal event for a turn that cannot continue.
+
+        If that fails, it is repeated before the session's next turn. Callers that wait for the turn to begin get `why`,
+        an error that the user can fix, if there is one.
+        """
+        if running.closed:
+            return
+        running.closed = True
+        try:
+            if not running.started.done():
+                running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
+            await run_to_completion(self._end(running.turn, code, text))
+        except (SessionNotFound, OwnershipLost) as exc:
+            _log.info("session has no owner here any more before its turn ended", why=str(exc))
+        except StoreError as exc:
+            _log.error("end of turn could not be stored; retried before the next turn", why=text, error=str(exc))
+            self.end_later(running.turn)
+        else:
+            if code == "storage":
+                _log.error("turn failed: its log could not be written", why=text)
+            elif why is not None:
+                _log.warning("turn could not begin", error=str(why))
+        self._mark_closed(running)
+
+    def _mark_closed(self, running: RunningTurn) -> None:
+        running.closed = True
+        running.done_event.set()
+        self._on_free(False)
+
+    # --- endings ------------------------------------------------------------------------------------------------------
+
+    def suspend(self) -> None:
+        """Suspend the turn if it waits for a confirmation and continues after a restart."""
+        running = self.running
+        if running is not None and self._services.can_resume and self._services.gate.pending(self._session.id):
+            running.suspended = running.closed = self._writer.state_frozen = True
+
+    async def stop(self) -> None:
+        """Stop the turn and wait for it, bounded."""
+        if self.latest is not None:
+            self.latest.stop.set()
+        if tasks := list(self._tasks):
+            _, late = await asyncio.wait(tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=0.5)
+
+    async def _end(self, turn: TurnRecord, code: str, text: str) -> None:
+        """End a turn of which events are stored, as the store has it: it may have stored what it reported as failed."""
+        loaded = await self._writer.reload()
+        if loaded.running is not None and loaded.running.id == turn.id:
+            await self.append_end(loaded, loaded.running, code, text)
+
+    async def abandon(self) -> None:
+        """End all tasks without writing anything: another owner has the session."""
+        if self.latest is not None:
+            self.latest.closed = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
+
+    async def append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
+        """Append the events that answer the turn's open calls and questions and end it."""
+        interrupted = await read_interrupted(self._services.log, turn, loaded)
+        self._session.messages += interrupted.missing_messages(self._session.messages)
+        events = interrupted.closing_events(self._session.messages, code, text)
+        await self._writer.commit(turn.id, events)
+        if code == "interrupted":
+            log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
+
+    def end_later(self, turn: TurnRecord) -> None:
+        """Have `turn` ended before the session's next one begins, as it cannot be ended now."""
+        self.pending_end = turn
+        self._on_free(True)
+
+    async def end_pending(self) -> None:
+        """Store the turn's end that could not be stored before, if any; raises `StoreError` if it fails again."""
+        if self.pending_end is not None:
+            await self._end(self.pending_end, "storage", "The session's log could not be written.")
+            self.pending_end = None
 
 
 @dataclass(frozen=True, slots=True)
 class _FactJournal:
     """The `CallJournal` of one turn, kept as facts."""
 
-    writer: TurnWriter
+    writer: TurnRunner
     turn: TurnRecord
     batcher: EventBatcher
 
