@@ -37,6 +37,8 @@ class ActorCache:
         actor = await self._open(session_id)
         with actor.used():
             yield actor
+        if actor.is_deleted:
+            self.discard(actor)
 
     async def _open(self, session_id: str) -> SessionActor:
         while True:

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import StoreError
+from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, HookRegistry
 from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.hub.cache import ActorCache
+from agenticx.sessions.hub.commands import (
+    Answer,
+    Change,
+    Command,
+    Delete,
+    Rewind,
+    Stop,
+    Submit,
+    decode_command,
+    decode_result,
+    encode_command,
+    encode_error,
+    encode_result,
+    perform,
+)
 from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.hub.turn_runner import TurnServices
-from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
@@ -27,6 +43,8 @@ from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
+
+_ATTEMPTS = 5  # at a session whose owner changes meanwhile
 
 _log = get_logger(__name__)
 
@@ -55,7 +73,7 @@ class Hub:
         self.gate = gate or AsyncConfirmGate()
         self._store = store
         self._services = TurnServices(
-            log=store.log,
+            store=store,
             models=models,
             tools=tools,
             settings=settings,
@@ -66,6 +84,7 @@ class Hub:
         )
         self._actors = ActorCache(self._claim)
         self._resume_only: Collection[str] | None = None
+        self._serving, self._is_serving = AsyncExitStack(), False
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
         """Submit a message as `submit` does and return its turn."""
@@ -83,16 +102,14 @@ class Hub:
         """
         size = sum(len(attachment.data) for attachment in request.attachments)
         await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
-        async with self._actors.use(session_id) as actor:
-            return await actor.submit(request)
+        return await self._perform(session_id, Submit(request=request))
 
     async def stop(self, session_id: str) -> TurnRecord | None:
         """Request the end of the session's running turn and return it, None when none runs.
 
         Queued messages are handed back once no turn runs.
         """
-        async with self._actors.use(session_id) as actor:
-            return await actor.stop()
+        return await self._perform(session_id, Stop())
 
     def running_turn_id(self, session_id: str) -> str | None:
         """Return the id of the turn that the session runs, None when none runs."""
@@ -101,23 +118,19 @@ class Hub:
 
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append a `session_changed` event."""
-        async with self._actors.use(session_id) as actor:
-            return await actor.change(changes)
+        return await self._perform(session_id, Change(changes=changes))
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
         """Truncate the session's conversation after that message (None: to nothing) and restore files to that point.
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """
-        async with self._actors.use(session_id) as actor:
-            return await actor.rewind(message_id)
+        return await self._perform(session_id, Rewind(message_id=message_id))
 
     async def delete(self, session_id: str) -> None:
         """Stop the session's turn and delete the session with its queued messages; it may be unreadable."""
         try:
-            async with self._actors.use(session_id) as actor:
-                await actor.delete(self._store)
-                self._actors.discard(actor)
+            await self._perform(session_id, Delete())
         except DamagedData as exc:
             _log.error("unreadable session is being deleted", error=str(exc))
             if self._services.snapshots is not None:
@@ -138,8 +151,34 @@ class Hub:
         session_id = await self._store.catalog.session_of("question_asked", request_id)
         if session_id is None:
             raise unknown_confirm(request_id)
-        async with self._actors.use(session_id) as actor:
-            return await actor.answer(request_id, answer, digest)
+        return await self._perform(session_id, Answer(request_id=request_id, answer=answer, digest=digest))
+
+    # --- owners -------------------------------------------------------------------------------------------------------
+
+    async def _perform(self, session_id: str, command: Command) -> Any:
+        """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
+        for _ in range(_ATTEMPTS):
+            try:
+                async with self._actors.use(session_id) as actor:
+                    return await perform(actor, command)
+            except SessionOwnedElsewhere:
+                try:
+                    answer = await self._store.ownership.call(session_id, encode_command(command))
+                except NoOwner:
+                    continue
+                return decode_result(command, answer)
+        raise StoreError(f"session {session_id!r} changes its owner; try again")
+
+    async def _handle(self, session_id: str, data: bytes) -> bytes:
+        """Carry out the command of another process for a session that this one owns."""
+        command = decode_command(data)
+        if self._actors.get(session_id) is None:
+            raise NoOwner(f"session {session_id!r} is not owned here")
+        try:
+            async with self._actors.use(session_id) as actor:
+                return encode_result(command, await perform(actor, command))
+        except AgenticXError as exc:
+            return encode_error(exc)
 
     # --- start and end ------------------------------------------------------------------------------------------------
 
@@ -151,6 +190,9 @@ class Hub:
         any other session is left unchanged, with the messages queued after it, for a later call or process.
         """
         self._resume_only = resume_only
+        if not self._is_serving:
+            self._is_serving = True
+            await self._serving.enter_async_context(self._store.ownership.serve(self._handle))
         session_ids = [session_id async for session_id in self._store.ownership.orphans()]
         for session_id in (*session_ids, *(resume_only or ())):
             with bound_ids(session=session_id):
@@ -175,6 +217,7 @@ class Hub:
         for actor in actors:
             await actor.close()
             self._actors.discard(actor)
+        await self._serving.aclose()
 
     async def _claim(self, session_id: str) -> SessionActor:
         """Become the owner of the session and go on with what an earlier owner left."""

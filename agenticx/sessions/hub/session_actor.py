@@ -27,7 +27,7 @@ from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner, TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
-from agenticx.sessions.store.base import Lease, OwnershipLost, Store
+from agenticx.sessions.store.base import Lease, OwnershipLost
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, Loaded, SessionRecord, TurnRecord
 from agenticx.threads import run_in_thread
@@ -75,6 +75,11 @@ class SessionActor:
     def is_unrecovered(self) -> bool:
         """True if an earlier process left a turn that is not resumed or ended yet."""
         return self._unresumed is not None
+
+    @property
+    def is_deleted(self) -> bool:
+        """True once the session is deleted."""
+        return self._deleted
 
     @contextmanager
     def used(self) -> Generator[None]:
@@ -451,17 +456,17 @@ class SessionActor:
         async with self._answer_lock:
             return await answer_question(self.lease, self._turns.write_fact, gate, request_id, answer, digest)
 
-    async def delete(self, store: Store) -> None:
+    async def delete(self) -> None:
         """Stop the turn and delete the session with its queued messages."""
-        await run_to_completion(self._delete(store))
+        await run_to_completion(self._delete())
 
-    async def _delete(self, store: Store) -> None:
+    async def _delete(self) -> None:
         async with self._lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._drop_queue()
             await self._turns.stop()
             if self._services.snapshots is not None:
                 await run_in_thread(self._services.snapshots.delete, self.id)
-            await store.delete(self.lease)
+            await self._services.store.delete(self.lease)
             self._deleted = True
             self._drop_queue()
             self._turns.pending_end = None

@@ -44,7 +44,7 @@ from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
-from agenticx.sessions.store.base import Log, OwnershipLost
+from agenticx.sessions.store.base import Log, OwnershipLost, Store
 from agenticx.sessions.store.records import Fact, FactKind, Loaded, SessionRecord, StoredEvent, TurnRecord
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
@@ -106,7 +106,7 @@ class TurnServices:
     `AgenticXError` whose message names the accepted values. `closing` is set once no turn may begin any more.
     """
 
-    log: Log
+    store: Store
     models: Callable[[str | None], ChatModel]
     tools: Callable[[SessionRecord], Sequence[Tool]]
     settings: Settings
@@ -119,6 +119,11 @@ class TurnServices:
     def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:
         """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given."""
         return TurnSetup(model=self.models(model or record.model), tools=self.tools(record))
+
+    @property
+    def log(self) -> Log:
+        """The log of the store."""
+        return self.store.log
 
     @property
     def can_resume(self) -> bool:

@@ -1,0 +1,162 @@
+"""Commands to the owner of a session: plain data that another process can send, and their results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from agenticx.errors import AgenticXError, StoreError
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions.hub.rewind import RewindResult
+from agenticx.sessions.hub.session_actor import SessionActor
+from agenticx.sessions.hub.submission import Submission, TurnRequest
+from agenticx.sessions.store.records import SessionRecord, TurnRecord
+
+__all__ = [
+    "Answer",
+    "Change",
+    "Command",
+    "Delete",
+    "Rewind",
+    "Stop",
+    "Submit",
+    "decode_command",
+    "decode_result",
+    "encode_command",
+    "encode_error",
+    "encode_result",
+    "perform",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Accept a message; the result is a `Submission`."""
+
+    request: TurnRequest
+    name: Literal["submit"] = "submit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Stop the running turn; the result is its record, None if none runs."""
+
+    name: Literal["stop"] = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Replace fields of the session's record, which is the result."""
+
+    changes: dict[str, Any]
+    name: Literal["change"] = "change"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewind:
+    """Truncate the conversation after a message; the result is a `RewindResult`."""
+
+    message_id: str | None
+    name: Literal["rewind"] = "rewind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Answer a question; the result is the decision."""
+
+    request_id: str
+    answer: ConfirmAnswer
+    digest: str
+    name: Literal["answer"] = "answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Delete the session."""
+
+    name: Literal["delete"] = "delete"
+
+
+Command = Submit | Stop | Change | Rewind | Answer | Delete
+
+
+async def perform(actor: SessionActor, command: Command) -> Any:
+    """Carry out a command; raises as the actor's operation does."""
+    match command:
+        case Submit():
+            return await actor.submit(command.request)
+        case Stop():
+            return await actor.stop()
+        case Change():
+            changes = command.changes
+            if changes.get("tools") is not None:
+                changes = changes | {"tools": tuple(changes["tools"])}
+            return await actor.change(changes)
+        case Rewind():
+            return await actor.rewind(command.message_id)
+        case Answer():
+            return await actor.answer(command.request_id, command.answer, command.digest)
+        case Delete():
+            return await actor.delete()
+
+
+def encode_command(command: Command) -> bytes:
+    """Return the command as JSON."""
+    return _command_adapter().dump_json(command)
+
+
+def decode_command(data: bytes) -> Command:
+    """Return the command of that JSON; raises `ValueError`."""
+    return _command_adapter().validate_json(data)
+
+
+def encode_result(command: Command, result: Any) -> bytes:
+    """Return the result of a command as JSON."""
+    return b'{"result":%b}' % _result_adapter(command.name).dump_json(result)
+
+
+def encode_error(error: AgenticXError) -> bytes:
+    """Return the error of a command as JSON."""
+    return json.dumps({"error": type(error).__name__, "text": str(error)}).encode()
+
+
+def decode_result(command: Command, data: bytes) -> Any:
+    """Return the result that the owner sent; raises the owner's error, as `StoreError` if its type is unknown here."""
+    answer: dict[str, Any] = json.loads(data)
+    if "error" in answer:
+        raise _error_types().get(answer["error"], StoreError)(answer["text"])
+    return _result_adapter(command.name).validate_python(answer["result"])
+
+
+@cache
+def _command_adapter() -> TypeAdapter[Command]:
+    return TypeAdapter(Annotated[Command, Field(discriminator="name")])
+
+
+@cache
+def _result_adapter(name: str) -> TypeAdapter[Any]:
+    results: dict[str, Any] = {
+        "submit": Submission,
+        "stop": TurnRecord | None,
+        "change": SessionRecord,
+        "rewind": RewindResult,
+        "answer": ConfirmAnswer,
+        "delete": None,
+    }
+    return TypeAdapter(results[name])
+
+
+def _error_types() -> dict[str, type[AgenticXError]]:
+    """Return the errors by name that are made of their text alone."""
+    return {error.__name__: error for error in _subclasses(AgenticXError) if error.__init__ is Exception.__init__}
+
+
+def _subclasses(error: type[AgenticXError]) -> Iterator[type[AgenticXError]]:
+    yield error
+    for inner in error.__subclasses__():
+        yield from _subclasses(inner)
