@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,11 +36,17 @@ pytestmark = pytest.mark.anyio
 class Disk:
     """A disk on which the next statements that begin with `failures` fail, each once.
 
-    With `carried_out` they take effect all the same, as when the disk does not answer.
+    With `carried_out` they take effect all the same, as when the disk does not answer. While `free` is cleared, a
+    writing transaction waits before its end, and sets `waits`.
     """
 
     failures: list[str] = field(default_factory=list[str])
     carried_out: bool = False
+    free: threading.Event = field(default_factory=threading.Event)
+    waits: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.free.set()
 
     def fail(self, *statements: str, carried_out: bool = False) -> None:
         self.failures, self.carried_out = list(statements), carried_out
@@ -59,6 +66,9 @@ class Connection:
     def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         if statement.startswith("BEGIN"):
             self._writes = statement == "BEGIN IMMEDIATE"
+        if self._writes and statement == "COMMIT" and not self._disk.free.is_set():
+            self._disk.waits.set()
+            self._disk.free.wait()
         failures = self._disk.failures
         if self._writes and failures and statement.startswith(failures[0]):
             failures.pop(0)
@@ -229,6 +239,36 @@ async def test_a_doubtful_commit_of_a_superseded_lease_is_settled_by_nobody(stor
         await lease.settle(write)
     (event,) = await second.commit(Commit(events=[token("b")]))
     assert event.seq == 1
+
+
+async def test_a_claim_waits_for_a_commit_that_the_disk_has_begun(store: SqliteStore, disk: Disk) -> None:
+    first = await store.ownership.claim(await session_in(store))
+    disk.free.clear()
+    writing = asyncio.create_task(first.commit(Commit(events=[token("a")])))
+    await asyncio.to_thread(disk.waits.wait)
+    claiming = asyncio.create_task(store.ownership.claim(first.session_id))
+    _, waiting = await asyncio.wait({claiming}, timeout=0.05)
+    disk.free.set()
+    assert waiting
+    await writing
+    (event,) = await (await claiming).commit(Commit(events=[token("b")]))
+    assert event.seq == 2
+
+
+async def test_a_queued_commit_of_a_lease_that_ended_writes_nothing(store: SqliteStore, disk: Disk) -> None:
+    other = await store.ownership.claim(await session_in(store))
+    lease = await store.ownership.claim(await session_in(store))
+    disk.free.clear()
+    holding = asyncio.create_task(other.commit(Commit(events=[token("a")])))
+    await asyncio.to_thread(disk.waits.wait)
+    queued = asyncio.create_task(lease.commit(Commit(events=[token("b")])))
+    await asyncio.sleep(0)
+    await lease.release()
+    disk.free.set()
+    await holding
+    with pytest.raises(OwnershipLost):
+        await queued
+    assert await store.log.head(lease.session_id) == 0
 
 
 async def test_a_fact_that_cannot_be_encoded_fails_its_commit_only(store: SqliteStore) -> None:

@@ -242,6 +242,22 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     await store.aclose()
 
 
+async def test_a_commit_follows_what_was_loaded(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    made = record()
+    await store.create(made)
+    lease = await store.ownership.claim(made.id)
+    await lease.commit(Commit(events=[token(0)]))
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        line = connection.execute("SELECT body FROM fresh").fetchone()[0]
+        connection.execute("INSERT INTO fresh VALUES (100, 1, 2, ?)", (b"100" + line[1:],))
+        connection.commit()
+    assert (await lease.load()).last_seq == 2
+    (event,) = await lease.commit(Commit(events=[token(3)]))
+    assert event.seq == 3
+    await store.aclose()
+
+
 @pytest.mark.promise("A5")
 async def test_a_store_whose_lock_was_removed_writes_nothing_more(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "sessions.db")
