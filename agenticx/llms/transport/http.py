@@ -26,9 +26,9 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from agenticx.errors import ModelError, SettingsError
+from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.llms.transport.errors import COMPRESSED_BODY, ErrorReport, hide_secrets, parse_error_body, status_error
 from agenticx.llms.transport.hosts import is_loopback
-from agenticx.llms.transport.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.secret_names import is_secret_name
 
 __all__ = ["ProviderHttp", "ProviderResponse"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.transport.sse import SseParser
+from agenticx.http.sse import SseParser
 from tests.linear.growth import grows_linearly
 
 
