@@ -1,4 +1,7 @@
-"""Fails if a test was skipped: `no_skips.py JUNIT_XML`. What CI cannot have is named here, with the reason."""
+"""A check that CI skipped no test: `no_skips.py JUNIT_XML`.
+
+`ALLOWED` names what CI cannot have, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ ALLOWED = {"AGX_STREAMS": "the recorded provider streams are not part of the rep
 
 
 def main(path: str) -> int:
-    """Print every skipped test; 1 if one of them has no allowed reason, or if no test ran at all."""
+    """Print every skipped test; return 1 if one of them has no allowed reason, or if no test ran at all."""
     refused = ran = 0
     for case in ElementTree.parse(path).iter("testcase"):
         ran += 1

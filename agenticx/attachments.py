@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
-from agenticx.exhaustion import raise_if_exhausted
+from agenticx.resource_exhaustion import raise_if_exhausted
 
 __all__ = [
     "MAX_ATTACHMENTS",

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from agenticx.errors import SettingsError
-from agenticx.exhaustion import raise_if_exhausted
+from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value
 from agenticx.setting_values import absolute_path, clamped, folder_path, integer, list_of, matching, number, one_of
 

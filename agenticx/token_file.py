@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from agenticx.errors import SettingsError
-from agenticx.exhaustion import raise_if_exhausted
+from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import Settings
 
 __all__ = ["read_token", "token_path"]

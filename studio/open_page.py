@@ -1,22 +1,17 @@
 """`agx open`: discovery of the running studio, and its page in the browser with a new ticket.
 
-1. A running studio writes its address to AGX_HOME/studio-PID.json, `{"url": "http://127.0.0.1:8765", "pid": 123}`. Each
-   process has a file of its own, so one that ends does not remove the address of another.
-2. The browser is started with the path of a file that redirects to the page: every user of the machine can read a
-   process's arguments, and the page's URL contains a ticket.
+The browser is started with the path of a file that redirects to the page: every user of the machine can read a
+process's arguments, and the page's URL contains a ticket.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import webbrowser
 from argparse import ArgumentParser, Namespace
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from agenticx.cli.client.address_file import StudioAddress, running_studios, write_private
 from agenticx.cli.client.http import ServerEndpoint, ServerUnreachable
 from agenticx.errors import AgenticXError
 from agenticx.sessions.store.factory import database_path
@@ -24,7 +19,7 @@ from agenticx.sessions.store.sqlite.owner import probe_owner_pid
 from agenticx.settings import Settings, load_settings
 from studio.access import load_or_create_token
 
-__all__ = ["StudioAddress", "StudioNotFound", "configure", "find_studio", "open_in_browser", "page_url", "run"]
+__all__ = ["StudioNotFound", "configure", "find_studio", "open_in_browser", "page_url", "remove_redirect_page", "run"]
 
 _REDIRECT_PAGE = """\
 <!doctype html>
@@ -42,30 +37,6 @@ class StudioNotFound(AgenticXError):
 
 class _StudioUnreachable(StudioNotFound):
     """Raised when no studio is running for this AGX_HOME or it does not respond; the message gets a hint."""
-
-
-@dataclass(frozen=True, slots=True)
-class StudioAddress:
-    """The address of a studio on this machine; `host` is written as in a URL, so an IPv6 address has brackets."""
-
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
-
-    def write_address_file(self, home: Path) -> None:
-        """Write the address file for `agx open` and other commands; delete those of processes that have ended."""
-        for note in _address_files(home):
-            if _read_address(note) is None:
-                note.unlink(missing_ok=True)
-        _write_private(_address_file(home, os.getpid()), json.dumps({"url": self.url, "pid": os.getpid()}) + "\n")
-
-    def remove_files(self, home: Path) -> None:
-        """Delete this process's address file and the file that redirected to its page."""
-        for path in (_address_file(home, os.getpid()), _redirect_file(home, self)):
-            path.unlink(missing_ok=True)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -93,8 +64,13 @@ def page_url(address: StudioAddress, ticket: str) -> str:
 def open_in_browser(address: StudioAddress, url: str, home: Path) -> None:
     """Open `url` in the browser, if there is one that may read files in `home`, through a file that redirects to it."""
     path = _redirect_file(home, address)
-    _write_private(path, _REDIRECT_PAGE.format(url=url))
+    write_private(path, _REDIRECT_PAGE.format(url=url))
     webbrowser.open(path.absolute().as_uri())
+
+
+def remove_redirect_page(address: StudioAddress, home: Path) -> None:
+    """Delete the file that redirected to the page."""
+    _redirect_file(home, address).unlink(missing_ok=True)
 
 
 def find_studio(home: Path) -> StudioAddress:
@@ -102,9 +78,8 @@ def find_studio(home: Path) -> StudioAddress:
 
     Raises `StudioNotFound` if no running process has an address file.
     """
-    for note in _address_files(home):
-        if (address := _read_address(note)) is not None:
-            return address
+    if running := running_studios(home):
+        return running[0]
     raise _StudioUnreachable("no studio is running for this AGX_HOME")
 
 
@@ -121,40 +96,8 @@ def _start_hint(settings: Settings) -> str:
     )
 
 
-def _address_files(home: Path) -> list[Path]:
-    """Return the address files of all studios, the latest first."""
-    notes: list[tuple[float, Path]] = []
-    for path in home.glob("studio-*.json"):
-        with suppress(FileNotFoundError):
-            notes.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(notes, reverse=True)]
-
-
-def _address_file(home: Path, pid: int) -> Path:
-    return home / f"studio-{pid}.json"
-
-
 def _redirect_file(home: Path, address: StudioAddress) -> Path:
     return home / f"open-{address.port}.html"
-
-
-def _read_address(path: Path) -> StudioAddress | None:
-    """Return the address in a file, or None if it cannot be read or its process has ended."""
-    try:
-        content = json.loads(path.read_text())
-        host, _, port = content["url"].removeprefix("http://").rpartition(":")
-        os.kill(content["pid"], 0)
-        return StudioAddress(host, int(port))
-    except (OSError, ValueError, KeyError):  # PermissionError: the pid was reused by another user's process
-        return None
-
-
-def _write_private(path: Path, content: str) -> None:
-    """Write a file atomically, readable by its owner only."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(content)
-    temporary.replace(path)
 
 
 def _request_ticket(address: StudioAddress, token: str) -> str:

@@ -16,17 +16,20 @@ from types import FrameType
 
 import uvicorn
 
+from agenticx.cli.client.address_file import StudioAddress, read_address
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
-from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
 from agenticx.llms.catalog.resolve import find_model_facts, load_wire
+from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
+from agenticx.sessions.store.factory import database_path
+from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, probe_owner_pid
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from studio.access import load_or_create_token
 from studio.app import make_app
 from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
 from studio.log_writer import background_logging, print_to_stderr
-from studio.open_page import StudioAddress, open_in_browser, page_url
+from studio.open_page import open_in_browser, page_url, remove_redirect_page
 from studio.services import Services, make_services
 
 __all__ = ["StudioServer", "configure", "freeze_startup_memory", "listen", "main", "run", "serve"]
@@ -94,7 +97,8 @@ def serve(
     """Serve until SIGINT, SIGTERM or SIGHUP and return the exit code.
 
     `announce` is called with the ready line, which has the page's URL, once turns are accepted. Raises `SettingsError`
-    for a host, setting or model with which the server must not start.
+    for a host, setting or model with which the server must not start, `OwnedElsewhere` if another process owns the
+    sessions.
     """
     _check_host(host, settings, allow_remote=allow_remote)
     _check_models(settings)
@@ -102,6 +106,7 @@ def serve(
         current_folder()  # the workspace of sessions created without one
     token = load_or_create_token(settings)
     limit_malloc_arenas()
+    _check_not_owned(settings)
     listening = listen(host, port)
     address = StudioAddress(_loopback_host(host), listening.getsockname()[1])
     services = make_services(settings, token=token, port=address.port)
@@ -110,7 +115,7 @@ def serve(
         freeze_startup_memory()
         url = page_url(address, services.tickets.issue())
         announce(f"AgenticX studio is ready (model {services.models.default}): {url}")
-        address.write_address_file(settings.home)
+        address.write_file(settings.home)
         if open_page:
             open_in_browser(address, url, settings.home)
 
@@ -121,7 +126,8 @@ def serve(
         return 130
     finally:
         listening.close()
-        address.remove_files(settings.home)
+        address.remove_file(settings.home)
+        remove_redirect_page(address, settings.home)
     return 0
 
 
@@ -153,6 +159,19 @@ def _check_models(settings: Settings) -> None:
             find_model_facts(name)
 
 
+def _check_not_owned(settings: Settings) -> None:
+    """Raise `OwnedElsewhere` if a running studio owns the sessions, which another --port would not change.
+
+    A process that is not a studio, or not ready yet, is reported when the store is opened.
+    """
+    pid = probe_owner_pid(database_path(settings))
+    if pid and (address := read_address(settings.home, pid)) is not None:
+        raise OwnedElsewhere(
+            f"the studio at {address.url} (process {pid}) has the sessions of this AGX_HOME; `agx open` opens it",
+            pid=pid,
+        )
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
@@ -178,7 +197,9 @@ def listen(host: str, port: int) -> socket.socket:
         bound.bind(socket_address)
     except OSError as exc:
         raise_if_exhausted(exc)
-        raise SettingsError(f"cannot listen on {host} port {port}: {exc}; another --port may be free") from exc
+        raise SettingsError(
+            f"cannot listen on {host} port {port}: {exc.strerror or exc}; another --port may be free"
+        ) from exc
     return bound
 
 

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[1]
 STEPS = {
     "lint": ["ruff", "check", "--output-format", "concise", "."],
     "format": ["ruff", "format", "--check", "."],
-    "floors": ["lint-imports", "--no-cache"],
-    "types": ["pyright", "--warnings"],
+    "imports": ["lint-imports", "--no-cache"],
+    "types": ["pyright", "--warnings", "--pythonpath", sys.executable],
     "tests": ["pytest", "-n", "auto"],
 }
 

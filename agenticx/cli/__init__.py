@@ -10,7 +10,7 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; never raise, not even for a Ctrl-C while the command is imported."""
     try:
-        from agenticx.cli.loading import exit_on_ctrl_c
+        from agenticx.cli.interrupt_handling import exit_on_ctrl_c
 
         if argv is None:
             exit_on_ctrl_c()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from importlib.metadata import version
 
 from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPPED, USAGE
-from agenticx.cli.loading import raise_on_ctrl_c
+from agenticx.cli.interrupt_handling import raise_on_ctrl_c
 from agenticx.cli.registry import BUILTIN_COMMANDS, Command, commands_from_entry_points, find_command
 from agenticx.errors import AgenticXError, SettingsError
 
@@ -25,7 +25,7 @@ examples:
   agx run "And the largest?" --session last  continue the session that was used last
   agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D quits
   agx serve --open                           the studio in your browser
-  agx doctor                                 what is set up and what is missing
+  agx doctor                                 check settings, keys, models and the store
 
 exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
+from agenticx.resource_exhaustion import OUT_OF_MEMORY_EXIT_CODE
 
 __all__ = ["DONE", "FAILED", "OUT_OF_MEMORY_EXIT_CODE", "STOPPED", "USAGE"]
 

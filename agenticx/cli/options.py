@@ -27,7 +27,9 @@ __all__ = [
 
 def add_turn_options(parser: ArgumentParser) -> None:
     """Add the options that `run` and `chat` share."""
-    parser.add_argument("--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else what is set up)")
+    parser.add_argument(
+        "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
+    )
     parser.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
     parser.add_argument("--cwd", metavar="D", type=Path, help="the folder to work in (default: the current one)")
     parser.add_argument("--yes", action="store_true", help="allow every call without asking")

@@ -78,9 +78,11 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),
         ModuleCommand(
-            "permissions", "What a tool call would be allowed to do, and why", "agenticx.cli.commands.permissions"
+            "permissions",
+            "The decision on a tool call, and the reasons for it",
+            "agenticx.cli.commands.permissions",
         ),
-        ModuleCommand("doctor", "What this installation has, lacks and uses", "agenticx.cli.commands.doctor"),
+        ModuleCommand("doctor", "A check of settings, keys, models and the store", "agenticx.cli.commands.doctor"),
     )
 }
 

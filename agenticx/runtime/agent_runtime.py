@@ -3,11 +3,11 @@
     run_turn            the public method, the only async generator; drains a channel and cleans up
     └── _run            every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
-            ├── prepare    sanitise, compact, before_model (request)
+            ├── prepare    sanitize, compact, before_model (request)
             ├── _think     call the model within its time limits (model_call), after_model
             ├── _act       run the calls (tool_calls), watch for loops
             ├── _finish    no calls: the answer
-            └── _exhausted out of rounds
+            └── _end_out_of_rounds  pause, partial answer (AGX_ON_EXHAUSTED) or error
 
 The steps are coroutines that return values and emit events through `turn.emit`; none of them is a generator. A step has
 a result, which an async generator cannot return; a time-out around a `yield` stays active while the consumer's code
@@ -215,7 +215,7 @@ class AgentRuntime:
         try:
             async with turn.interrupts:
                 if calls:
-                    await self._watch(turn, calls, await self._calls.resume(turn, calls))
+                    await self._check_for_loop(turn, calls, await self._calls.resume(turn, calls))
                 await self._turn(turn)
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
@@ -247,7 +247,7 @@ class AgentRuntime:
             if turn.output.is_complete:
                 return await self._endings.final(turn, reply.text, message_id, "answer")
             self._endings.checkpoint(turn)
-        await self._exhausted(turn)
+        await self._end_out_of_rounds(turn)
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await self._call(turn, request)
@@ -277,9 +277,9 @@ class AgentRuntime:
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
         turn.append_reply(reply, message_id, calls)
         outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
-        await self._watch(turn, calls, outcomes)
+        await self._check_for_loop(turn, calls, outcomes)
 
-    async def _watch(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
+    async def _check_for_loop(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
         """Check the finished round for loops: a warning appends a reminder after the results, a loop ends the turn."""
         turn.loops.record_state(*turn.session.state.plan)
         recorded = [_recorded_call(turn, call, outcome) for call, outcome in zip(calls, outcomes, strict=True)]
@@ -307,7 +307,7 @@ class AgentRuntime:
         turn.append_reply(reply, message_id)
         await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
 
-    async def _exhausted(self, turn: Turn) -> None:
+    async def _end_out_of_rounds(self, turn: Turn) -> None:
         if not turn.is_meta:
             return await self._endings.paused(turn)
         if self._settings.on_exhausted == "partial":

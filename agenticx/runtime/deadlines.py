@@ -204,7 +204,7 @@ class ModelStream:
 FatalExpiry = Literal["first_chunk", "heartbeat", "hard"]
 _ERRORS: Mapping[FatalExpiry, tuple[ModelErrorCode, str, str]] = {
     "first_chunk": ("timeout.first_chunk", "sent nothing within", "AGX_LLM_INVOKE_TIMEOUT_SECONDS"),
-    "heartbeat": ("timeout.heartbeat", "fell silent for", "AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS"),
+    "heartbeat": ("timeout.heartbeat", "sent nothing more for", "AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS"),
     "hard": ("timeout.hard", "took longer than", "AGX_LLM_HARD_TIMEOUT_SECONDS"),
 }
 

@@ -1,6 +1,6 @@
-"""The model request of a round: history sanitised, compacted if due, passed through the hooks.
+"""The model request of a round: history sanitized, compacted if due, passed through the hooks.
 
-The steps are taken in this order. Sanitising works on a copy. A compaction that follows makes its result, built from
+The steps are taken in this order. Sanitizing works on a copy. A compaction that follows makes its result, built from
 that copy, the session's history.
 """
 

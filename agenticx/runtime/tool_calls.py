@@ -25,7 +25,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
 from agenticx.runtime.calls.concurrency import Slot, slots
-from agenticx.runtime.calls.tool_output import is_large, reject_unfinished, render_value, render_value_async
+from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.hooks import HookRegistry

@@ -2,7 +2,7 @@
 
 Each command runs below two small processes (`_process_supervisor.py`), child subreapers of all descendants of the
 command; two, so that a command cannot escape by killing its parent. This process is not a subreaper: it adopts no
-foreign processes, does not interfere with other uses of `waitpid` and needs no child watcher. If this process is
+other processes, does not interfere with other uses of `waitpid` and needs no child watcher. If this process is
 killed, the two see its end of their pipe close and terminate the command. Every descendant also has a mark in its
 environment, by which it is found if both have been killed; an application that stores the result of
 `RunningCommand.wait_started` can terminate the descendants even then and after a restart. Other systems than Linux have

@@ -25,8 +25,8 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.exhaustion import exhausted_error
 from agenticx.logs import get_logger
+from agenticx.resource_exhaustion import exhausted_error
 from studio.http.write_timeout import ABORT_KEY, IS_CLOSING_KEY, WRITE_TIMEOUT_SECONDS
 
 __all__ = ["ACCEPT_BATCH_SIZE", "REQUEST_SECONDS", "ConnectionLimit", "ServerConnection"]

@@ -21,8 +21,8 @@ from agenticx.errors import (
     StoreError,
     ToolError,
 )
-from agenticx.exhaustion import exhausted_error
 from agenticx.logs import get_logger
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.http.problems import Problem
 from studio.http.queries import parameter_schemas
-from studio.routes import access, catalogue, confirms, conversations, events, page, sessions, turns, usage
+from studio.routes import access, confirms, conversations, events, models_and_tools, page, sessions, turns, usage
 
 __all__ = ["TABLE", "is_public", "routes"]
 
@@ -173,9 +173,9 @@ TABLE: tuple[RouteSpec, ...] = (
         "GET",
         "/api/models",
         "list_models",
-        catalogue.models,
+        models_and_tools.models,
         "Models that can be used",
-        _json(catalogue.ModelListResponse),
+        _json(models_and_tools.ModelListResponse),
     ),
     RouteSpec(
         "GET",
@@ -190,9 +190,9 @@ TABLE: tuple[RouteSpec, ...] = (
         "GET",
         "/api/tools",
         "list_tools",
-        catalogue.tools,
+        models_and_tools.tools,
         "Tools that sessions can use",
-        _json(catalogue.ToolListResponse),
+        _json(models_and_tools.ToolListResponse),
     ),
     RouteSpec(
         "POST",

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
-from agenticx.exhaustion import raise_if_exhausted
+from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult, SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import RequestBody, read_body

@@ -16,7 +16,7 @@ from agenticx.llms import OpenAIProvider
 from agenticx.runtime import AgentRuntime
 from agenticx.testing import assert_sequence, check_grammar, collect, outline
 from agenticx.tools import tool
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

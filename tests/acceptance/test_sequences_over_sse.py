@@ -19,8 +19,8 @@ from agenticx.runtime import AgentHook, Block
 from agenticx.testing import check_grammar, outline
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE, PatientClock
-from tests.support.server.running import Frame, Studio, running_studio
+from tests.support.server.running_studio import Frame, RunningStudio, running_studio
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
@@ -54,25 +54,25 @@ class BlockLook(AgentHook):
 # --- actions of the user ----------------------------------------------------------------------------------------------
 
 
-async def approve(studio: Studio, asked: Frame) -> None:
+async def approve(studio: RunningStudio, asked: Frame) -> None:
     await answer(studio, asked, True)
 
 
-async def deny(studio: Studio, asked: Frame) -> None:
+async def deny(studio: RunningStudio, asked: Frame) -> None:
     await answer(studio, asked, False)
 
 
-async def answer(studio: Studio, asked: Frame, approved: bool) -> None:
+async def answer(studio: RunningStudio, asked: Frame, approved: bool) -> None:
     question = asked.data["data"]
     body = {"approved": approved, "digest": question["digest"]}
     assert (await studio.client.post(f"/api/confirms/{question['id']}", json=body)).status_code == 200
 
 
-async def stop(studio: Studio, seen: Frame) -> None:
+async def stop(studio: RunningStudio, seen: Frame) -> None:
     assert (await studio.client.post(f"/api/sessions/{seen.data['session_id']}/stop")).status_code == 202
 
 
-async def resume_model(studio: Studio, _seen: Frame) -> None:
+async def resume_model(studio: RunningStudio, _seen: Frame) -> None:
     clock = studio.services.clock
     assert isinstance(clock, ModelClock)
     clock.runs.set()
@@ -93,7 +93,7 @@ class ModelClock(PatientClock):
 
 
 @dataclass(frozen=True)
-class Case:
+class SequenceCase:
     """The script of a model and the events that a client reads, with `whole` also states and usage.
 
     `on` has the user's action at the first event of a type; with `held` the model's pauses start only when an action
@@ -116,17 +116,17 @@ ASKS = [*BEGIN, "tool_call_delta", "tool_call:note", "confirm_required"]
 LOOKS = ["round_start", "tool_call_delta", "tool_call:look", "tool_result:ok"]
 
 CASES = {
-    "text": Case([say("Hello there.", pieces=3)], [*BEGIN, "token", "final:answer"]),
-    "text, whole": Case(
+    "text": SequenceCase([say("Hello there.", pieces=3)], [*BEGIN, "token", "final:answer"]),
+    "text, whole": SequenceCase(
         [[say("Hello there.", pieces=3), usage(9, 3)]],
         [*BEGIN, "state:planning", "state:responding", "token", "usage", "state:done", "final:answer"],
         whole=True,
     ),
-    "tool": Case(
+    "tool": SequenceCase(
         [[say("I look."), call("look", {"n": 1})], "Seen."],
         [*BEGIN, "token", "tool_call_delta", "tool_call:look", "tool_result:ok", *ANSWER],
     ),
-    "tool, whole": Case(
+    "tool, whole": SequenceCase(
         [[call("look", {"n": 1}), usage(9, 3)], [say("Seen."), usage(99, 2)]],
         [
             *(*BEGIN, "state:planning", "tool_call_delta", "usage", "state:executing", "tool_call:look"),
@@ -135,75 +135,77 @@ CASES = {
         ],
         whole=True,
     ),
-    "unknown tool": Case(
+    "unknown tool": SequenceCase(
         [call("nope"), "Then not."], [*BEGIN, "tool_call_delta", "tool_call:nope", "tool_result:unknown_tool", *ANSWER]
     ),
-    "blocked by a hook": Case(
+    "blocked by a hook": SequenceCase(
         [call("look", {"n": 1}), "Then not."],
         [*BEGIN, "tool_call_delta", "tool_call:look", "tool_result:blocked", *ANSWER],
         hooks=(BlockLook(),),
     ),
-    "confirm approved": Case(
+    "confirm approved": SequenceCase(
         [call("note", {"text": "x"}), "Done."],
         [*ASKS, "confirm_response:approved", "tool_result:ok", *ANSWER],
         on={"confirm_required": approve},
     ),
-    "confirm denied": Case(
+    "confirm denied": SequenceCase(
         [call("note", {"text": "x"}), "Then not."],
         [*ASKS, "confirm_response:denied", "tool_result:denied", *ANSWER],
         on={"confirm_required": deny},
     ),
-    "confirm expired": Case(
+    "confirm expired": SequenceCase(
         [call("note", {"text": "x"}), "Nobody is there."],
         [*ASKS, "stall:confirm", "confirm_response:denied", "tool_result:denied", *ANSWER],
         settings={"confirm_timeout_seconds": 0.1},
     ),
-    "compaction": Case(
+    "compaction": SequenceCase(
         [*[call("look", {"n": n}) for n in range(4)], "They looked.", "Seen."],
         ["turn_started", *LOOKS * 4, "round_start", "compaction", "token", "final:answer"],
         settings={"compaction_threshold_messages": 8, "compaction_retain_messages": 4},
     ),
-    "loop warning": Case(
+    "loop warning": SequenceCase(
         [*[call("look", {"n": 1})] * 4, "I stop."], ["turn_started", *LOOKS * 4, "error:loop_warning", *ANSWER]
     ),
-    "loop critical": Case(
+    "loop critical": SequenceCase(
         [call("look", {"n": 1})] * 8,
         ["turn_started", *LOOKS * 4, "error:loop_warning", *LOOKS * 4, "error:loop_detected"],
     ),
-    "out of rounds": Case(
+    "out of rounds": SequenceCase(
         [call("look", {"n": n}) for n in range(10)],
         ["turn_started", *LOOKS * 10, "error:max_rounds"],
         settings={"max_tool_rounds": 10},
     ),
-    "stopped in the stream": Case([[say("I was say"), hang()]], [*BEGIN, "token", "error:stopped"], on={"token": stop}),
-    "stopped in a tool": Case(
+    "stopped in the stream": SequenceCase(
+        [[say("I was say"), hang()]], [*BEGIN, "token", "error:stopped"], on={"token": stop}
+    ),
+    "stopped in a tool": SequenceCase(
         [call("wait")],
         [*BEGIN, "tool_call_delta", "tool_call:wait", "tool_progress", "tool_result:cancelled", "error:stopped"],
         on={"tool_progress": stop},
     ),
-    "stopped in a confirm": Case(
+    "stopped in a confirm": SequenceCase(
         [call("note", {"text": "x"})],
         [*ASKS, "confirm_response:denied", "tool_result:cancelled", "error:stopped"],
         on={"confirm_required": stop},
     ),
-    "first feedback": Case(
+    "first feedback": SequenceCase(
         [[pause(0.1), say("Ah.")]],
         [*BEGIN, "token:waiting", "token", "final:answer"],
         on={"token": resume_model},
         settings={"llm_first_feedback_seconds": 0.4},
         held=True,
     ),
-    "first chunk": Case(
+    "first chunk": SequenceCase(
         [hang()],
         [*BEGIN, "stall:first_chunk", "error:timeout.first_chunk"],
         settings={"llm_invoke_timeout_seconds": 0.05},
     ),
-    "heartbeat": Case(
+    "heartbeat": SequenceCase(
         [[say("Well"), hang()]],
         [*BEGIN, "token", "stall:heartbeat", "error:timeout.heartbeat"],
         settings={"llm_heartbeat_timeout_seconds": 0.05},
     ),
-    "hard": Case(
+    "hard": SequenceCase(
         [[[say("x"), pause(0.1)] * 200]],
         [*BEGIN, "token", "stall:hard", "error:timeout.hard"],
         settings={"llm_hard_timeout_seconds": 0.4},
@@ -213,7 +215,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @pytest.mark.cases(quick=4)
-async def test_the_event_stream_has_the_expected_sequence(case: Case, tmp_path: Path) -> None:
+async def test_the_event_stream_has_the_expected_sequence(case: SequenceCase, tmp_path: Path) -> None:
     clock = ModelClock()
     if not case.held:
         clock.runs.set()
@@ -227,7 +229,7 @@ async def test_the_event_stream_has_the_expected_sequence(case: Case, tmp_path: 
     assert [envelope["seq"] for envelope in envelopes] == list(range(1, len(envelopes) + 1))
 
 
-async def events_of_turn(studio: Studio, case: Case) -> AsyncIterator[dict[str, Any]]:
+async def events_of_turn(studio: RunningStudio, case: SequenceCase) -> AsyncIterator[dict[str, Any]]:
     """Yield the session's envelopes from the first to a change of its name, which is made once the turn has ended.
 
     Reading ends at that change, because an event that the turn sent after its terminal event would precede it.

@@ -9,7 +9,7 @@ import pytest
 
 from agenticx.testing import check_grammar, outline
 from tests.support.forked import Process
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.promise("B7")
 

@@ -31,7 +31,7 @@ __all__ = [
     "FILES",
     "READ_ONLY",
     "SHELL",
-    "Figures",
+    "CorpusFigures",
     "Labelled",
     "arguments_text",
     "corpus",
@@ -179,7 +179,7 @@ def _recorded(call: Call) -> RecordedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class CorpusFigures:
     """The results on a set of sequences; `latest` is the most rounds between a loop's beginning and its verdict."""
 
     honest: int
@@ -198,13 +198,13 @@ class Figures:
         return self.found / self.loops
 
 
-def measure(sequences: Sequence[Labelled]) -> Figures:
+def measure(sequences: Sequence[Labelled]) -> CorpusFigures:
     """Judge all sequences and return the figures."""
     judged = [(sequence, *judge(sequence)) for sequence in sequences]
     loops = [(sequence, ended) for sequence, _, ended, _ in judged if sequence.label == "loop"]
     honest = [(warned, ended) for sequence, warned, ended, _ in judged if sequence.label == "honest"]
     found = [ended - sequence.begins + 1 for sequence, ended in loops if ended is not None]
-    return Figures(
+    return CorpusFigures(
         honest=len(honest),
         loops=len(loops),
         found=len(found),

@@ -14,11 +14,13 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 
+from tests.benchmarks.paced_streams import READERS, measure_load, stamp
 from tests.benchmarks.wire_streams import stream_for
 
 __all__ = ["Peer", "peer"]
@@ -57,6 +59,8 @@ def _end(finish_reason: str) -> bytes:
     return _delta({}, finish_reason) + _event(choices=[], usage=_USAGE) + _chunk(b"[DONE]") + b"0\r\n\r\n"
 
 
+_NO_STAMP = b"0" * len(stamp())
+_STAMPED = _delta({"content": f"{_NO_STAMP.decode()} "})
 _BEGIN = _HEAD + _delta({"role": "assistant", "content": "", "refusal": None})
 
 
@@ -105,16 +109,17 @@ class _Provider(asyncio.Protocol):
             case "burst":
                 self._transport.write(_burst(int(count)))
             case "paced":
-                self._pace(int(count), lambda: "word ")
+                self._pace(int(count), _delta({"content": "word "}))
             case "stamped":
-                self._pace(int(count), lambda: f"{time.monotonic_ns()} ")
+                self._pace(int(count), _STAMPED)
             case "call":
                 self._transport.write(_call(0))
             case _:
                 answered = body.count(b'"role":"tool"')
                 self._transport.write(_call(answered) if answered < int(count) else _burst(1))
 
-    def _pace(self, tokens: int, word: Callable[[], str]) -> None:
+    def _pace(self, tokens: int, token: bytes) -> None:
+        """Send `token` so often, with the time in the place of a `_NO_STAMP`."""
         loop = asyncio.get_running_loop()
         self._transport.write(_BEGIN)
         began = loop.time()
@@ -125,7 +130,7 @@ class _Provider(asyncio.Protocol):
             if number == tokens:
                 self._transport.write(_end("stop"))
                 return
-            self._transport.write(_delta({"content": word()}))
+            self._transport.write(token.replace(_NO_STAMP, stamp()))
             loop.call_at(began + (number + 1) * PACE_SECONDS, tick, number + 1)
 
         tick(0)
@@ -165,6 +170,13 @@ class _Studio:
         """Run a turn, read its events to the end, and return their number of bytes."""
         body, path = {"input": "go", "model": model}, f"/api/sessions/{session}/turns"
         return len(await (await self._send("POST", path, body, accept="text/event-stream")).read())
+
+    async def load(self, sessions: Sequence[str], reader: str, tokens: int, pid: int) -> dict[str, float]:
+        """Run a turn of `tokens` stamped tokens in each session, and return the fields of a `Load`."""
+        client = READERS[reader](self._port, self._token)
+        load = await measure_load(client, sessions, f"openai-chat:stamped:{tokens}", tokens, pid)
+        await client.close()
+        return asdict(load)
 
     async def open(self, session: str, count: int) -> int:
         """Open `count` streams and keep reading them in the background."""

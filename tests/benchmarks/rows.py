@@ -10,7 +10,11 @@ __all__ = ["Row", "Scale", "table"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """The size of a run; figures are medians of `repeats`."""
+    """The size of a run; figures are medians of `repeats`.
+
+    So many paced streams pass through the real server, each for `stream_tokens` while all run: `further_streams` while
+    it is in time with fewer, and `stock_streams` with stock readers.
+    """
 
     repeats: int = 5
     tokens: int = 4_000
@@ -20,6 +24,10 @@ class Scale:
     messages: int = 2_000
     readers: int = 500
     sessions: int = 1_000
+    streams: Sequence[int] = (1, 20, 60, 100, 150, 200)
+    further_streams: Sequence[int] = (250, 300, 400, 500, 600, 800)
+    stock_streams: Sequence[int] = (1, 20, 60, 100)
+    stream_tokens: int = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ MICRO = 1e6
 
 
 @asynccontextmanager
-async def studio(peer: Peer) -> AsyncGenerator[None]:
-    """Run a studio in this process, with the peer as its provider and its client."""
+async def studio(peer: Peer) -> AsyncGenerator[int]:
+    """Run a studio in this process, with the peer as its provider and its client, and yield its port."""
     with tempfile.TemporaryDirectory() as folder:
         home, work = Path(folder, "home"), Path(folder, "work")
         work.mkdir()
@@ -39,7 +39,7 @@ async def studio(peer: Peer) -> AsyncGenerator[None]:
         try:
             await ready.wait()
             await peer.command("studio", port, TOKEN)
-            yield
+            yield port
         finally:
             server.should_exit = True
             await serving

@@ -5,9 +5,24 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks.__main__ import measure
+from tests.benchmarks.paced_streams import Load, Token, tokens_of
 from tests.benchmarks.rows import Row, Scale, table
+from tests.benchmarks.server_rows import carried
 
-SMALL = Scale(repeats=1, tokens=50, paced_tokens=10, turns=2, rounds=2, messages=20, readers=3, sessions=3)
+SMALL = Scale(
+    repeats=1,
+    tokens=50,
+    paced_tokens=10,
+    turns=2,
+    rounds=2,
+    messages=20,
+    readers=3,
+    sessions=3,
+    streams=(1, 2),
+    further_streams=(),
+    stock_streams=(2,),
+    stream_tokens=10,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +73,39 @@ SMALL = Scale(repeats=1, tokens=50, paced_tokens=10, turns=2, rounds=2, messages
             ],
         ),
         ("imports", ["import agenticx.runtime", "memory after it"]),
+        (
+            "server",
+            [
+                "a paced stream through agx serve, CPU per token",
+                "a paced stream through agx serve, p50",
+                "a paced stream through agx serve, p99",
+                "2 paced streams through agx serve, CPU per token",
+                "2 paced streams through agx serve, p50",
+                "2 paced streams through agx serve, p99",
+                "10-ms streams through agx serve on one core, p99 ≤ 50 ms",
+                "2 paced streams through agx serve, httpx readers, CPU per token",
+                "2 paced streams through agx serve, httpx readers, p50",
+                "2 paced streams through agx serve, httpx readers, p99",
+            ],
+        ),
     ],
 )
 @pytest.mark.cases(quick=1)
 def test_every_figure_is_measured(section: str, names: list[str]) -> None:
     assert [row.name for row in measure(section, SMALL)] == names
+
+
+def test_the_streams_carried_are_the_most_up_to_which_all_are_in_time() -> None:
+    late = {20: 5, 1: 2, 60: 60, 100: 40}
+    assert carried({streams: Load(90, 1, p99, 0.5) for streams, p99 in late.items()}) == 20
+
+
+def test_a_token_arrives_with_the_piece_in_which_its_stamp_is_complete() -> None:
+    first, second = b"%019d" % 5, b"%019d" % 7
+    pieces = [(10, b"head " + first + b" " + second[:4]), (20, second[4:]), (30, b" end " + first + b" " + second)]
+    assert tokens_of(pieces, 2) == [Token(sent=5, arrived=10), Token(sent=7, arrived=20)]
+    with pytest.raises(RuntimeError, match="4 of 5 tokens arrived"):
+        tokens_of(pieces, 5)
 
 
 def test_a_figure_is_compared_with_the_budgets_as_a_ratio_to_its_floor_or_directly() -> None:

@@ -29,7 +29,7 @@ REQUEST = ModelRequest(messages=[UserMessage(content="go")])
 
 
 @dataclass(frozen=True)
-class Wire:
+class WireBenchmark:
     """A wire, the path of its requests, and the separator of its events; `{}` in the path is the model."""
 
     name: str
@@ -60,11 +60,11 @@ class Wire:
 
 
 WIRES = (
-    Wire("openai_chat", OpenAIChatModel, "/v1/chat/completions"),
-    Wire("openai_responses", OpenAIResponsesModel, "/v1/responses"),
-    Wire("anthropic", AnthropicModel, "/v1/messages"),
-    Wire("gemini", GeminiModel, "/v1/models/{}:streamGenerateContent?alt=sse", b"\r\n\r\n"),
-    Wire("ollama", OllamaModel, "/api/chat", b"\n"),
+    WireBenchmark("openai_chat", OpenAIChatModel, "/v1/chat/completions"),
+    WireBenchmark("openai_responses", OpenAIResponsesModel, "/v1/responses"),
+    WireBenchmark("anthropic", AnthropicModel, "/v1/messages"),
+    WireBenchmark("gemini", GeminiModel, "/v1/models/{}:streamGenerateContent?alt=sse", b"\r\n\r\n"),
+    WireBenchmark("ollama", OllamaModel, "/api/chat", b"\n"),
 )
 
 

@@ -19,8 +19,8 @@ from threading import Event, Thread
 import pytest
 
 from tests.support.forked import Process
-from tests.support.patience import PATIENCE
 from tests.support.program import AGX, PROGRAM
+from tests.support.timeouts import PATIENCE
 
 
 @dataclass
@@ -30,13 +30,21 @@ class Shell:
     folder: Path
     environment: dict[str, str]
 
-    def start(self, *words: str, prepare: str = "", stdin: int = subprocess.PIPE, **streams: int) -> Process:
+    def start(
+        self,
+        *words: str,
+        prepare: str = "",
+        stdin: int = subprocess.PIPE,
+        stdout: int = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
+    ) -> Process:
         """Start `agx` in a process group of its own, forked from a process that has imported its modules.
 
         `prepare` is Python source that the process runs first.
         """
         module, first = (PROGRAM, [prepare + AGX]) if prepare else ("agenticx.cli", [])
-        return Process(module, [*first, *words], cwd=self.folder, env=self.environment, stdin=stdin, **streams)
+        every = [*first, *words]
+        return Process(module, every, cwd=self.folder, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr)
 
     def __call__(
         self, *words: str, stdin: str | int = "", prepare: str = "", **streams: int
@@ -133,7 +141,7 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
 
 
 @dataclass
-class Provider:
+class FixedProvider:
     """A loopback server that answers every POST with the same bytes; `hold` keeps the connection open afterwards."""
 
     body: bytes = b""
@@ -148,8 +156,8 @@ class Provider:
 
 
 @pytest.fixture
-def provider() -> Iterator[Provider]:
-    state = Provider()
+def provider() -> Iterator[FixedProvider]:
+    state = FixedProvider()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

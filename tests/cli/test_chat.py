@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 def test_each_line_of_a_pipe_is_one_message(agx: Any) -> None:

@@ -123,7 +123,7 @@ def test_a_stalled_server_fails_the_call_with_the_clock_that_expired(ask: Any, a
     provider.hold = True
     code, reply = ask()
     assert (code, reply["text"], reply["error"]["type"]) == (1, "Hel", "timeout.heartbeat")
-    assert reply["error"]["message"] == "the model fell silent for 0.2 s (AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS)"
+    assert reply["error"]["message"] == "the model sent nothing more for 0.2 s (AGX_LLM_HEARTBEAT_TIMEOUT_SECONDS)"
 
 
 def test_an_unreachable_server_is_a_transport_error(agx: Any) -> None:
@@ -183,7 +183,7 @@ def test_a_model_without_vision_gets_a_placeholder_for_an_image(
     agx: Any, ask: Any, provider: Any, tmp_path: Any
 ) -> None:
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "models.toml").write_text('[models."openai:x"]\nabilities = ["tools"]\n')
+    (tmp_path / "home" / "models.toml").write_text('[models."openai:x"]\ncapabilities = ["tools"]\n')
     (agx.folder / "a.png").write_bytes(files.contents["image/png"])
     provider.events(delta(content="no"), delta(finish="stop"), "[DONE]")
     assert ask("--attach", "a.png")[0] == 0

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.model_facts import ModelFacts
+from agenticx.llms.model_catalog import ModelFacts
 from agenticx.sessions.store.sqlite import SqliteStore
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_doctor_reports_versions_settings_files_models_and_the_sandbox(agx: Any,
     assert report["settings"]["permission_mode"] == {"value": "default", "source": "default"}
     texts = " ".join(finding["text"] for finding in report["findings"])
     assert "OPENAI_API_KEY" in texts
-    assert "an approved shell command has your full power" in texts
+    assert "an approved shell command runs with all your permissions" in texts
     assert "canary" not in done.stdout + done.stderr
     assert not (tmp_path / "home").exists()
 
@@ -287,7 +287,7 @@ def test_doctor_lists_local_models_and_their_capabilities(agx: Any, start_server
     )
     expected = {
         f"ok  servers      vllm: a local server answers at {address}/v1: vllm:mystery, vllm:qwen",
-        "ok  abilities    vllm:mystery: calls tools, several at once, takes 32,768 tokens",
+        "ok  capabilities vllm:mystery: calls tools, several at once, takes 32,768 tokens",
     }
     deadline = time.monotonic() + PATIENCE
     while not expected <= {*(lines := doctor(agx, VLLM_BASE_URL=f"{address}/v1")[1])}:  # it waits 0.3 s for an answer
@@ -299,7 +299,7 @@ def test_doctor_prints_the_assumptions_on_an_unknown_model_and_the_price_of_a_kn
 ) -> None:
     _, lines = doctor(agx, AGX_MODEL="vllm:mystery", ANTHROPIC_API_KEY="sk-canary-long-enough-4711")
     own = tmp_path / "home" / "models.toml"
-    assert f"--  abilities    vllm:mystery: {ModelFacts.ASSUMPTION} (add a row to {own})" in lines
+    assert f"--  capabilities vllm:mystery: {ModelFacts.ASSUMPTION} (add a row to {own})" in lines
     (line,) = [line for line in lines if "anthropic:claude-sonnet-4-5: " in line]
     assert line.endswith(
         "takes 200,000 tokens, costs $3.00 and $15.00 per million tokens in and out, read on 2026-10-03"
@@ -324,4 +324,4 @@ def test_doctor_reports_a_model_that_no_turn_could_use(agx: Any, variable: str, 
     assert done.returncode == 1
     (line,) = [line for line in done.stdout.splitlines() if line.startswith(f"!!  {topic} ")]
     assert f"nope (the setting {variable}): " in line
-    assert "abilities" not in done.stdout
+    assert "capabilities" not in done.stdout

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS
 from agenticx.testing import check_grammar, outline
 from studio.routes.turns import StartTurnBody
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 TOO_LONG = "a message has at most 4,000,000 characters; put longer text into a file"
 

@@ -21,14 +21,14 @@ import pytest
 from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.testing import check_grammar
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 PROMPT = "[N]o: "
 ENDS = ("turn_started", "final", "error", "handed_back")
 WRITE = "Write note.txt with the text hi"
 
 
-class Studio:
+class CliStudio:
     """`agx serve` in a process of its own, and a client of it."""
 
     def __init__(self, agx: Any, **environment: str) -> None:
@@ -69,8 +69,8 @@ class Studio:
 
 
 @pytest.fixture
-def studio(agx: Any) -> Iterator[Studio]:
-    served = Studio(agx)
+def studio(agx: Any) -> Iterator[CliStudio]:
+    served = CliStudio(agx)
     yield served
     with suppress(ProcessLookupError):
         os.killpg(served.process.pid, signal.SIGKILL)
@@ -81,7 +81,7 @@ def rows(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studio: Studio) -> None:
+def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studio: CliStudio) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     done = agx("run", "read a.txt", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -94,7 +94,7 @@ def test_a_turn_runs_in_the_server_in_the_folder_of_the_terminal(agx: Any, studi
     assert len(studio.call("GET", "/api/sessions")["sessions"]) == 1
 
 
-def test_sessions_are_listed_shown_replayed_and_deleted_through_the_server(agx: Any, studio: Studio) -> None:
+def test_sessions_are_listed_shown_replayed_and_deleted_through_the_server(agx: Any, studio: CliStudio) -> None:
     agx("run", "say the heron is grey")
     agx("run", "say two")
     assert [row["name"] for row in rows(agx("sessions", "list", "--json").stdout)] == [
@@ -116,7 +116,7 @@ def test_a_server_has_the_messages_and_snapshots_of_earlier_local_turns(agx: Any
     agx("run", "Write a.txt with the text two", "--yes", "--session", "last")
     (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
     end_of_first = [message["message_id"] for message in whole["messages"] if message["role"] == "assistant"][1]
-    served = Studio(agx)
+    served = CliStudio(agx)
     try:
         studio_says = served.call("GET", f"/api/sessions/{whole['id']}/messages")["messages"]
         served.call("POST", f"/api/sessions/{whole['id']}/rewind", {"message_id": end_of_first})
@@ -127,7 +127,7 @@ def test_a_server_has_the_messages_and_snapshots_of_earlier_local_turns(agx: Any
 
 
 def test_a_question_of_the_server_is_answered_at_the_terminal(
-    agx: Any, studio: Studio, terminal: Callable[..., Any]
+    agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
     screen = terminal("run", WRITE)
     screen.wait_for("+hi\n")
@@ -140,7 +140,7 @@ def test_a_question_of_the_server_is_answered_at_the_terminal(
 
 
 def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
-    agx: Any, studio: Studio, terminal: Callable[..., Any]
+    agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
@@ -160,7 +160,7 @@ def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
     ],
 )
 def test_an_automatic_answer_is_sent_to_the_server_as_the_user_with_its_reason(
-    agx: Any, studio: Studio, options: list[str], approved: bool, reason: str, shown_as: str
+    agx: Any, studio: CliStudio, options: list[str], approved: bool, reason: str, shown_as: str
 ) -> None:
     printed = rows(agx("run", WRITE, "--json", *options).stdout)
     check_grammar(printed)
@@ -170,7 +170,7 @@ def test_an_automatic_answer_is_sent_to_the_server_as_the_user_with_its_reason(
     assert (agx.folder / "note.txt").exists() is approved
 
 
-def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: Studio) -> None:
+def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: CliStudio) -> None:
     process = agx.start("run", "count to 1000", "--json")
     printed = [json.loads(process.stdout.readline())]
     while printed[-1]["type"] != "token":
@@ -183,14 +183,14 @@ def test_ctrl_c_stops_the_turn_in_the_server(agx: Any, studio: Studio) -> None:
     assert (process.returncode, err) == (130, "stopping … (Ctrl-C again exits at once)\n")
 
 
-def test_options_that_only_a_local_turn_can_apply_are_refused(agx: Any, studio: Studio) -> None:
+def test_options_that_only_a_local_turn_can_apply_are_refused(agx: Any, studio: CliStudio) -> None:
     for option, value in (("--base-url", "http://127.0.0.1:1/v1"), ("--max-tool-rounds", "20")):
         done = agx("run", "say hi", option, value)
         assert (done.returncode, done.stdout) == (2, "")
         assert f"agx: {option} cannot be used here: the server at http://127.0.0.1:{studio.port} runs" in done.stderr
 
 
-def test_an_error_of_the_server_is_printed_unchanged(agx: Any, studio: Studio) -> None:
+def test_an_error_of_the_server_is_printed_unchanged(agx: Any, studio: CliStudio) -> None:
     refused = agx("run", "say hi", "--model", "nobody:x")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "'nobody'" in refused.stderr
@@ -199,7 +199,7 @@ def test_an_error_of_the_server_is_printed_unchanged(agx: Any, studio: Studio) -
 
 
 def test_a_chat_follows_a_turn_that_was_started_on_the_page(
-    agx: Any, studio: Studio, terminal: Callable[..., Any]
+    agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": WRITE})
@@ -217,7 +217,7 @@ def test_a_chat_follows_a_turn_that_was_started_on_the_page(
 
 
 def test_a_chat_whose_session_is_busy_prints_how_to_show_the_running_turn(
-    agx: Any, studio: Studio, terminal: Callable[..., Any]
+    agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -239,7 +239,7 @@ def test_a_chat_whose_session_is_busy_prints_how_to_show_the_running_turn(
 
 
 def test_a_question_survives_a_server_that_is_killed_and_restarted(
-    agx: Any, studio: Studio, terminal: Callable[..., Any]
+    agx: Any, studio: CliStudio, terminal: Callable[..., Any]
 ) -> None:
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
@@ -253,7 +253,7 @@ def test_a_question_survives_a_server_that_is_killed_and_restarted(
 
 
 def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_and_shown(
-    agx: Any, studio: Studio
+    agx: Any, studio: CliStudio
 ) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
@@ -269,7 +269,7 @@ def test_messages_queued_in_a_killed_server_are_returned_before_the_next_turn_an
     assert [one["input"] for one in whole["not_said"]] == ["say three"]
 
 
-def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx: Any, studio: Studio) -> None:
+def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx: Any, studio: CliStudio) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": WRITE})
     while not studio.call("GET", "/api/confirms")["confirms"]:
@@ -281,7 +281,7 @@ def test_a_message_queued_behind_a_question_of_a_killed_server_stays_queued(agx:
 
 
 def test_a_search_query_may_be_any_bytes(agx: Any) -> None:
-    served = Studio(agx)
+    served = CliStudio(agx)
     try:
         there = agx("sessions", "list", "\udcff")
     finally:
@@ -319,7 +319,24 @@ def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: 
     assert done.stderr == f"agx: {what}; process {owner} has the sessions: {hint}\n"
 
 
-def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: Studio) -> None:
+@pytest.mark.parametrize("other_port", [False, True])
+@pytest.mark.cases(quick=1)
+def test_a_second_server_of_the_same_home_names_the_first_one(agx: Any, studio: CliStudio, other_port: bool) -> None:
+    done = agx("serve", "--port", "0" if other_port else str(studio.port))
+    assert (done.returncode, done.stdout) == (1, "")
+    first = f"the studio at http://127.0.0.1:{studio.port} (process {studio.process.pid})"
+    assert done.stderr == f"agx: {first} has the sessions of this AGX_HOME; `agx open` opens it\n"
+
+
+def test_a_port_in_use_by_another_program_is_named_without_an_error_number(agx: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        done = agx("serve", "--port", str(port))
+    sentence = f"cannot listen on 127.0.0.1 port {port}: Address already in use; another --port may be free"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}\n")
+
+
+def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: CliStudio) -> None:
     session = studio.call("POST", "/api/sessions", {"workspace": str(agx.folder)})["id"]
     studio.call("POST", f"/api/sessions/{session}/turns", {"input": "count to 1000"})
     connection = HTTPConnection("127.0.0.1", studio.port, timeout=PATIENCE)
@@ -329,9 +346,9 @@ def test_a_server_shuts_down_cleanly_on_sighup(agx: Any, studio: Studio) -> None
     while b'"token"' not in stream.readline():
         pass
     studio.end(signal.SIGHUP)
-    farewell = stream.read()
+    last_bytes = stream.read()
     connection.close()
-    assert b'"server_closing"' in farewell[farewell.rindex(b"data: ") :]
+    assert b'"server_closing"' in last_bytes[last_bytes.rindex(b"data: ") :]
     assert (studio.process.returncode, studio.announcement.exists()) == (0, False)
 
 
@@ -344,13 +361,13 @@ def test_an_unknown_model_is_refused_at_start_with_the_message_of_a_run(agx: Any
 
 
 def test_a_server_starts_while_the_key_of_its_model_is_missing(agx: Any) -> None:
-    served = Studio(agx, AGX_MODEL="openai-chat:gpt-4o")
+    served = CliStudio(agx, AGX_MODEL="openai-chat:gpt-4o")
     assert served.call("GET", "/api/models")["default"] == "openai-chat:gpt-4o"
     served.end()
     assert served.process.returncode == 0
 
 
-def test_a_full_disk_is_reported_as_storage_error_until_there_is_room_again(agx: Any, studio: Studio) -> None:
+def test_a_full_disk_is_reported_as_storage_error_until_there_is_room_again(agx: Any, studio: CliStudio) -> None:
     limits = pytest.importorskip("resource")
     if not hasattr(limits, "prlimit"):
         pytest.skip("needs prlimit")
@@ -365,7 +382,7 @@ def test_a_full_disk_is_reported_as_storage_error_until_there_is_room_again(agx:
     assert agx("run", "say two", "--session", session).stdout == "two\n"
 
 
-def test_a_turn_of_a_killed_server_ends_as_interrupted(agx: Any, studio: Studio) -> None:
+def test_a_turn_of_a_killed_server_ends_as_interrupted(agx: Any, studio: CliStudio) -> None:
     process = agx.start("run", "count to 1000", "--json")
     printed = [json.loads(process.stdout.readline())]
     while printed[-1]["type"] != "token":
@@ -386,7 +403,7 @@ def test_a_turn_of_a_killed_server_ends_as_interrupted(agx: Any, studio: Studio)
 
 def test_a_cut_stream_resumes_without_loss_or_repetition(agx: Any) -> None:
     with cutting_proxy() as proxy:
-        served = Studio(agx, AGX_ALLOWED_HOSTS=f"127.0.0.1:{proxy.port}")
+        served = CliStudio(agx, AGX_ALLOWED_HOSTS=f"127.0.0.1:{proxy.port}")
         try:
             proxy.target = served.port
             served.announcement.write_text(

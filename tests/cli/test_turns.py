@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")

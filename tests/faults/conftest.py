@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.playing import Player
+from tests.support.turn_player import Player
 
 
 @pytest.fixture

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_confirms_across_kills import racing_answers
-from tests.faults.test_torn_logs import PowerCuts
 from tests.support.faults.checker import VOLATILE, findings
 from tests.support.faults.disk import arm
-from tests.support.faults.killing import KillLoop
+from tests.support.faults.kill_loop import KillLoop
 from tests.support.faults.plan_model import plan
-from tests.support.faults.servers import ServerDied, World, server_forker
-from tests.support.patience import PATIENCE
+from tests.support.faults.power_cuts import PowerCuts
+from tests.support.faults.questions import racing_answers
+from tests.support.faults.servers import RecordedFolder, ServerDied, server_forker
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
 CYCLES, TRIES = 1000, 20  # the first finding ends the loop
-LONGEST_LIFE = 1.5
-"""Longer than the kill loops': on a busy machine too a life must come to a question and its answer."""
+MAX_UPTIME = 1.5
+"""Longer than in the kill tests: a server must get as far as a question and its answer, also on a busy machine."""
 
 
 @pytest.mark.promise("A1", "A3", "D1", "E3", "F1")
@@ -42,8 +42,8 @@ async def test_a_broken_server_is_detected_by_kills(
     tmp_path: Path, rng: random.Random, broken: str, words: str
 ) -> None:
     async with server_forker() as forker:
-        world, order = World(tmp_path / "home"), {"broken": broken}
-        loop = KillLoop(forker, world, rng, sessions=6, order=order, check_every=1, longest_life=LONGEST_LIFE)
+        recorded, options = RecordedFolder(tmp_path / "home"), {"broken": broken}
+        loop = KillLoop(forker, recorded, rng, sessions=6, server_options=options, check_every=1, max_uptime=MAX_UPTIME)
         found = await loop.run(CYCLES)
     assert any(re.search(words, one) for one in found), found
 
@@ -51,18 +51,20 @@ async def test_a_broken_server_is_detected_by_kills(
 @pytest.mark.promise("E2")
 async def test_a_server_that_accepts_every_answer_is_detected(tmp_path: Path, rng: random.Random) -> None:
     async with server_forker() as forker:
-        found = await racing_answers(forker, World(tmp_path / "home"), rng, 200, broken="accepts every answer")
+        found = await racing_answers(forker, RecordedFolder(tmp_path / "home"), rng, 200, broken="accepts every answer")
     assert any("was answered both yes and no" in one for one in found), found
 
 
 @pytest.mark.promise("A2")
 async def test_a_server_that_never_syncs_is_detected(tmp_path: Path, rng: random.Random) -> None:
     trace = tmp_path / "trace"
-    world = World(tmp_path / "home")
+    recorded = RecordedFolder(tmp_path / "home")
     async with server_forker() as forker:
-        order = {"broken": "never syncs", "disk": {"trace": str(trace)}}
-        cuts = PowerCuts(world, trace, rng)
-        loop = KillLoop(forker, world, rng, sessions=6, order=order, longest_life=LONGEST_LIFE, after_kill=cuts)
+        options = {"broken": "never syncs", "disk": {"trace": str(trace)}}
+        cuts = PowerCuts(recorded, trace, rng)
+        loop = KillLoop(
+            forker, recorded, rng, sessions=6, server_options=options, max_uptime=MAX_UPTIME, after_kill=cuts
+        )
         found = await loop.run(CYCLES)
     assert any("lost event" in one for one in found), found
 
@@ -70,25 +72,25 @@ async def test_a_server_that_never_syncs_is_detected(tmp_path: Path, rng: random
 @pytest.mark.promise("A4")
 async def test_a_server_that_hides_storage_failures_is_detected(tmp_path: Path) -> None:
     trace, control = tmp_path / "trace", tmp_path / "control"
-    world = World(tmp_path / "home")
+    recorded = RecordedFolder(tmp_path / "home")
     disk = {"trace": str(trace), "control": str(control)}
     async with server_forker() as forker:
-        studio = await forker.serve(world.home, broken="hides storage failures", disk=disk)
+        studio = await forker.serve(recorded.home, broken="hides storage failures", disk=disk)
         async with studio.client() as client:
-            (session,) = await world.make_sessions(client, ["auto"])
-            following = asyncio.create_task(world.follow(client, session))
+            (session,) = await recorded.make_sessions(client, ["auto"])
+            following = asyncio.create_task(recorded.follow(client, session))
             for number in range(TRIES):
-                assert await world.start(client, session, plan((200, []))) == 202
+                assert await recorded.start(client, session, plan((200, []))) == 202
                 arm(control, "ENOSPC", 1, seconds=6000)
                 async with asyncio.timeout(PATIENCE):
-                    while b"".join(world.seen.sessions[session].frames).count(b'"type":"final"') <= number:
+                    while b"".join(recorded.seen.sessions[session].frames).count(b'"type":"final"') <= number:
                         await asyncio.sleep(0.01)
                 if "failed ENOSPC" in trace.read_text():
                     break
                 arm(control, None)  # the turn was over before the disk was full
             await studio.end()
             await following
-    found = findings(world.log(), world.seen, may_be_lost=VOLATILE - {"token"})
+    found = findings(recorded.log(), recorded.seen, may_be_lost=VOLATILE - {"token"})
     assert any("lost event" in one for one in found), found
 
 
@@ -96,13 +98,13 @@ async def test_a_server_that_hides_storage_failures_is_detected(tmp_path: Path) 
 @pytest.mark.parametrize("broken", [None, "takes no lock"])
 async def test_a_server_that_takes_no_lock_is_detected(tmp_path: Path, broken: str | None) -> None:
     async with server_forker() as forker:
-        order = {} if broken is None else {"broken": broken}
-        first = await forker.serve(tmp_path / "home", **order)
+        options = {} if broken is None else {"broken": broken}
+        first = await forker.serve(tmp_path / "home", **options)
         if broken is None:
             with pytest.raises(ServerDied, match=f"process {first.pid}"):
-                await forker.serve(tmp_path / "home", **order)
+                await forker.serve(tmp_path / "home", **options)
         else:
-            await forker.serve(tmp_path / "home", **order)
+            await forker.serve(tmp_path / "home", **options)
         assert await first.end(signal.SIGKILL) == -signal.SIGKILL
         if broken is None:
             assert await (await forker.serve(tmp_path / "home")).end(signal.SIGTERM) == 0

@@ -56,15 +56,15 @@ async def test_a_truncated_call_is_never_executed(play, rng, count):
                 (finish("end"), "invalid_arguments"),
             ]
         )
-        goes_on = outcome == "invalid_arguments"
+        continues = outcome == "invalid_arguments"
         run = await play(
-            [[say("x"), pieces, how], *(["Sorry."] if goes_on else [])],
+            [[say("x"), pieces, how], *(["Sorry."] if continues else [])],
             tools=[write],
             session=play.session(permission_mode="auto"),
         )
 
-        assert run.outline[-1] == ("final:answer" if goes_on else f"error:{outcome}"), whole[:at]
-        assert [result for _, result, _ in run.results] == ([outcome] if goes_on else []), whole[:at]
+        assert run.outline[-1] == ("final:answer" if continues else f"error:{outcome}"), whole[:at]
+        assert [result for _, result, _ in run.results] == ([outcome] if continues else []), whole[:at]
     assert executed == []
 
 

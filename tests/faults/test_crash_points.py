@@ -9,9 +9,9 @@ import pytest
 
 from tests.support.faults.checker import findings, report_findings
 from tests.support.faults.faulty_stores import POINTS
-from tests.support.faults.killing import KillLoop
+from tests.support.faults.kill_loop import KillLoop
 from tests.support.faults.long_logs import append_long_turn
-from tests.support.faults.servers import World, server_forker
+from tests.support.faults.servers import RecordedFolder, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -29,28 +29,30 @@ async def test_a_crash_before_or_after_any_operation_loses_nothing(
 ) -> None:
     sessions = count(3, 25, 25)
     async with server_forker() as forker:
-        order = {"crash": [point, when, rng.randint(1, 12)]}
-        loop = KillLoop(forker, World(tmp_path / "home"), rng, sessions, sessions, kills=False, order=order)
+        options = {"crash": [point, when, rng.randint(1, 12)]}
+        loop = KillLoop(
+            forker, RecordedFolder(tmp_path / "home"), rng, sessions, sessions, kills=False, server_options=options
+        )
         found = await loop.run(1)
-    assert loop.figures.crashed, f"no server came to {order}"
+    assert loop.figures.crashed, f"no server came to {options}"
     assert found == [], report_findings(found)
 
 
 @pytest.mark.promise("A3")
 async def test_a_long_interrupted_turn_is_ended_within_two_seconds_at_the_next_start(tmp_path: Path) -> None:
-    world = World(tmp_path / "home")
+    recorded = RecordedFolder(tmp_path / "home")
     async with server_forker() as forker:
-        studio = await forker.serve(world.home)
+        studio = await forker.serve(recorded.home)
         async with studio.client() as client:
-            await world.make_sessions(client, ["auto"])
+            await recorded.make_sessions(client, ["auto"])
         await studio.end()
-        await append_long_turn(world, EVENTS, "turn_cut")
-        assert world.log().running.values()
-        studio = await forker.serve(world.home)
+        await append_long_turn(recorded, EVENTS, "turn_cut")
+        assert recorded.log().running.values()
+        studio = await forker.serve(recorded.home)
         took = studio.cpu_seconds
         await studio.end()
-    found = findings(world.log(), world.seen, over=True)
+    found = findings(recorded.log(), recorded.seen, over=True)
     assert found == [], report_findings(found)
-    (events,) = world.log().events.values()
+    (events,) = recorded.log().events.values()
     assert (len(events), events[-1].type) == (EVENTS + 3, "error")
     assert took < START_SECONDS

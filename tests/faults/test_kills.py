@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.faults.checker import report_findings
-from tests.support.faults.killing import KillLoop, split_cycles
-from tests.support.faults.servers import Commands, World, server_forker
+from tests.support.faults.kill_loop import KillLoop, split_cycles
+from tests.support.faults.servers import Commands, RecordedFolder, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.anyio
 async def test_every_delivered_event_is_stored_once_and_unchanged_after_kills(
     tmp_path: Path, rng: random.Random, count: Count, part: int
 ) -> None:
-    for number, lives in enumerate(split_cycles(count(3, 50, 1_250))):
-        world = World(tmp_path / str(number) / "home")
+    for number, cycles in enumerate(split_cycles(count(3, 50, 1_250))):
+        recorded = RecordedFolder(tmp_path / str(number) / "home")
         async with server_forker() as forker:
-            loop = KillLoop(forker, world, rng)
-            found = await loop.run(lives)
+            loop = KillLoop(forker, recorded, rng)
+            found = await loop.run(cycles)
         assert found == [], report_findings(found)
         print(loop.figures)
 
@@ -40,12 +40,12 @@ class Demo(KillLoop):
 
 @pytest.mark.promise("A1", "F1")
 async def test_kills_of_agx_serve_lose_no_delivered_event(tmp_path: Path, rng: random.Random, count: Count) -> None:
-    world = World(tmp_path / "home")
-    loop = Demo(Commands(), world, rng, sessions=8, check_every=4, modes=["auto"], longest_life=1.0)
-    for _ in range(20):  # of a slow machine's short lives none may come to a command
+    recorded = RecordedFolder(tmp_path / "home")
+    loop = Demo(Commands(), recorded, rng, sessions=8, check_every=4, modes=["auto"], max_uptime=1.0)
+    for _ in range(20):  # on a slow machine no server may live to run a command
         found = await loop.run(count(2, 8, 250))
         assert found == [], report_findings(found)
-        if world.seen.executions():
+        if recorded.seen.executions():
             break
-    assert world.seen.executions()
+    assert recorded.seen.executions()
     print(loop.figures)

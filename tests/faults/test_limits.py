@@ -19,11 +19,11 @@ import pytest
 
 from agenticx import threads
 from agenticx.errors import ResourcesExhausted
-from agenticx.exhaustion import OUT_OF_MEMORY_EXIT_CODE
+from agenticx.resource_exhaustion import OUT_OF_MEMORY_EXIT_CODE
 from tests.support.faults.checker import findings, report_findings
-from tests.support.faults.servers import World
-from tests.support.patience import PATIENCE
-from tests.support.server.serving import ServedStudio, agx_serve, environment, outcome
+from tests.support.faults.servers import RecordedFolder
+from tests.support.server.agx_processes import ServedStudio, agx_serve, environment, outcome
+from tests.support.timeouts import PATIENCE
 
 if not sys.platform.startswith("linux"):
     pytest.skip("limits of a running process are set with prlimit (Linux)", allow_module_level=True)
@@ -38,10 +38,10 @@ LAST_WORDS = "agx: out of memory: the process ends; what was stored is kept, sta
 
 
 @asynccontextmanager
-async def server(world: World) -> AsyncGenerator[ServedStudio]:
-    workspace = world.home.parent / "workspace"
+async def server(recorded: RecordedFolder) -> AsyncGenerator[ServedStudio]:
+    workspace = recorded.home.parent / "workspace"
     workspace.mkdir(exist_ok=True)
-    async with agx_serve(world.home, AGX_WORKSPACE_ROOT=str(workspace)) as served:
+    async with agx_serve(recorded.home, AGX_WORKSPACE_ROOT=str(workspace)) as served:
         yield served
 
 
@@ -70,12 +70,12 @@ def use_up_files(served: ServedStudio, spare: int = 0) -> None:
 @pytest.mark.parametrize("spare", [0, MB, 6 * MB, 20 * MB])
 @pytest.mark.cases(quick=2)
 async def test_a_server_out_of_memory_ends_each_turn_or_itself_and_loses_nothing(tmp_path: Path, spare: int) -> None:
-    world = World(tmp_path / "home")
-    async with server(world) as served, served.client() as client:
-        sessions = await world.make_sessions(client, ["auto"] * 8)
-        following = [asyncio.create_task(follow(world, client, session)) for session in sessions]
+    recorded = RecordedFolder(tmp_path / "home")
+    async with server(recorded) as served, served.client() as client:
+        sessions = await recorded.make_sessions(client, ["auto"] * 8)
+        following = [asyncio.create_task(follow(recorded, client, session)) for session in sessions]
         limit_memory(served, spare)
-        await run_growing_turns(world, served, client, sessions)
+        await run_growing_turns(recorded, served, client, sessions)
         for task in following:
             task.cancel()
         if served.process.returncode is None:
@@ -83,18 +83,20 @@ async def test_a_server_out_of_memory_ends_each_turn_or_itself_and_loses_nothing
         code, _, errors = await outcome(served.process)
         assert code in (0, OUT_OF_MEMORY_EXIT_CODE, ABORTED), errors
         assert code != OUT_OF_MEMORY_EXIT_CODE or LAST_WORDS in errors  # log lines that waited may follow
-    async with server(world) as served, served.client() as client:
+    async with server(recorded) as served, served.client() as client:
         for session in sessions:
             assert (await client.get(f"/api/sessions/{session}")).json()["running_turn_id"] is None
             assert (await client.get(f"/api/sessions/{session}/messages")).status_code == 200
-    found = findings(world.log(), world.seen, over=True)
+    found = findings(recorded.log(), recorded.seen, over=True)
     assert found == [], report_findings(found)
 
 
-async def run_growing_turns(world: World, served: ServedStudio, client: httpx.AsyncClient, sessions: list[str]) -> None:
+async def run_growing_turns(
+    recorded: RecordedFolder, served: ServedStudio, client: httpx.AsyncClient, sessions: list[str]
+) -> None:
     """Run turns in all sessions at once, each round longer, until the server ends or all rounds are over."""
     for size in (1000, 200_000, 800_000):
-        posted = [world.start(client, session, f"say {'x' * size}") for session in sessions]
+        posted = [recorded.start(client, session, f"say {'x' * size}") for session in sessions]
         statuses = await asyncio.gather(*posted)
         assert set(statuses) <= {0, 202, 409, 500, 503}, statuses
         async with asyncio.timeout(PATIENCE):
@@ -113,10 +115,10 @@ async def is_turn_running(client: httpx.AsyncClient) -> bool:
     return answer.status_code != 200 or any(session["running_turn_id"] for session in answer.json()["sessions"])
 
 
-async def follow(world: World, client: httpx.AsyncClient, session: str) -> None:
+async def follow(recorded: RecordedFolder, client: httpx.AsyncClient, session: str) -> None:
     """Follow a stream as a client does, reconnecting after early ends, until the server is gone."""
     while True:
-        await world.follow(client, session)
+        await recorded.follow(client, session)
         await asyncio.sleep(0.05)
 
 
@@ -130,7 +132,7 @@ TASK = "held = loop.create_task(coroutine()); loop.call_later(0.01, held.remove_
 async def test_an_unhandled_memory_error_ends_the_process_with_one_line(where: str) -> None:
     program = f"""
 import asyncio, threading
-from agenticx.exhaustion import exit_on_memory_error
+from agenticx.resource_exhaustion import exit_on_memory_error
 def fail(*_): raise MemoryError
 async def coroutine(): fail()
 async def main():
@@ -150,7 +152,7 @@ async def test_a_process_out_of_memory_exits_even_if_its_stderr_is_not_read() ->
         while True:
             os.write(writing, bytes(4096))
     os.set_blocking(writing, True)
-    program = "from agenticx.exhaustion import exit_out_of_memory; exit_out_of_memory()"
+    program = "from agenticx.resource_exhaustion import exit_out_of_memory; exit_out_of_memory()"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=writing)
     async with asyncio.timeout(PATIENCE):
         assert await process.wait() == -signal.SIGALRM
@@ -188,7 +190,7 @@ async def test_a_thread_that_cannot_start_does_not_block(monkeypatch: pytest.Mon
 
 
 async def test_a_server_starts_in_a_fraction_of_300_mb(tmp_path: Path) -> None:
-    async with server(World(tmp_path / "home")) as served:
+    async with server(RecordedFolder(tmp_path / "home")) as served:
         assert address_space(served.process.pid) < 200 * MB
 
 
@@ -201,12 +203,12 @@ async def python(program: str) -> tuple[int | None, str, str]:
 
 
 async def test_too_many_open_files_are_a_503_until_some_are_closed(tmp_path: Path) -> None:
-    world = World(tmp_path / "home")
-    async with server(world) as served, served.client(connections=1) as client:
+    recorded = RecordedFolder(tmp_path / "home")
+    async with server(recorded) as served, served.client(connections=1) as client:
         folder = tmp_path / "workspace" / ".agenticx"
         folder.mkdir()
         (folder / "settings.toml").write_text("turn_timeout_seconds = 60\n")
-        (session,) = await world.make_sessions(client, ["auto"])
+        (session,) = await recorded.make_sessions(client, ["auto"])
         limits = resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE)
         use_up_files(served)
         refused = await client.post(f"/api/sessions/{session}/turns", json={"input": "say hi"})
@@ -221,38 +223,38 @@ async def test_too_many_open_files_are_a_503_until_some_are_closed(tmp_path: Pat
         resource.prlimit(served.process.pid, resource.RLIMIT_NOFILE, limits)
         async with served.client() as another:
             assert (await another.get("/api/health")).status_code == 200
-        assert await world.start(client, session, "say hi") == 202
+        assert await recorded.start(client, session, "say hi") == 202
 
 
 async def test_a_command_without_free_file_descriptors_has_an_error_result(tmp_path: Path) -> None:
-    world = World(tmp_path / "home")
-    async with server(world) as served, served.client(connections=2) as client:
-        (session,) = await world.make_sessions(client, ["auto"])
-        following = asyncio.create_task(follow(world, client, session))
+    recorded = RecordedFolder(tmp_path / "home")
+    async with server(recorded) as served, served.client(connections=2) as client:
+        (session,) = await recorded.make_sessions(client, ["auto"])
+        following = asyncio.create_task(follow(recorded, client, session))
         async with asyncio.timeout(PATIENCE):
-            assert await world.start(client, session, "say hi") == 202  # what the first turn loads is there then
-            while not ends(world, session):
+            assert await recorded.start(client, session, "say hi") == 202  # what the first turn loads is there then
+            while not ends(recorded, session):
                 await asyncio.sleep(0.01)
         before = len(os.listdir(f"/proc/{served.process.pid}/fd"))
         use_up_files(served, spare=3)
-        assert await world.start(client, session, "run echo hi") == 202
+        assert await recorded.start(client, session, "run echo hi") == 202
         async with asyncio.timeout(PATIENCE):
-            while len(ends(world, session)) < 2:
+            while len(ends(recorded, session)) < 2:
                 await asyncio.sleep(0.01)
         following.cancel()
         assert len(os.listdir(f"/proc/{served.process.pid}/fd")) <= before
-    (result,) = events(world, session, "tool_result")
+    (result,) = events(recorded, session, "tool_result")
     assert result["outcome"] == "error"
     assert "open files" in result["result"]
 
 
-def ends(world: World, session: str) -> list[dict[str, Any]]:
-    return events(world, session, "final", "error")
+def ends(recorded: RecordedFolder, session: str) -> list[dict[str, Any]]:
+    return events(recorded, session, "final", "error")
 
 
-def events(world: World, session: str, *types: str) -> list[dict[str, Any]]:
+def events(recorded: RecordedFolder, session: str, *types: str) -> list[dict[str, Any]]:
     """Return the data of the events of these types that the client has received."""
-    seen = [json.loads(frame) for frame in world.seen.sessions[session].frames]
+    seen = [json.loads(frame) for frame in recorded.seen.sessions[session].frames]
     return [event["data"] for event in seen if event["type"] in types]
 
 

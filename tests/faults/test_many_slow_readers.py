@@ -16,9 +16,9 @@ from statistics import median, quantiles
 import httpx
 import pytest
 
-from tests.support.patience import PATIENCE
-from tests.support.server.reading import Reader
-from tests.support.server.serving import ServedStudio, agx_serve
+from tests.support.server.agx_processes import ServedStudio, agx_serve
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B3")]
 
@@ -43,7 +43,7 @@ WINDOW = 40
 class Follower:
     """A reader that reads at full speed and records when events arrive."""
 
-    reader: Reader
+    reader: StreamClient
     arrived: list[tuple[float, bytes]] = field(default_factory=list)
 
     async def follow(self, cursor: str) -> None:
@@ -64,7 +64,7 @@ class Follower:
         return lags
 
 
-async def wait_until_all_have(followers: list[Follower], log: Reader) -> None:
+async def wait_until_all_have(followers: list[Follower], log: StreamClient) -> None:
     """Return once all readers have the last event of the log, and so the same number."""
     async with asyncio.timeout(PATIENCE):
         while not all(log.frames[-1] in b"".join(piece for _, piece in one.arrived[-20:]) for one in followers):
@@ -80,7 +80,7 @@ def typical_p99(followers: list[Follower]) -> float:
 
 @asynccontextmanager
 async def following(path: str, served: ServedStudio, cursor: str) -> AsyncIterator[list[Follower]]:
-    followers = [Follower(Reader(served.port, path, served.token)) for _ in range(READING)]
+    followers = [Follower(StreamClient(served.port, path, served.token)) for _ in range(READING)]
     tasks = [asyncio.create_task(follower.follow(cursor)) for follower in followers]
     try:
         yield followers
@@ -147,7 +147,7 @@ async def wait_until_dropped(client: httpx.AsyncClient, left: int) -> None:
     raise AssertionError(f"{await streams(client)} streams are left")
 
 
-async def a_turn(client: httpx.AsyncClient, log: Reader, text: str) -> None:
+async def a_turn(client: httpx.AsyncClient, log: StreamClient, text: str) -> None:
     """Run a whole turn, reading `log` to its end."""
     turns = log.path.replace("events", "turns")
     turn = (await client.post(turns, json={"input": text})).json()["turn_id"]
@@ -171,7 +171,7 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
     home.parent.mkdir()
     async with agx_serve(home) as served, served.client(10) as client:
         path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}/events"
-        log = Reader(served.port, path, served.token)
+        log = StreamClient(served.port, path, served.token)
         await a_turn(client, log, "say " + "y" * 3 * MEGABYTE)
         cursor, before = log.cursor or "", resident(served)
         async with following(path, served, cursor) as followers:
@@ -193,7 +193,7 @@ async def p99_without_and_beside_slow_ones(home: Path) -> tuple[float, float]:
                 assert not slow.done()
                 slow.cancel()
             for stopped in quiet[SLOW:]:
-                resumed = Reader(served.port, path, served.token)
+                resumed = StreamClient(served.port, path, served.token)
                 resumed.feed(remaining_bytes(stopped))
                 await resumed.read(lambda reader: len(reader.ended_turns) == 3)
                 assert resumed.frames == log.frames

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.faults.failures import GOOD
-from tests.support.faults.provider import Exchange, Fault, framed, make_stream, provider
+from tests.support.faults.provider import Exchange, ProviderFault, framed, make_stream, provider
 from tests.support.forked import ROOT, AsyncProcess
 from tests.support.lanes import lane_of
 from tests.support.wires.wires import WIRES
@@ -196,7 +196,7 @@ def long_indexes(wire: str) -> Iterator[bytes]:
     yield from repeat(framed(wire, text_event(wire, "x" * 100_000)))
 
 
-def heads(wire: str) -> Iterator[bytes]:
+def item_starts(wire: str) -> Iterator[bytes]:
     for number in range(300):
         item = {"type": "message", "x": "x" * 1_000_000}
         yield framed(wire, {"type": "response.output_item.added", "output_index": number, "item": item})
@@ -242,7 +242,7 @@ async def measured(
                 break
         exchange.end()
 
-    script = [GOOD, Fault(name="flood", respond=do, code=None), GOOD]
+    script = [GOOD, ProviderFault(name="flood", respond=do, code=None), GOOD]
     async with provider(wire, script, [make_stream(wire, ["x"])] * len(script)) as (made, _):
         url = f"http://127.0.0.1:{made.port}"
         child = await AsyncProcess.start(
@@ -298,7 +298,7 @@ async def test_an_endless_reply_is_aborted_within_the_memory_limit(wire, refused
     ("wire", "flood"),
     [
         *(("openai_chat", flood) for flood in (long_names, names_in_pieces, long_ids, long_indexes)),
-        *(("openai_responses", flood) for flood in (heads, parts)),
+        *(("openai_responses", flood) for flood in (item_starts, parts)),
     ],
 )
 @pytest.mark.cases(quick=2)

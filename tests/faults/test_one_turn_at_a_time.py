@@ -13,13 +13,13 @@ import pytest
 
 from tests.support.faults.checker import findings, report_findings
 from tests.support.faults.plan_model import plan
-from tests.support.faults.servers import SETTLE_SECONDS, World, server_forker
+from tests.support.faults.servers import SETTLE_SECONDS, RecordedFolder, server_forker
 from tests.support.lanes import Count
 
 pytestmark = pytest.mark.anyio
 
 POSTS = 64
-ROUNDS_PER_LIFE = 10
+ROUNDS_PER_SERVER = 10
 LONG = plan((100_000_000, []))
 
 
@@ -27,28 +27,28 @@ LONG = plan((100_000_000, []))
 async def test_one_of_64_simultaneous_posts_is_accepted_and_the_others_write_nothing_across_kills(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
-    world = World(tmp_path / "home")
+    recorded = RecordedFolder(tmp_path / "home")
     async with server_forker() as forker:
-        studio = await forker.serve(world.home)
+        studio = await forker.serve(recorded.home)
         async with studio.client() as client:
-            (session,) = await world.make_sessions(client, ["auto"])
+            (session,) = await recorded.make_sessions(client, ["auto"])
         await studio.end()
-        for _ in range(count(10, 200, 200) // ROUNDS_PER_LIFE):
-            studio = await forker.serve(world.home)
+        for _ in range(count(10, 200, 200) // ROUNDS_PER_SERVER):
+            studio = await forker.serve(recorded.home)
             async with studio.caller() as client:
-                for _ in range(ROUNDS_PER_LIFE):
-                    statuses = await asyncio.gather(*(world.start(client, session, LONG) for _ in range(POSTS)))
+                for _ in range(ROUNDS_PER_SERVER):
+                    statuses = await asyncio.gather(*(recorded.start(client, session, LONG) for _ in range(POSTS)))
                     assert Counter(statuses) == {202: 1, 409: POSTS - 1}
                     await wait_until_stopped(client, session)
-                posting = [asyncio.create_task(world.start(client, session, LONG)) for _ in range(POSTS)]
+                tasks = [asyncio.create_task(recorded.start(client, session, LONG)) for _ in range(POSTS)]
                 await asyncio.sleep(rng.uniform(0, 0.05))
                 await studio.end()
-                await asyncio.gather(*posting)
-        assert await (await forker.serve(world.home)).end(signal.SIGTERM) == 0
-    log = world.log()
-    found = findings(log, world.seen, over=True)
+                await asyncio.gather(*tasks)
+        assert await (await forker.serve(recorded.home)).end(signal.SIGTERM) == 0
+    log = recorded.log()
+    found = findings(log, recorded.seen, over=True)
     assert found == [], report_findings(found)
-    assert log.client_turn_ids.keys() >= world.seen.accepted
+    assert log.client_turn_ids.keys() >= recorded.seen.accepted
 
 
 async def wait_until_stopped(client: httpx.AsyncClient, session: str) -> None:

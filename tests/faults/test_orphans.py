@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from agenticx.tools.processes import StartedProcess, kill_leftovers
-from tests.support.faults.servers import Commands, Studio, World
-from tests.support.patience import PATIENCE
+from tests.support.faults.servers import Commands, KillableStudio, RecordedFolder
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -22,26 +22,26 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.promise("F2")
 @pytest.mark.parametrize(("command", "sleepers"), [("sleep N & setsid sleep N & wait", 2), ("exec env -i sleep N", 1)])
 async def test_orphaned_commands_are_terminated_at_the_next_start(tmp_path: Path, command: str, sleepers: int) -> None:
-    world, seconds = World(tmp_path / "home"), f"{sleepers}0{os.getpid()}"
-    async with started(world) as server, server.client() as client:
-        (session,) = await world.make_sessions(client, ["auto"])
-        assert await world.start(client, session, f"run {command.replace('N', seconds)}") == 202
-        await until(lambda: any(True for _ in world.log().entries("process")) and len(sleeping(seconds)) == sleepers)
-        (process,) = world.log().entries("process")
+    recorded, seconds = RecordedFolder(tmp_path / "home"), f"{sleepers}0{os.getpid()}"
+    async with started(recorded) as server, server.client() as client:
+        (session,) = await recorded.make_sessions(client, ["auto"])
+        assert await recorded.start(client, session, f"run {command.replace('N', seconds)}") == 202
+        await until(lambda: any(True for _ in recorded.log().entries("process")) and len(sleeping(seconds)) == sleepers)
+        (process,) = recorded.log().entries("process")
         supervisor = parent(process.data["pid"])
         kill_at_once(server.pid, parent(supervisor), supervisor)
     assert len(sleeping(seconds)) == sleepers, "they outlive all that watched over them"
 
-    async with started(world):
+    async with started(recorded):
         assert sleeping(seconds) == []
-    results = [event for event in world.log().events[session] if event.type in {"tool_result", "error"}]
+    results = [event for event in recorded.log().events[session] if event.type in {"tool_result", "error"}]
     assert [event.data.get("outcome", event.data.get("code")) for event in results] == ["unknown", "interrupted"]
 
 
 @asynccontextmanager
-async def started(world: World) -> AsyncGenerator[Studio]:
+async def started(recorded: RecordedFolder) -> AsyncGenerator[KillableStudio]:
     """Yield `agx serve`, which is killed in the end if it still runs."""
-    server = await Commands().serve(world.home)
+    server = await Commands().serve(recorded.home)
     try:
         yield server
     finally:

@@ -16,10 +16,10 @@ import httpx_sse
 import pytest
 
 from tests.support.lanes import Count
-from tests.support.patience import PATIENCE
-from tests.support.server.cutting import CuttingProxy
-from tests.support.server.reading import Reader
-from tests.support.server.serving import agx_serve, outcome
+from tests.support.server.agx_processes import agx_serve, outcome
+from tests.support.server.cutting_proxy import CuttingProxy
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B1")]
 
@@ -38,7 +38,7 @@ Follow = Callable[[str, str, list[tuple[str, str]]], Awaitable[None]]
 
 
 @dataclass
-class Client:
+class StockClient:
     """A client of one kind with a proxy of its own, and the events that it received."""
 
     follow: Follow
@@ -91,7 +91,7 @@ def node_client(program: Path) -> Follow:
 
 
 def keep(got: list[tuple[str, str]], cursor: str, data: str) -> None:
-    """Record an event unless it is a farewell, the only event here that is not in the log."""
+    """Record an event unless it is a closing frame, the only event here that is not in the log."""
     if json.loads(data)["type"] != "server_closing":
         got.append((cursor, data))
 
@@ -99,7 +99,7 @@ def keep(got: list[tuple[str, str]], cursor: str, data: str) -> None:
 # --- what they go through ---------------------------------------------------------------------------------------------
 
 
-async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client], cuts: int) -> list[tuple[str, str]]:
+async def through_cuts_and_a_kill(home: Path, clients: dict[str, StockClient], cuts: int) -> list[tuple[str, str]]:
     """Return the log, once every client has had all its cuts and received as many events as there are."""
     async with AsyncExitStack() as stack:
         for client in clients.values():
@@ -114,12 +114,12 @@ async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client], cuts: 
                 url = f"http://127.0.0.1:{client.proxy.port}{path}/events"
                 following.append(asyncio.create_task(client.follow(url, served.token, client.got)))
             await person.post(f"{path}/turns", json={"input": "count to 999"})
-            await Reader(served.port, f"{path}/events", served.token).read(lambda log: len(log.frames) > 150)
+            await StreamClient(served.port, f"{path}/events", served.token).read(lambda log: len(log.frames) > 150)
             served.process.kill()
             await outcome(served.process)
         async with agx_serve(home, **own) as served, served.client() as person:
             point_at(clients, served.port)
-            log = Reader(served.port, f"{path}/events", served.token)
+            log = StreamClient(served.port, f"{path}/events", served.token)
             for text in (f"say {SAID}", *["count to 120"] * 100):  # a busy machine joins words, and sends fewer bytes
                 turn = (await person.post(f"{path}/turns", json={"input": text})).json()["turn_id"]
                 await log.read(lambda log, turn=turn: turn in log.ended_turns)
@@ -129,7 +129,9 @@ async def through_cuts_and_a_kill(home: Path, clients: dict[str, Client], cuts: 
     raise AssertionError(f"cuts that came: {[client.proxy.cuts for client in clients.values()]}")
 
 
-async def everything_got(clients: dict[str, Client], log: Reader, following: list[asyncio.Task[None]]) -> None:
+async def everything_got(
+    clients: dict[str, StockClient], log: StreamClient, following: list[asyncio.Task[None]]
+) -> None:
     async with asyncio.timeout(PATIENCE):
         while not all(len(client.got) >= len(log.frames) for client in clients.values()):
             await asyncio.wait(following, timeout=0.02)
@@ -138,7 +140,7 @@ async def everything_got(clients: dict[str, Client], log: Reader, following: lis
                     task.result()
 
 
-def point_at(clients: dict[str, Client], port: int) -> None:
+def point_at(clients: dict[str, StockClient], port: int) -> None:
     for client in clients.values():
         client.proxy.upstream = port
 
@@ -166,7 +168,8 @@ def lacking(name: str) -> str | None:
 async def check_that_they_have_the_log(home: Path, rng: random.Random, cuts: int, kinds: dict[str, Follow]) -> None:
     """Check that each client has the log byte for byte, after so many cuts and a killed server."""
     clients = {
-        name: Client(follow, CuttingProxy.random(rng, cuts=cuts, total_bytes=BYTES)) for name, follow in kinds.items()
+        name: StockClient(follow, CuttingProxy.random(rng, cuts=cuts, total_bytes=BYTES))
+        for name, follow in kinds.items()
     }
     log = await through_cuts_and_a_kill(home, clients, cuts)
     for name, client in clients.items():

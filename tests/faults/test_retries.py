@@ -23,9 +23,9 @@ from agenticx.runtime import AgentRuntime, Session, StopSignal
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import check_grammar
 from tests.support.faults.failures import GOOD, REFUSED, TLS_FAILED, random_fault, random_silence
-from tests.support.faults.provider import Fault, Provider, Stream, make_stream, provider
+from tests.support.faults.provider import FaultyProvider, ProviderFault, Stream, make_stream, provider
 from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS, LoopClock
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.wires import WIRES
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ class RecordingClock:
     """A clock that records the times of day it returned, with the true ones, and the waits it was asked for."""
 
     usual: Clock = field(default_factory=lambda: ScaledClock(SPEED))
-    told: list[tuple[datetime, datetime]] = field(default_factory=list)
+    reported_times: list[tuple[datetime, datetime]] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     before_wait: Callable[[int], Awaitable[None]] | None = None
 
@@ -49,8 +49,8 @@ class RecordingClock:
         return self.usual.monotonic()
 
     def now(self) -> datetime:
-        self.told.append((self.usual.now(), datetime.now(UTC)))
-        return self.told[-1][0]
+        self.reported_times.append((self.usual.now(), datetime.now(UTC)))
+        return self.reported_times[-1][0]
 
     def real(self, seconds: float) -> float:
         return self.usual.real(seconds)
@@ -63,20 +63,20 @@ class RecordingClock:
 
 
 @dataclass
-class Case:
+class RetryCase:
     """A chain of models, the behaviour of each request by request, and the retries allowed."""
 
     seed: int
     attempts: int
     wires: list[str]
-    scripts: list[list[Fault]]
+    scripts: list[list[ProviderFault]]
     streams: list[list[Stream]]
     refusals: int = 0
     stopped: bool = False
     silent: bool = False
 
     def clock(self) -> Clock:
-        """Return the clock of the case: real time where a wait must be stopped or silence told from slowness."""
+        """Return the clock of the case: real time where a wait must be stopped or silence must differ from slowness."""
         return ScaledClock(STANDING) if self.stopped else LoopClock() if self.silent else ScaledClock(SPEED)
 
     def __str__(self) -> str:
@@ -91,9 +91,9 @@ class Expected:
     """The outcome by the contract: the number of requests of each model, the waits in between, and the end."""
 
     asked: list[int]
-    waits: list[Fault | None] = field(default_factory=list)  # what each is for; None: another model, at once
+    waits: list[ProviderFault | None] = field(default_factory=list)  # what each is for; None: another model, at once
     text: str = ""
-    fault: Fault = GOOD
+    fault: ProviderFault = GOOD
     stopped: bool = False
 
     @property
@@ -101,11 +101,11 @@ class Expected:
         return "stopped" if self.stopped else self.fault.code
 
 
-def some_case(seed: int, wire: str, *, silent: bool = False) -> Case:
+def some_case(seed: int, wire: str, *, silent: bool = False) -> RetryCase:
     """Return the reproducible case of a seed; if it is `silent`, so is the first model."""
     rng = random.Random(seed)
     attempts, models = rng.randint(1, 4), rng.choices([1, 2, 3], [5, 3, 2])[0]
-    case = Case(seed, attempts, [wire, *rng.choices(list(WIRES), k=models - 1)], [], [])
+    case = RetryCase(seed, attempts, [wire, *rng.choices(list(WIRES), k=models - 1)], [], [])
     for number, name in enumerate(case.wires):
         streams = [
             make_stream(name, [f"m{number}r{request}w{word} " for word in range(rng.randint(1, 4))])
@@ -131,12 +131,12 @@ def some_case(seed: int, wire: str, *, silent: bool = False) -> Case:
     return case
 
 
-def asks_for_short_wait(fault: Fault) -> bool:
+def asks_for_short_wait(fault: ProviderFault) -> bool:
     """Return True if it asks for a wait that may already be over on a slow machine."""
     return fault.dates is not None and (fault.retry_after or 0) < CEILING
 
 
-def expected(case: Case) -> Expected:
+def expected(case: RetryCase) -> Expected:
     """Return the outcome by the contract, independent of the code."""
     result = Expected([0] * len(case.wires))
     for model, script in enumerate(case.scripts):
@@ -176,17 +176,17 @@ class CaseRun:
 
     def announced(self, number: int, moment: str) -> tuple[float, datetime]:
         """Return how far `moment` was ahead of the clock's `number`th time of day, and when that was returned."""
-        told, true = self.clock.told[number]
-        return (datetime.fromisoformat(moment) - told).total_seconds(), true
+        reported, true = self.clock.reported_times[number]
+        return (datetime.fromisoformat(moment) - reported).total_seconds(), true
 
 
-async def play_case(case: Case, settings: Settings, retrying: Retrying = usual) -> CaseRun:
+async def play_case(case: RetryCase, settings: Settings, retrying: Retrying = usual) -> CaseRun:
     clocks = {"llm_invoke_timeout_seconds": 200, "llm_heartbeat_timeout_seconds": 200} if case.silent else {}
     settings = settings.model_copy(update=clocks)
     policy, session, stop = RetryPolicy(attempts=case.attempts, longest_retry_after=CEILING), Session(), StopSignal()
     clock = RecordingClock(case.clock())
     async with AsyncExitStack() as stack:
-        chain: list[Provider] = []
+        chain: list[FaultyProvider] = []
         for number, wire in enumerate(case.wires):
             refusals = case.refusals if number == 0 else 0
             answered = (
@@ -225,10 +225,10 @@ def waits(event: Any, clock: RecordingClock) -> bool:
     """Return True if the event announces that the same model is asked again later."""
     if event.type != "stall" or event.data["action"] != "retrying":
         return False
-    return (datetime.fromisoformat(event.data["retry_at"]) - clock.told[-1][0]).total_seconds() > 0.5
+    return (datetime.fromisoformat(event.data["retry_at"]) - clock.reported_times[-1][0]).total_seconds() > 0.5
 
 
-def check_run(case: Case, run: CaseRun) -> None:
+def check_run(case: RetryCase, run: CaseRun) -> None:
     """Check a run against the contract."""
     events, right = run.events, expected(case)
     check_grammar(events)
@@ -269,7 +269,7 @@ def check_waits(run: CaseRun, right: Expected) -> None:
             assert kept >= wait - 0.05, "what was announced is kept"
 
 
-def check_wait(fault: Fault | None, wait: float, at: datetime) -> None:
+def check_wait(fault: ProviderFault | None, wait: float, at: datetime) -> None:
     """Check `wait`, announced `at` that time; a date has whole seconds and is nearer when it is announced."""
     wanted = 0.0 if fault is None else fault.retry_after
     if wanted is None:
@@ -329,7 +329,7 @@ async def test_an_error_response_with_an_endless_body_is_classified_by_its_statu
         await exchange.be_silent()
 
     async with provider(
-        "anthropic", [Fault(name="busy", respond=busy, code=None), GOOD], [make_stream("anthropic", "x")] * 2
+        "anthropic", [ProviderFault(name="busy", respond=busy, code=None), GOOD], [make_stream("anthropic", "x")] * 2
     ) as (
         made,
         _,
@@ -341,8 +341,10 @@ async def test_an_error_response_with_an_endless_body_is_classified_by_its_statu
         await close_model(model)
 
     [stall] = [event for event in events if event.type == "stall"]
-    told, _ = clock.told[0]
-    assert (datetime.fromisoformat(stall.data["retry_at"]) - told).total_seconds() == pytest.approx(7, abs=MILLISECOND)
+    reported, _ = clock.reported_times[0]
+    assert (datetime.fromisoformat(stall.data["retry_at"]) - reported).total_seconds() == pytest.approx(
+        7, abs=MILLISECOND
+    )
     assert events[-1].data["text"] == "x"
 
 

@@ -20,9 +20,9 @@ from tests.support.faults.checker import findings, report_findings
 from tests.support.faults.disk import FAILURES, arm
 from tests.support.faults.faulty_stores import REFUSED, UNANSWERED
 from tests.support.faults.plan_model import plan
-from tests.support.faults.servers import ServerForker, Studio, World, server_forker
+from tests.support.faults.servers import KillableStudio, RecordedFolder, ServerForker, server_forker
 from tests.support.lanes import Count
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -33,8 +33,10 @@ MOST_OPERATIONS = 1000
 class Failing:
     """A server whose storage fails on command, with a client that waits for the end of every turn."""
 
-    def __init__(self, world: World, studio: Studio, client: httpx.AsyncClient, control: Path, notes: Path) -> None:
-        self.world = world
+    def __init__(
+        self, recorded: RecordedFolder, studio: KillableStudio, client: httpx.AsyncClient, control: Path, notes: Path
+    ) -> None:
+        self.recorded = recorded
         self.client = client
         self._studio = studio
         self._control = control
@@ -42,11 +44,11 @@ class Failing:
 
     async def suffer(self, what: str, nth: int, seconds: float = 0.0) -> bool:
         """Run one turn of a new session with this failure, then one without; return True if the failure occurred."""
-        (session,) = await self.world.make_sessions(self.client, ["auto"])
+        (session,) = await self.recorded.make_sessions(self.client, ["auto"])
         following = asyncio.create_task(self._follow(session))
         failed_before = self._failures()
         arm(self._control, what, nth, seconds)
-        status = await self.world.start(self.client, session, TURN)
+        status = await self.recorded.start(self.client, session, TURN)
         if status == 202:
             await self._until(session, 1)
         failed = self._failures() > failed_before
@@ -54,7 +56,7 @@ class Failing:
         ends = self._ends(session)
         assert all(end in {"final", "error storage"} for end in ends), f"{what} at {nth}: {status} {ends}"
         assert failed or ends == ["final"], f"without a failure: {status} {ends}"
-        assert await self.world.start(self.client, session, TURN) == 202, f"after {what} at {nth}"
+        assert await self.recorded.start(self.client, session, TURN) == 202, f"after {what} at {nth}"
         await self._until(session, len(ends) + 1)
         while self._ends(session)[-1] != "final":  # the end of the turn before had waited
             await self._until(session, len(self._ends(session)) + 1)
@@ -67,7 +69,7 @@ class Failing:
     async def _follow(self, session: str) -> None:
         """Follow a stream, reconnecting when the failure ends it, as every client does."""
         while True:
-            await self.world.follow(self.client, session)
+            await self.recorded.follow(self.client, session)
             await asyncio.sleep(0.01)
 
     async def _until(self, session: str, ends: int) -> None:
@@ -76,7 +78,7 @@ class Failing:
                 await asyncio.sleep(0.005)
 
     def _ends(self, session: str) -> list[str]:
-        frames = [json.loads(frame) for frame in self.world.seen.sessions[session].frames]
+        frames = [json.loads(frame) for frame in self.recorded.seen.sessions[session].frames]
         return [
             " ".join([frame["type"], *([frame["data"]["code"]] if frame["type"] == "error" else [])])
             for frame in frames
@@ -85,22 +87,22 @@ class Failing:
 
 
 @asynccontextmanager
-async def failing(forker: ServerForker, folder: Path, **order: Any) -> AsyncGenerator[Failing]:
-    world, control, notes = World(folder / "home"), folder / "control", folder / "home" / "stderr"
-    if "disk" in order:
+async def failing(forker: ServerForker, folder: Path, **options: Any) -> AsyncGenerator[Failing]:
+    recorded, control, notes = RecordedFolder(folder / "home"), folder / "control", folder / "home" / "stderr"
+    if "disk" in options:
         notes = folder / "trace"
-        order["disk"] = {"trace": str(notes), "control": str(control)}
+        options["disk"] = {"trace": str(notes), "control": str(control)}
     else:
-        order["fails"] = str(control)
-    studio = await forker.serve(world.home, **order)
+        options["fails"] = str(control)
+    studio = await forker.serve(recorded.home, **options)
     async with studio.client() as client:
-        everything = asyncio.create_task(world.follow(client, None))
-        yield Failing(world, studio, client, control, notes)
+        everything = asyncio.create_task(recorded.follow(client, None))
+        yield Failing(recorded, studio, client, control, notes)
         everything.cancel()
         assert await studio.end(signal.SIGTERM) == 0
     errors = (folder / "home" / "stderr").read_text()
     assert "Traceback" not in errors, errors
-    found = findings(world.log(), world.seen, over=True)
+    found = findings(recorded.log(), recorded.seen, over=True)
     assert found == [], report_findings(found)
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Case", "Make", "name_of"]
+__all__ = ["LinearCase", "Make", "name_of"]
 
 Make = Callable[[int], Any]
 """Makes an input of about the given number of characters or bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class LinearCase:
     """A function or class `of`, called by `run` with each of the `inputs`, which are named by their oddity.
 
     If `run` returns a generator, the event loop runs between two of its items, as between two reads of a socket.

@@ -24,7 +24,7 @@ from agenticx.llms.wrappers.xml_prose import MarkdownState
 from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
 from agenticx.messages import AssistantMessage, ToolCall, clean_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
-from tests.linear.case import Case, Make
+from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, LINES, TEXTS
 
@@ -140,36 +140,36 @@ def _named(names: list[str]) -> object:
 
 
 LLM_CASES = [
-    Case(of=clean_text, run=clean_text, inputs=TEXTS),
-    Case(of=is_nested_deeper, run=lambda text: is_nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
-    Case(
+    LinearCase(of=clean_text, run=clean_text, inputs=TEXTS),
+    LinearCase(of=is_nested_deeper, run=lambda text: is_nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
+    LinearCase(
         of=find_excess,
         run=partial(find_excess, max_depth=100, max_values=MAX_VALUES),
         inputs=JSON | TEXTS,
     ),
-    Case(of=read_json, run=partial(_refusing, partial(read_json, max_depth=100)), inputs=JSON, where="thread"),
-    Case(of=clean_json, run=partial(clean_json, max_depth=100), inputs=_VALUES, where="thread"),
-    Case(of=parse_arguments, run=partial(_refusing, parse_arguments), inputs=JSON),
-    Case(of=preview_arguments, run=preview_arguments, inputs=JSON),
-    Case(of=repair_arguments, run=partial(_refusing, repair_arguments), inputs=JSON | TEXTS, where="thread"),
+    LinearCase(of=read_json, run=partial(_refusing, partial(read_json, max_depth=100)), inputs=JSON, where="thread"),
+    LinearCase(of=clean_json, run=partial(clean_json, max_depth=100), inputs=_VALUES, where="thread"),
+    LinearCase(of=parse_arguments, run=partial(_refusing, parse_arguments), inputs=JSON),
+    LinearCase(of=preview_arguments, run=preview_arguments, inputs=JSON),
+    LinearCase(of=repair_arguments, run=partial(_refusing, repair_arguments), inputs=JSON | TEXTS, where="thread"),
     # --- of all wires
-    Case(of=cleaned, run=cleaned, inputs=_VALUES, where="thread", also=(object_from_pairs,)),
-    Case(of=json_text, run=json_text, inputs=_VALUES),
-    Case(of=measure_bytes, run=measure_bytes, inputs=_VALUES, where="thread"),
-    Case(
+    LinearCase(of=cleaned, run=cleaned, inputs=_VALUES, where="thread", also=(object_from_pairs,)),
+    LinearCase(of=json_text, run=json_text, inputs=_VALUES),
+    LinearCase(of=measure_bytes, run=measure_bytes, inputs=_VALUES, where="thread"),
+    LinearCase(
         of=estimate_parsed_bytes, run=lambda text: estimate_parsed_bytes(text.encode("utf-8", "replace")), inputs=TEXTS
     ),
-    Case(of=estimate_fragment_bytes, run=estimate_fragment_bytes, inputs=TEXTS),
-    Case(of=arguments_object, run=arguments_object, inputs=JSON),
-    Case(of=arguments_text, run=arguments_text, inputs=JSON),
-    Case(of=body_bytes, run=lambda value: body_bytes({"a": value}), inputs=_VALUES | LINES),
-    Case(
+    LinearCase(of=estimate_fragment_bytes, run=estimate_fragment_bytes, inputs=TEXTS),
+    LinearCase(of=arguments_object, run=arguments_object, inputs=JSON),
+    LinearCase(of=arguments_text, run=arguments_text, inputs=JSON),
+    LinearCase(of=body_bytes, run=lambda value: body_bytes({"a": value}), inputs=_VALUES | LINES),
+    LinearCase(
         of=plain_text,
         run=plain_text,
         inputs={"parts": lambda size: [{"text": "a"}] * (size // 12), **LINES},
         where="thread",
     ),
-    Case(
+    LinearCase(
         of=ToolCallAssembler,
         run=_sorted_calls,
         inputs={
@@ -181,53 +181,55 @@ LLM_CASES = [
             "the same call": _call_pieces('{"a":"' + "a" * 1000 + '"}', id="a"),
         },
     ),
-    Case(
+    LinearCase(
         of=ReplyBuilder,
         run=_built,
         inputs={name: _in_pieces(make, 4) for name, make in LINES.items()},
         also=(ReplySize,),
     ),
-    Case(of=CallIds, run=_identified, inputs=_IDS, where="thread", also=(IdentifierRule,)),
-    Case(of=ToolNames, run=_named, inputs=_IDS),
-    Case(of=check_value_count, run=partial(_refusing, check_value_count), inputs=_VALUES, also=(has_more_values,)),
-    Case(of=history_size, run=history_size, inputs=HISTORIES),
-    Case(
+    LinearCase(of=CallIds, run=_identified, inputs=_IDS, where="thread", also=(IdentifierRule,)),
+    LinearCase(of=ToolNames, run=_named, inputs=_IDS),
+    LinearCase(
+        of=check_value_count, run=partial(_refusing, check_value_count), inputs=_VALUES, also=(has_more_values,)
+    ),
+    LinearCase(of=history_size, run=history_size, inputs=HISTORIES),
+    LinearCase(
         of=stream_error,
         run=lambda text: stream_error(find_error({"error": {"message": text, "type": text}}), label="test"),  # pyright: ignore[reportArgumentType]
         inputs=TEXTS,
         also=(find_error,),
     ),
-    Case(
+    LinearCase(
         of=parse_error_body,
         run=lambda text: parse_error_body(text.encode("utf-8", "replace")[: 64 * 1024]),
         inputs=TEXTS,
     ),
-    Case(of=without_secrets, run=lambda text: without_secrets(text[:4096], _KEYS), inputs=TEXTS),
+    LinearCase(of=without_secrets, run=lambda text: without_secrets(text[:4096], _KEYS), inputs=TEXTS),
     # --- calls and thoughts in text
-    Case(
+    LinearCase(
         of=ThinkBlockParser,
         variant="one piece",
         run=partial(_fed, ThinkBlockParser),
         inputs=_pieces(1 << 30),
         where="thread",
     ),
-    Case(of=ThinkBlockParser, variant="small pieces", run=partial(_fed, ThinkBlockParser), inputs=_pieces(7)),
-    Case(of=MarkdownState, variant="one piece", run=_prose, inputs=_pieces(1 << 30), where="thread"),
-    Case(of=MarkdownState, variant="small pieces", run=_prose, inputs=_pieces(7)),
-    Case(
+    LinearCase(of=ThinkBlockParser, variant="small pieces", run=partial(_fed, ThinkBlockParser), inputs=_pieces(7)),
+    LinearCase(of=MarkdownState, variant="one piece", run=_prose, inputs=_pieces(1 << 30), where="thread"),
+    LinearCase(of=MarkdownState, variant="small pieces", run=_prose, inputs=_pieces(7)),
+    LinearCase(
         of=XmlCallParser,
         where="thread",
         variant="one piece",
         run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
         inputs=_pieces(1 << 30),
     ),
-    Case(
+    LinearCase(
         of=XmlCallParser,
         variant="small pieces",
         run=partial(_fed, partial(XmlCallParser, (_WRITE,))),
         inputs=_pieces(7),
     ),
-    Case(
+    LinearCase(
         of=XmlCallParser,
         variant="values",
         where="thread",
@@ -241,11 +243,11 @@ LLM_CASES = [
             for name, make in (JSON | TEXTS).items()
         },
     ),
-    Case(of=escape_tags, run=escape_tags, inputs=TEXTS, where="thread"),
-    Case(of=escape_calls, run=escape_calls, inputs=TEXTS, where="thread"),
-    Case(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS, where="thread"),
-    Case(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES, where="thread"),
-    Case(
+    LinearCase(of=escape_tags, run=escape_tags, inputs=TEXTS, where="thread"),
+    LinearCase(of=escape_calls, run=escape_calls, inputs=TEXTS, where="thread"),
+    LinearCase(of=render_result, run=lambda text: render_result(text[:100], text), inputs=TEXTS, where="thread"),
+    LinearCase(of=render_call, run=lambda value: render_call("look", value, _WRITE), inputs=_VALUES, where="thread"),
+    LinearCase(
         of=with_tools_in_prompt,
         run=lambda messages: with_tools_in_prompt(ModelRequest(messages=messages, tools=[_WRITE])),
         where="thread",

@@ -11,8 +11,8 @@ from types import GeneratorType
 from typing import Any, cast
 
 from agenticx.threads import run_in_thread
-from tests.linear.case import Case, Make
-from tests.support.patience import longest_hold
+from tests.linear.case import LinearCase, Make
+from tests.support.timeouts import longest_hold
 
 __all__ = ["MAX_HOLD", "MAX_RATIO", "MEGABYTE", "Measurement", "cpu_seconds", "measure"]
 
@@ -39,7 +39,7 @@ class Measurement:
     `hold` is an estimate if a megabyte would take too long. `ratio` is None if no input costs enough to measure one.
     """
 
-    case: Case
+    case: LinearCase
     family: str
     seconds: float
     hold: float
@@ -79,7 +79,7 @@ class _Growth:
         return _Cost(self.cost.total * more, max(self.peak, self.cost.longest * more))
 
 
-def measure(case: Case) -> Measurement:
+def measure(case: LinearCase) -> Measurement:
     """Measure every family of inputs, and the most costly one at a megabyte."""
     growths = _growths(case)
     worst = max(growths, key=lambda growth: growth.estimate.longest)
@@ -95,7 +95,7 @@ def measure(case: Case) -> Measurement:
     return Measurement(case, worst.family, estimate.total, hold, estimated, steepest.ratio, steepest.family)
 
 
-def _growths(case: Case) -> list[_Growth]:
+def _growths(case: LinearCase) -> list[_Growth]:
     """Measure the growth of every family, and stop after one that exceeds `_SKIP_SECONDS`, as others take as long."""
     growths: list[_Growth] = []
     for family, make in case.inputs.items():
@@ -105,12 +105,12 @@ def _growths(case: Case) -> list[_Growth]:
     return growths
 
 
-def cpu_seconds(case: Case, make: Make, size: int, tries: int = 1) -> float:
+def cpu_seconds(case: LinearCase, make: Make, size: int, tries: int = 1) -> float:
     """Return the CPU seconds of the fastest of a few tries."""
     return _best(case, make, size, tries).total
 
 
-def _growth(case: Case, family: str, make: Make) -> _Growth:
+def _growth(case: LinearCase, family: str, make: Make) -> _Growth:
     """Double the input until its cost is distinguishable from noise, or is negligible even with quadratic growth."""
     size, cost = _MIN_SIZE, _best(case, make, _MIN_SIZE, 1)
     peak = cost.longest
@@ -128,19 +128,19 @@ def _growth(case: Case, family: str, make: Make) -> _Growth:
     return _Growth(family, size, cost, max(min(peak, 4 * cost.longest), cost.longest), ratio)
 
 
-def _doubled(case: Case, make: Make, size: int, tries: int) -> tuple[float, _Cost]:
+def _doubled(case: LinearCase, make: Make, size: int, tries: int) -> tuple[float, _Cost]:
     """Return the ratio of an input's cost to that of its half, and its cost."""
     half, whole = _best(case, make, size // 2, tries), _best(case, make, size, tries)
     return whole.total / half.total, whole
 
 
-def _best(case: Case, make: Make, size: int, tries: int) -> _Cost:
+def _best(case: LinearCase, make: Make, size: int, tries: int) -> _Cost:
     argument = make(size)
     costs = [_measure_once(case, argument) for _ in range(tries)]
     return _Cost(min(cost.total for cost in costs), min(cost.longest for cost in costs))
 
 
-def _measure_once(case: Case, argument: Any) -> _Cost:
+def _measure_once(case: LinearCase, argument: Any) -> _Cost:
     gc.collect(0)  # so that garbage of earlier cases is not collected during this one
     if case.where == "awaited":
         return _measure_awaited(case, argument)
@@ -153,7 +153,7 @@ def _measure_once(case: Case, argument: Any) -> _Cost:
     return _Cost(ended - began, max(longest, ended - last))
 
 
-def _measure_awaited(case: Case, argument: Any) -> _Cost:
+def _measure_awaited(case: LinearCase, argument: Any) -> _Cost:
     """Return the cost of all threads together; the hold of the loop is measured separately."""
 
     async def run() -> float:
@@ -169,17 +169,17 @@ def _steps(result: object) -> Iterator[object]:
     return cast("Iterator[object]", result) if isinstance(result, GeneratorType) else iter(())
 
 
-def _hold_during_thread(case: Case, family: str, size: int) -> float:
+def _hold_during_thread(case: LinearCase, family: str, size: int) -> float:
     argument = case.inputs[family](size)
     return min(asyncio.run(_longest_hold(case, argument)) for _ in range(_TRIES))
 
 
-def _exhaust(case: Case, argument: Any) -> None:
+def _exhaust(case: LinearCase, argument: Any) -> None:
     for _ in _steps(case.run(argument)):
         pass
 
 
-async def _longest_hold(case: Case, argument: Any) -> float:
+async def _longest_hold(case: LinearCase, argument: Any) -> float:
     """Return the longest hold of a loop while the work is done in a thread or awaited."""
     async with longest_hold() as hold:
         if case.where == "awaited":

@@ -26,7 +26,7 @@ from agenticx.runtime.repetition.result_text import (
 )
 from agenticx.runtime.turn_log import LlmCallLine, TurnLog, log_interrupted_turn
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
-from tests.linear.case import Case, Make
+from tests.linear.case import LinearCase, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, TEXTS, repeated
 
@@ -158,10 +158,10 @@ _JUDGES: tuple[Callable[..., object], ...] = (
 )
 
 RESULT_CASES = [
-    Case(of=reports_nothing_found, run=_judged, inputs=_pieces(1 << 30, _RESULTS), also=_JUDGES),
-    Case(of=reports_nothing_found, variant="4,096 characters", run=_judged, inputs=_pieces(4_096, _RESULTS)),
-    Case(of=reports_nothing_found, variant="300 characters", run=_judged, inputs=_pieces(300, _RESULTS)),
-    Case(
+    LinearCase(of=reports_nothing_found, run=_judged, inputs=_pieces(1 << 30, _RESULTS), also=_JUDGES),
+    LinearCase(of=reports_nothing_found, variant="4,096 characters", run=_judged, inputs=_pieces(4_096, _RESULTS)),
+    LinearCase(of=reports_nothing_found, variant="300 characters", run=_judged, inputs=_pieces(300, _RESULTS)),
+    LinearCase(
         of=LoopDetector,
         run=_recorded,
         inputs={
@@ -170,9 +170,11 @@ RESULT_CASES = [
         },
         also=(call_signature,),
     ),
-    Case(of=LoopDetector, variant="large rounds", run=_recorded_rounds, inputs={"calls": _rounds(256)}, where="thread"),
-    Case(of=LoopDetector, variant="rounds", run=_recorded_rounds, inputs={"calls": _rounds(24)}),
-    Case(
+    LinearCase(
+        of=LoopDetector, variant="large rounds", run=_recorded_rounds, inputs={"calls": _rounds(256)}, where="thread"
+    ),
+    LinearCase(of=LoopDetector, variant="rounds", run=_recorded_rounds, inputs={"calls": _rounds(24)}),
+    LinearCase(
         of=PollBackoff,
         run=_polled,
         inputs={
@@ -183,17 +185,17 @@ RESULT_CASES = [
             "odd calls": lambda size: [(_call('{"a":' + "[" * 4_000), "status: x\n" * 400)] * (size // 8_000),
         },
     ),
-    Case(of=seems_read_only, run=seems_read_only, inputs=TEXTS),
-    Case(of=seems_read_only, variant="2,000 characters", run=_looked, inputs=_pieces(2_000, TEXTS)),
-    Case(
+    LinearCase(of=seems_read_only, run=seems_read_only, inputs=TEXTS),
+    LinearCase(of=seems_read_only, variant="2,000 characters", run=_looked, inputs=_pieces(2_000, TEXTS)),
+    LinearCase(
         of=TurnLog,
         variant="at debug",
         run=_logged,
         inputs={**{name: parsed(make) for name, make in JSON.items()}, **TEXTS},
         also=(LlmCallLine, log_interrupted_turn),
     ),
-    Case(of=redact, run=redact, inputs=TEXTS, where="program"),
-    Case(of=excerpt, run=lambda text: excerpt(text, 2_000), inputs=TEXTS),
-    Case(of=LogLine, run=_line, inputs=TEXTS),
-    Case(of=is_secret_field, run=is_secret_field, inputs=TEXTS),
+    LinearCase(of=redact, run=redact, inputs=TEXTS, where="program"),
+    LinearCase(of=excerpt, run=lambda text: excerpt(text, 2_000), inputs=TEXTS),
+    LinearCase(of=LogLine, run=_line, inputs=TEXTS),
+    LinearCase(of=is_secret_field, run=is_secret_field, inputs=TEXTS),
 ]

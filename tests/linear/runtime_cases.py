@@ -16,7 +16,7 @@ from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
 from agenticx.runtime.calls.inline import parse_inline_calls
-from agenticx.runtime.calls.tool_output import is_large, jsonable, render_value, render_value_async, truncate
+from agenticx.runtime.calls.result_rendering import is_large, jsonable, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
 from agenticx.runtime.confirm import confirm_digest
@@ -33,7 +33,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.tools.coercion import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
 from agenticx.user_code import describe_exception
-from tests.linear.case import Case, Make
+from tests.linear.case import LinearCase, Make
 from tests.linear.histories import LONG_HISTORIES
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS
@@ -186,65 +186,73 @@ _ANYTHING: dict[str, Any] = {
 
 
 RUNTIME_CASES = [
-    Case(of=sanitize, run=sanitize, inputs=LONG_HISTORIES, where="thread", also=(is_valid,)),
-    Case(
+    LinearCase(of=sanitize, run=sanitize, inputs=LONG_HISTORIES, where="thread", also=(is_valid,)),
+    LinearCase(
         of=ContextCompactor,
         variant="is it due",
         run=lambda messages: _COMPACTOR.is_due(messages, _Summariser("")),
         inputs=_ROWS,
         where="thread",
     ),
-    Case(
+    LinearCase(
         of=ContextCompactor,
         variant="is it worth it",
         run=_COMPACTOR.worth_asking,
         inputs=_ROWS,
         where="thread",
     ),
-    Case(of=ContextCompactor, variant="a summary", run=_compacted("all is well"), inputs=_ROWS, where="awaited"),
-    Case(of=ContextCompactor, variant="no summary", run=_compacted(" "), inputs=_ROWS, where="awaited"),
-    Case(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(message_count_size,)),
-    Case(of=render_transcript, run=render_transcript, inputs=_ROWS, where="thread"),
-    Case(of=snippets, run=snippets, inputs=_ROWS, where="thread"),
-    Case(of=parse_inline_calls, run=lambda text: parse_inline_calls(text, ("look",)), inputs=TEXTS),
-    Case(
+    LinearCase(of=ContextCompactor, variant="a summary", run=_compacted("all is well"), inputs=_ROWS, where="awaited"),
+    LinearCase(of=ContextCompactor, variant="no summary", run=_compacted(" "), inputs=_ROWS, where="awaited"),
+    LinearCase(of=estimate_tokens, run=estimate_tokens, inputs=_ROWS, where="thread", also=(message_count_size,)),
+    LinearCase(of=render_transcript, run=render_transcript, inputs=_ROWS, where="thread"),
+    LinearCase(of=snippets, run=snippets, inputs=_ROWS, where="thread"),
+    LinearCase(of=parse_inline_calls, run=lambda text: parse_inline_calls(text, ("look",)), inputs=TEXTS),
+    LinearCase(
         of=parse_inline_calls,
         variant="JSON",
         run=lambda text: parse_inline_calls(f"<tool_code>{text}</tool_code>", ("look",)),
         inputs=JSON,
     ),
-    Case(of=validate_arguments, run=_validated, inputs=_ARGUMENTS, where="thread"),
-    Case(of=coerce_numbers, run=lambda value: coerce_numbers(_ANYTHING, value), inputs=_ARGUMENTS, where="thread"),
-    Case(of=write_json, run=lambda value: write_json(value, len), inputs=_VALUES, where="thread"),
-    Case(of=TurnOutput, variant="answers in text", run=_fault, inputs=JSON | TEXTS, where="thread"),
-    Case(of=TurnOutput, variant="answers in calls", run=_settled, inputs=JSON, where="thread"),
-    Case(
+    LinearCase(of=validate_arguments, run=_validated, inputs=_ARGUMENTS, where="thread"),
+    LinearCase(
+        of=coerce_numbers, run=lambda value: coerce_numbers(_ANYTHING, value), inputs=_ARGUMENTS, where="thread"
+    ),
+    LinearCase(of=write_json, run=lambda value: write_json(value, len), inputs=_VALUES, where="thread"),
+    LinearCase(of=TurnOutput, variant="answers in text", run=_fault, inputs=JSON | TEXTS, where="thread"),
+    LinearCase(of=TurnOutput, variant="answers in calls", run=_settled, inputs=JSON, where="thread"),
+    LinearCase(
         of=ReplyWriter,
         variant="text",
         run=_written,
         inputs=_deltas(TextDelta),
     ),
-    Case(of=ReplyWriter, variant="thinking", run=_written, inputs=_deltas(ThinkingDelta)),
-    Case(of=ReplyWriter, variant="calls", run=_written, inputs=_deltas(lambda text: ToolCallDelta(0, arguments=text))),
-    Case(of=render_value, variant="text", run=lambda text: render_value(text, 30_000), inputs=TEXTS, also=(truncate,)),
-    Case(
+    LinearCase(of=ReplyWriter, variant="thinking", run=_written, inputs=_deltas(ThinkingDelta)),
+    LinearCase(
+        of=ReplyWriter, variant="calls", run=_written, inputs=_deltas(lambda text: ToolCallDelta(0, arguments=text))
+    ),
+    LinearCase(
+        of=render_value, variant="text", run=lambda text: render_value(text, 30_000), inputs=TEXTS, also=(truncate,)
+    ),
+    LinearCase(
         of=render_value_async,
         run=lambda value: render_value_async(value, 30_000),
         inputs=_LARGE_VALUES,
         where="awaited",
     ),
-    Case(
+    LinearCase(
         of=render_value_async,
         variant="objects",
         run=lambda text: render_value_async(_Said(text=clean_text(text)), 9),
         inputs=LINES,
         where="awaited",
     ),
-    Case(of=is_large, run=is_large, inputs=_LARGE_VALUES),
-    Case(of=jsonable, run=jsonable, inputs={name: _VALUES[name] for name in ("a file", "numbers", "objects", "keys")}),
-    Case(of=confirm_digest, run=lambda value: confirm_digest("look", value, {}), inputs=_VALUES, where="thread"),
-    Case(of=question_lines, run=_question, inputs=_contexts(), where="program"),
-    Case(of=check_payload, run=_checked, inputs=LINES),
-    Case(of=encode_envelope, run=lambda value: _encoded({"arguments": value}), inputs=_VALUES | LINES),
-    Case(of=describe_exception, run=lambda text: describe_exception(ValueError(text)), inputs=TEXTS),
+    LinearCase(of=is_large, run=is_large, inputs=_LARGE_VALUES),
+    LinearCase(
+        of=jsonable, run=jsonable, inputs={name: _VALUES[name] for name in ("a file", "numbers", "objects", "keys")}
+    ),
+    LinearCase(of=confirm_digest, run=lambda value: confirm_digest("look", value, {}), inputs=_VALUES, where="thread"),
+    LinearCase(of=question_lines, run=_question, inputs=_contexts(), where="program"),
+    LinearCase(of=check_payload, run=_checked, inputs=LINES),
+    LinearCase(of=encode_envelope, run=lambda value: _encoded({"arguments": value}), inputs=_VALUES | LINES),
+    LinearCase(of=describe_exception, run=lambda text: describe_exception(ValueError(text)), inputs=TEXTS),
 ]

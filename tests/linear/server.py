@@ -18,9 +18,9 @@ from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import ProviderReply, as_json
 from tests.linear.texts import JSON, TEXTS
 from tests.support.forked import ROOT
-from tests.support.patience import PATIENCE
-from tests.support.server.reading import Reader, envelope_of
-from tests.support.server.serving import ServedStudio, agx_serve
+from tests.support.server.agx_processes import ServedStudio, agx_serve
+from tests.support.server.stream_client import StreamClient, envelope_of
+from tests.support.timeouts import PATIENCE
 
 __all__ = ["REPLIES", "Waits", "wait_during"]
 
@@ -130,7 +130,7 @@ async def _turn(served: ServedStudio, client: httpx.AsyncClient) -> list[str]:
     """Run one turn, allowing every question; return the outcomes of its calls, and how it ended."""
     path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}"
     (await client.post(f"{path}/turns", json={"input": "go on"})).raise_for_status()
-    reader, answered = Reader(served.port, f"{path}/events", served.token), set[str]()
+    reader, answered = StreamClient(served.port, f"{path}/events", served.token), set[str]()
     while not reader.ended_turns:
         await reader.read(lambda log: bool(log.ended_turns or _asked(log, answered)))
         for question in _asked(reader, answered):
@@ -143,7 +143,7 @@ async def _turn(served: ServedStudio, client: httpx.AsyncClient) -> list[str]:
     return [*dict.fromkeys([*results, *ended])]
 
 
-def _asked(reader: Reader, answered: set[str]) -> list[dict[str, Any]]:
+def _asked(reader: StreamClient, answered: set[str]) -> list[dict[str, Any]]:
     """Return the questions that are not answered yet."""
     frames = (frame for frame in reader.frames if b'"type":"confirm_required"' in frame[:200])
     return [data for frame in frames if (data := envelope_of(frame)["data"])["id"] not in answered]

@@ -24,7 +24,7 @@ from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
 from agenticx.sessions.store.sqlite._segments import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
 from studio.relay import Relay
-from tests.linear.case import Case, Make
+from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS
@@ -155,16 +155,20 @@ async def _relayed(events: list[RuntimeEvent]) -> None:
 
 
 SESSION_CASES = [
-    Case(of=derive_name, run=derive_name, inputs=TEXTS),
-    Case(of=normalize_words, run=normalize_words, inputs=TEXTS, where="thread"),
-    Case(of=searchable_texts, run=searchable_texts, inputs=HISTORIES),
-    Case(of=SearchQuery, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),
-    Case(of=SearchQuery, variant="a query", run=SearchQuery.parse, inputs=TEXTS),
-    Case(of=Conversation, run=_folded, inputs=_LOGS, also=(transcript,)),
-    Case(of=as_markdown, run=lambda messages: as_markdown(_RECORD, messages), inputs=_CONVERSATIONS, where="thread"),
-    Case(of=as_jsonl, run=as_jsonl, inputs=_LOGS),
-    Case(of=merge_deltas, run=merge_deltas, inputs={"tokens": _tokens, "letters": lambda size: _tokens(size, "a")}),
-    Case(
+    LinearCase(of=derive_name, run=derive_name, inputs=TEXTS),
+    LinearCase(of=normalize_words, run=normalize_words, inputs=TEXTS, where="thread"),
+    LinearCase(of=searchable_texts, run=searchable_texts, inputs=HISTORIES),
+    LinearCase(of=SearchQuery, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),
+    LinearCase(of=SearchQuery, variant="a query", run=SearchQuery.parse, inputs=TEXTS),
+    LinearCase(of=Conversation, run=_folded, inputs=_LOGS, also=(transcript,)),
+    LinearCase(
+        of=as_markdown, run=lambda messages: as_markdown(_RECORD, messages), inputs=_CONVERSATIONS, where="thread"
+    ),
+    LinearCase(of=as_jsonl, run=as_jsonl, inputs=_LOGS),
+    LinearCase(
+        of=merge_deltas, run=merge_deltas, inputs={"tokens": _tokens, "letters": lambda size: _tokens(size, "a")}
+    ),
+    LinearCase(
         of=encode_events,
         run=lambda events: encode_events("s", "t", events, seq=0, position=0, ts="x"),
         inputs={
@@ -172,13 +176,13 @@ SESSION_CASES = [
             **{name: (lambda size, make=make: _one(make(size))) for name, make in LINES.items()},
         },
     ),
-    Case(
+    LinearCase(
         of=encode_segments,
         run=lambda events: list(encode_segments(events, compressed=True)),
         inputs=_LOGS,
         where="thread",
     ),
-    Case(
+    LinearCase(
         of=merge_bodies,
         run=lambda bodies: list(merge_bodies(bodies, 1)),
         where="thread",
@@ -187,7 +191,7 @@ SESSION_CASES = [
             for name, make in _LOGS.items()
         },
     ),
-    Case(
+    LinearCase(
         of=decode_segment,
         run=lambda segments: [
             decode_segment("s", segment.last_seq, segment.body, compressed=True) for segment in segments
@@ -198,7 +202,7 @@ SESSION_CASES = [
             for name, make in _LOGS.items()
         },
     ),
-    Case(
+    LinearCase(
         of=Relay,
         run=_relayed,
         inputs={
@@ -216,15 +220,15 @@ SESSION_CASES = [
         where="awaited",
     ),
     # --- the command line
-    Case(of=event_note, run=_noted, inputs=TEXTS, where="program"),
-    Case(of=one_line, run=one_line, inputs=TEXTS, where="program"),
-    Case(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
-    Case(
+    LinearCase(of=event_note, run=_noted, inputs=TEXTS, where="program"),
+    LinearCase(of=one_line, run=one_line, inputs=TEXTS, where="program"),
+    LinearCase(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
+    LinearCase(
         of=unreadable_event_note,
         run=lambda value: unreadable_event_note(_Event("x", value)),
         inputs={name: parsed(JSON[name]) for name in ("numbers", "objects")},
         where="program",
     ),
-    Case(of=question_notes, run=_asked, inputs=TEXTS, where="program"),
-    Case(of=PlainOutput, run=_shown, inputs=TEXTS, where="program"),
+    LinearCase(of=question_notes, run=_asked, inputs=TEXTS, where="program"),
+    LinearCase(of=PlainOutput, run=_shown, inputs=TEXTS, where="program"),
 ]

@@ -66,7 +66,7 @@ MODULES = [
     "tools.shell.read_only_heuristic",
     "tools.coercion",
     "logs",
-    "runtime.calls.tool_output",
+    "runtime.calls.result_rendering",
     "tools.visible",
     "tools.lines",
     "tools.shell.lookups",
@@ -77,7 +77,7 @@ MODULES = [
     "tools.shell.simple_commands",
     "tools.protected",
     "tools.diffs",
-    "tools.output",
+    "tools.command_output",
     "tools.patterns",
     "tools.ignore",
     "tools.schema",
@@ -115,7 +115,7 @@ EXEMPT: dict[str, str] = {
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
             runtime.structured_output.OutputType runtime.questions.question_text.describe_size
-            tools.output.ProgressEmitter
+            tools.command_output.ProgressEmitter
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position
             sessions.store.sqlite._segments.envelope_bytes sessions.history.transcript.tool_call_ids

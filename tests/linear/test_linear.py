@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.linear.case import Case
+from tests.linear.case import LinearCase
 from tests.linear.measure import cpu_seconds
 from tests.linear.table import CASES, EXEMPT, unlisted
 from tests.support.lanes import Count
-from tests.support.patience import slowdown
+from tests.support.timeouts import slowdown
 
 TIMES = 16
 MOST = 5 * TIMES
@@ -18,7 +18,7 @@ LEAST_SECONDS = 0.0005
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.cases(quick=8)
-def test_16_times_the_input_takes_at_most_80_times_as_long(case: Case, count: Count) -> None:
+def test_16_times_the_input_takes_at_most_80_times_as_long(case: LinearCase, count: Count) -> None:
     """Quadratic work takes 256 times as long; `python -m tests.linear` measures more precisely, and larger inputs."""
     size = count(32_000, 64_000, 128_000)
     for family, make in case.inputs.items():

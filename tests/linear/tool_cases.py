@@ -19,10 +19,10 @@ from agenticx.secret_names import is_secret_file
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.command_output import HeadTailBuffer
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
-from agenticx.tools.output import HeadTailBuffer
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.registry import FunctionTool, tool
@@ -34,7 +34,7 @@ from agenticx.tools.shell.named_paths import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import control_pictures, escape_controls, visible, visible_line, without_invisible
-from tests.linear.case import Case, Make
+from tests.linear.case import LinearCase, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS, repeated
 
@@ -198,35 +198,39 @@ def _writing(function: FunctionTool) -> Callable[[str], None]:
 
 
 TOOL_CASES = [
-    Case(of=visible, run=visible, inputs=TEXTS, where="thread"),
-    Case(of=visible_line, run=visible_line, inputs=TEXTS),
-    Case(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program"),
-    Case(of=control_pictures, run=lambda text: control_pictures(text[: 64 * 1024]), inputs=TEXTS),
-    Case(
+    LinearCase(of=visible, run=visible, inputs=TEXTS, where="thread"),
+    LinearCase(of=visible_line, run=visible_line, inputs=TEXTS),
+    LinearCase(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program"),
+    LinearCase(of=control_pictures, run=lambda text: control_pictures(text[: 64 * 1024]), inputs=TEXTS),
+    LinearCase(
         of=examine,
         run=lambda text: examine(text, _HERE, (_HERE / "x",), FileSystemCache()),
         inputs=COMMANDS,
         where="thread",
         also=(FileSystemCache, expand_braces, has_braces, simplify_classes, remove_quoting),
     ),
-    Case(of=FileSystemCache, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
-    Case(of=FileSystemCache, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
-    Case(
+    LinearCase(of=FileSystemCache, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
+    LinearCase(of=FileSystemCache, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),
+    LinearCase(
         of=is_plainly_harmless,
         run=lambda text: _refusing(is_plainly_harmless, text, _HERE, "/usr/bin", ()),
         inputs=COMMANDS,
         where="thread",
     ),
-    Case(
+    LinearCase(
         of=protected_part,
         run=lambda text: protected_part(Path(text)),
         inputs=TEXTS,
         where="thread",
         also=(protected_settings_part, without_invisible),
     ),
-    Case(of=is_secret_file, run=lambda text: is_secret_file(*text[:_PATH].split("/")), inputs=TEXTS, where="thread"),
-    Case(of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"),
-    Case(
+    LinearCase(
+        of=is_secret_file, run=lambda text: is_secret_file(*text[:_PATH].split("/")), inputs=TEXTS, where="thread"
+    ),
+    LinearCase(
+        of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"
+    ),
+    LinearCase(
         of=HeadTailBuffer,
         run=_excerpt,
         inputs={
@@ -235,7 +239,7 @@ TOOL_CASES = [
             "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
         },
     ),
-    Case(
+    LinearCase(
         of=iter_lines,
         run=_lined,
         inputs={
@@ -245,16 +249,16 @@ TOOL_CASES = [
         where="thread",
         also=(count_lines, is_valid_utf8),
     ),
-    Case(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
-    Case(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),
-    Case(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),
-    Case(
+    LinearCase(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
+    LinearCase(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),
+    LinearCase(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),
+    LinearCase(
         of=CallSchema,
         run=_validated,
         inputs={name: parsed(make) for name, make in JSON.items()},
         also=(read_signature,),
     ),
-    Case(
+    LinearCase(
         of=CallSchema,
         variant="wrong values",
         run=_validated,
@@ -266,23 +270,23 @@ TOOL_CASES = [
             "a long list": lambda size: {"a": [], "b": [[1]] * min(size // 4, MAX_VALUES)},
         },
     ),
-    Case(
+    LinearCase(
         of=bash_exec.function,
         variant="assessment",
         run=_assessed(bash_exec, "command"),
         inputs=COMMANDS,
         where="thread",
     ),
-    Case(
+    LinearCase(
         of=file_write.function,
         variant="assessment",
         run=_assessed(file_write, "content", path="a.txt"),
         inputs=TEXTS,
         where="thread",
     ),
-    Case(of=file_write.function, variant="writing", run=_writing(file_write), inputs=LINES),
-    Case(of=file_edit.function, variant="writing", run=_writing(file_edit), inputs=LINES),
-    Case(
+    LinearCase(of=file_write.function, variant="writing", run=_writing(file_write), inputs=LINES),
+    LinearCase(of=file_edit.function, variant="writing", run=_writing(file_edit), inputs=LINES),
+    LinearCase(
         of=file_write.function,
         variant="assessment of a path",
         run=_assessed(file_write, "path", content=""),

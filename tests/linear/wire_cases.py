@@ -21,7 +21,7 @@ from agenticx.llms.wires.openai_chat import _request as openai_chat_request
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from agenticx.llms.wires.openai_responses import _request as openai_responses_request
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
-from tests.linear.case import Case, Make
+from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, TEXTS, repeated
 from tests.support.wires.wires import WIRES
@@ -191,7 +191,7 @@ _PARSERS: dict[str, Callable[..., Any]] = {
 _SAID = ("words", "one word", "lines", "not ASCII", "lone surrogates", "quotes", "backslashes", "controls", "mixed")
 
 
-def _replies(wire: str) -> list[Case]:
+def _replies(wire: str) -> list[LinearCase]:
     small = {
         "text in letters": _many(wire, [], _TEXT[wire]("a")),
         "text in words": _many(wire, [], _TEXT[wire]("lorem ipsum dolor sit amet ")),
@@ -207,8 +207,8 @@ def _replies(wire: str) -> list[Case]:
     large |= {f"no stream, {name}": _whole(wire, TEXTS[name]) for name in ("words", "not ASCII", "mixed")}
     of, run = _PARSERS[wire], partial(_fed, wire)
     return [
-        Case(of=of, variant="reads of small events", run=run, inputs=small),
-        Case(of=of, variant="one large event", run=run, inputs=large, where="thread"),
+        LinearCase(of=of, variant="reads of small events", run=run, inputs=small),
+        LinearCase(of=of, variant="one large event", run=run, inputs=large, where="thread"),
     ]
 
 
@@ -260,13 +260,13 @@ _REQUESTS: dict[str, Callable[..., Any]] = {
 }
 
 WIRE_CASES = [
-    Case(of=SseParser, run=partial(_all_fed, SseParser), inputs=_BODIES),
-    Case(of=LineParser, run=partial(_all_fed, LineParser), inputs=_BODIES),
-    Case(
+    LinearCase(of=SseParser, run=partial(_all_fed, SseParser), inputs=_BODIES),
+    LinearCase(of=LineParser, run=partial(_all_fed, LineParser), inputs=_BODIES),
+    LinearCase(
         of=JsonEventParser,
         run=partial(_all_fed, lambda: JsonEventParser(label="test", arguments_key="arguments")),
         inputs={"events": _BODIES["events"], "both ends": _BODIES["both ends"], "comments": _BODIES["comments"]},
     ),
     *(case for wire in WIRES for case in _replies(wire)),
-    *(Case(of=_REQUESTS[wire], run=partial(_body, wire), inputs=HISTORIES, where="thread") for wire in WIRES),
+    *(LinearCase(of=_REQUESTS[wire], run=partial(_body, wire), inputs=HISTORIES, where="thread") for wire in WIRES),
 ]

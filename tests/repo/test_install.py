@@ -139,7 +139,7 @@ def test_the_installed_library_lists_the_models_of_the_wheel_and_of_the_user(
 ) -> None:
     (tmp_path / "models.toml").write_text('[models."openai:gpt-4o"]\nwindow = 7\n', encoding="utf-8")
     program = (
-        "from agenticx.llms.model_facts import load_model_catalog; models = load_model_catalog().models;"
+        "from agenticx.llms.model_catalog import load_model_catalog; models = load_model_catalog().models;"
         "print(len(models) > 50, models['openai:gpt-4o'].window, models['openai:gpt-4o'].price.output)"
     )
     assert run([str(installed.python), "-c", program], cwd=tmp_path, AGX_HOME=str(tmp_path)) == "True 7 10.00\n"

@@ -17,8 +17,8 @@ import pytest
 
 from agenticx.settings import Settings
 from tests.support.forked import Process
-from tests.support.patience import PATIENCE
 from tests.support.program import PROGRAM
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

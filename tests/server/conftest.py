@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.server.running import Studio, StudioMaker, running_studio
+from tests.support.server.running_studio import RunningStudio, StudioMaker, running_studio
 
 
 @pytest.fixture
 def make_studio(tmp_path: Path) -> StudioMaker:
     """Return a function that starts studios: `async with make_studio(model) as studio`."""
 
-    def make(*args: Any, **kwargs: Any) -> AbstractAsyncContextManager[Studio]:
+    def make(*args: Any, **kwargs: Any) -> AbstractAsyncContextManager[RunningStudio]:
         return running_studio(tmp_path, *args, **kwargs)
 
     return make

@@ -11,7 +11,7 @@ import pytest
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import UserMessage
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.wires.files import PNG, TEXT, contents
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +46,7 @@ async def test_files_reach_the_model_and_the_log_stores_only_their_names(make_st
     assert message.attachments == (PNG, TEXT.model_copy(update={"name": "f.csv", "media_type": "text/csv"}))
 
 
-async def refused(studio: Studio, session_id: str, *attachments: Any) -> tuple[int, str, str, str]:
+async def refused(studio: RunningStudio, session_id: str, *attachments: Any) -> tuple[int, str, str, str]:
     answer = await studio.turn(session_id, "look", attachments=list(attachments))
     problem = answer.json()
     return answer.status_code, problem["code"], problem.get("field", ""), problem["detail"]

@@ -16,9 +16,9 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
 from agenticx.testing import check_grammar
 from tests.support.lanes import Count
-from tests.support.patience import PATIENCE
-from tests.support.server.running import Frame, Studio, StudioMaker, frames_of, until
-from tests.support.server.serving import ServedStudio, agx_serve, outcome
+from tests.support.server.agx_processes import ServedStudio, agx_serve, outcome
+from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker, frames_of, until
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.files import PNG
 
 pytestmark = pytest.mark.anyio
@@ -26,18 +26,18 @@ pytestmark = pytest.mark.anyio
 PICTURE = {"name": PNG.name, "data": PNG.data}
 
 
-async def start_turn_until_question(studio: Studio, session_id: str, text: str = "one") -> dict[str, Any]:
+async def start_turn_until_question(studio: RunningStudio, session_id: str, text: str = "one") -> dict[str, Any]:
     """Start a turn, wait for its question and return its data."""
     await studio.turn(session_id, text)
     return (await studio.events_until(session_id, "confirm_required"))[-1].data["data"]
 
 
-async def allow(studio: Studio, asked: dict[str, Any]) -> None:
+async def allow(studio: RunningStudio, asked: dict[str, Any]) -> None:
     yes = {"approved": True, "digest": asked["digest"]}
     assert (await studio.client.post(f"/api/confirms/{asked['id']}", json=yes)).status_code == 200
 
 
-async def log_until(studio: Studio, session_id: str, type_: str, times: int) -> list[dict[str, Any]]:
+async def log_until(studio: RunningStudio, session_id: str, type_: str, times: int) -> list[dict[str, Any]]:
     """Return the session's envelopes up to the event number `times` of that type."""
     async with studio.events(session_id) as frames:
         found: list[Frame] = []
@@ -215,7 +215,7 @@ async def test_64_simultaneous_posts_are_all_accepted_and_run_one_turn_at_a_time
                     running.remove(event["turn_id"])
 
 
-async def post_with_retries(studio: Studio, session_id: str, text: str, when_busy: str) -> int:
+async def post_with_retries(studio: RunningStudio, session_id: str, text: str, when_busy: str) -> int:
     """Post until there is a response, which the `client_turn_id` makes safe, and return its status."""
     body = {"input": text, "when_busy": when_busy, "client_turn_id": text}
     while True:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]
 
@@ -18,7 +18,7 @@ def model_that_asks(*replies: Any) -> ScriptedModel:
     return ScriptedModel([call("note", {"text": "x"}), *(replies or ("done",))])
 
 
-async def start_turn_until_question(studio: Studio, session_id: str) -> dict[str, Any]:
+async def start_turn_until_question(studio: RunningStudio, session_id: str) -> dict[str, Any]:
     """Start a turn, wait for its question and return it."""
     await studio.turn(session_id)
     await studio.events_until(session_id, "confirm_required")
@@ -26,7 +26,7 @@ async def start_turn_until_question(studio: Studio, session_id: str) -> dict[str
     return question
 
 
-async def answer(studio: Studio, question: dict[str, Any], **fields: Any) -> httpx.Response:
+async def answer(studio: RunningStudio, question: dict[str, Any], **fields: Any) -> httpx.Response:
     body = {"approved": True, "digest": question["digest"], **fields}
     return await studio.client.post(f"/api/confirms/{question['id']}", json=body)
 

@@ -9,12 +9,12 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, hang, say, usage
 from agenticx.testing import check_grammar, outline
 from tests.support.server.conversations import log, messages, run_turn
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = pytest.mark.anyio
 
 
-async def fork(studio: Studio, session_id: str, message_id: str | None = None) -> dict[str, Any]:
+async def fork(studio: RunningStudio, session_id: str, message_id: str | None = None) -> dict[str, Any]:
     body = {} if message_id is None else {"message_id": message_id}
     answer = await studio.client.post(f"/api/sessions/{session_id}/fork", json=body)
     assert answer.status_code == 201, answer.text

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
-from tests.support.server.running import running_studio
-from tests.support.server.serving import agx_serve, outcome
+from tests.support.server.agx_processes import agx_serve, outcome
+from tests.support.server.running_studio import running_studio
 
 pytestmark = pytest.mark.anyio
 

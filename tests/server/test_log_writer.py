@@ -20,11 +20,11 @@ import pytest
 from agenticx.logs import bound_ids, configure_logging, get_logger
 from studio.log_writer import LogWriter
 from tests.support.forked import ROOT, Process
-from tests.support.patience import PATIENCE, comes_true, patient_client
 from tests.support.program import PROGRAM
-from tests.support.server.reading import Reader
-from tests.support.server.running import frames_of, until
-from tests.support.server.serving import agx_serve, environment, outcome
+from tests.support.server.agx_processes import agx_serve, environment, outcome
+from tests.support.server.running_studio import frames_of, until
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE, patient_client, wait_until
 
 LOG = get_logger("studio.x")
 DATE = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", re.MULTILINE)
@@ -182,7 +182,7 @@ async def test_lines_are_queued_again_once_half_of_the_queue_is_free() -> None:
     writer = writer_to(stderr, max_lines=10)
     with stderr.blocked():
         log_numbers(25)
-    await comes_true(lambda: dropped in stderr.lines)
+    await wait_until(lambda: dropped in stderr.lines)
     log_numbers(5, 25)
     assert writer.stop(PATIENCE)
     assert stderr.lines == ["INFO    studio.x held", *logged_numbers(10), dropped, *logged_numbers(5, 25)]
@@ -324,7 +324,7 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
     os.close(writing)
     try:
         note = home / f"studio-{process.pid}.json"
-        await comes_true(note.exists)
+        await wait_until(note.exists)
         await run_turns(home, sessions=10, turns=12)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, PATIENCE) == 0
@@ -343,7 +343,7 @@ async def test_the_debug_log_has_no_lines_of_other_libraries_and_no_event_conten
     async with agx_serve(tmp_path / "home", **more) as served, served.client() as client:
         session = (await client.post("/api/sessions", json={"permission_mode": "auto"})).json()
         path = f"/api/sessions/{session['id']}"
-        reader = Reader(served.port, f"{path}/events", served.token)
+        reader = StreamClient(served.port, f"{path}/events", served.token)
         for text in ("run cat a.txt", "run echo password=hunter2canary"):
             seen = len(reader.frames)
             (await client.post(f"{path}/turns", json={"input": text})).raise_for_status()

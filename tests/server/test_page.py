@@ -15,7 +15,7 @@ from agenticx.messages import UserMessage
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
-from tests.support.server.running import StudioMaker
+from tests.support.server.running_studio import StudioMaker
 from tests.support.wires.files import PDF, PNG, TEXT
 
 pytestmark = [

@@ -11,7 +11,7 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import SHOWN, add_files, enter, file_parts, send_message
-from tests.support.server.running import StudioMaker
+from tests.support.server.running_studio import StudioMaker
 from tests.support.wires.files import PNG
 
 pytestmark = [

@@ -14,7 +14,7 @@ from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.conversations import log, messages, run_turn
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = pytest.mark.anyio
 
@@ -25,13 +25,13 @@ def write(path: str, content: str) -> Any:
     return call("file_write", {"path": path, "content": content})
 
 
-async def rewind(studio: Studio, session_id: str, message_id: str | None) -> dict[str, Any]:
+async def rewind(studio: RunningStudio, session_id: str, message_id: str | None) -> dict[str, Any]:
     answer = await try_to_rewind(studio, session_id, message_id)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def try_to_rewind(studio: Studio, session_id: str, message_id: str | None) -> httpx.Response:
+async def try_to_rewind(studio: RunningStudio, session_id: str, message_id: str | None) -> httpx.Response:
     return await studio.client.post(f"/api/sessions/{session_id}/rewind", json={"message_id": message_id})
 
 

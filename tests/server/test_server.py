@@ -12,9 +12,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.patience import PATIENCE, patient_client
-from tests.support.server.running import frames_of, until
-from tests.support.server.serving import agx, agx_serve, outcome
+from tests.support.server.agx_processes import agx, agx_serve, outcome
+from tests.support.server.running_studio import frames_of, until
+from tests.support.timeouts import PATIENCE, patient_client
 
 pytestmark = pytest.mark.anyio
 

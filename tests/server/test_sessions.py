@@ -8,8 +8,8 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import EventType, RuntimeEvent
-from tests.support.patience import longest_hold
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.timeouts import longest_hold
 
 pytestmark = pytest.mark.anyio
 
@@ -334,7 +334,7 @@ async def test_the_openapi_document_names_every_route_and_resolves_every_referen
     assert references <= set(document["components"]["schemas"])
 
 
-async def long_conversation(studio: Studio, messages: int, tokens: int, text: str = "word ") -> str:
+async def long_conversation(studio: RunningStudio, messages: int, tokens: int, text: str = "word ") -> str:
     """Create a session whose log has that many messages of that many tokens each, and return its id."""
     session_id, seq = await studio.session(), 0
     for number in range(messages):

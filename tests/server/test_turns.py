@@ -11,8 +11,8 @@ from agenticx.runtime.events import envelope_adapter
 from agenticx.sessions import SessionRecord
 from agenticx.testing import assert_sequence
 from tests.support.lanes import Count
-from tests.support.patience import longest_hold
-from tests.support.server.running import Frame, StudioMaker, frames_of, until
+from tests.support.server.running_studio import Frame, StudioMaker, frames_of, until
+from tests.support.timeouts import longest_hold
 
 pytestmark = pytest.mark.anyio
 

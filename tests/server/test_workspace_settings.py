@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F6")]
 
@@ -30,7 +30,7 @@ def model_that_asks(times: int = 1) -> ScriptedModel:
     return ScriptedModel([*[call("note", {"text": "x"})] * times, "done"])
 
 
-async def start_turn_until_question(studio: Studio, session_id: str) -> dict[str, Any]:
+async def start_turn_until_question(studio: RunningStudio, session_id: str) -> dict[str, Any]:
     """Start a turn and return its question."""
     assert (await studio.turn(session_id)).status_code == 202
     return (await studio.events_until(session_id, "confirm_required"))[-1].data

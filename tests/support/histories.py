@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -36,7 +37,7 @@ def conversation(pairs: int = 15) -> list[Message]:
     return [row for pair in rows for row in pair]
 
 
-def user(text: str, **more: object) -> UserMessage:
+def user(text: str, **more: Any) -> UserMessage:
     return UserMessage(content=text, **more)
 
 
@@ -81,10 +82,13 @@ def violations(messages: Sequence[Message]) -> list[str]:
         if not asked and not row.content:
             found.append(f"row {place - 1}: assistant row says nothing")
         if "" in asked or len(set(asked)) < len(asked):
-            found.append(f"row {place - 1}: call ids {asked} cannot be told apart")
+            found.append(f"row {place - 1}: call ids {asked} are not distinct")
         answered: list[str] = []
-        while place < len(messages) and messages[place].role == "tool" and len(answered) < len(asked):
-            answered.append(messages[place].tool_call_id)
+        while place < len(messages) and len(answered) < len(asked):
+            following = messages[place]
+            if not isinstance(following, ToolMessage):
+                break
+            answered.append(following.tool_call_id)
             place += 1
         if answered != asked:
             found.append(f"row {place - 1}: calls {asked} are followed by results {answered}")
@@ -100,8 +104,8 @@ _rows = st.one_of(
     st.builds(user, texts),
     st.builds(system, _filled),
     st.builds(result, _ids, texts),
-    st.builds(lambda text, ids: assistant(text, *ids), texts, st.lists(_ids, max_size=3)),
-    st.builds(lambda text: assistant(reasoning=text), texts),
+    st.tuples(texts, st.lists(_ids, max_size=3)).map(lambda drawn: assistant(drawn[0], *drawn[1])),
+    texts.map(lambda text: assistant(reasoning=text)),
 )
 
 

@@ -24,7 +24,7 @@ from agenticx.sessions import (
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 
 @tool(risk="write")

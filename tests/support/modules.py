@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["ROOT", "Module", "modules"]
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("agenticx", "studio", "tests")
+SOURCES = (".ci", "agenticx", "studio", "tests")
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,6 @@ class Module:
 
 @cache
 def modules() -> Sequence[Module]:
-    """Return all modules of the packages and the tests, sorted by path."""
+    """Return all modules of the packages, the tests and CI, sorted by path."""
     found = (path for source in SOURCES for path in (ROOT / source).rglob("*.py") if "node_modules" not in path.parts)
     return [Module(path.relative_to(ROOT)) for path in sorted(found)]

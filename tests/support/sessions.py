@@ -14,7 +14,7 @@ from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEven
 from agenticx.settings import load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 __all__ = ["SessionHarness", "wait_for_event", "wait_for_turn_end"]
 

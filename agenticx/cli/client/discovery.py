@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Any
 
+from agenticx.cli.client.address_file import read_address
 from agenticx.cli.client.http import ServerEndpoint
 from agenticx.cli.client.remote import RemoteClient
 from agenticx.errors import SettingsError
@@ -50,15 +49,9 @@ def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[
 
 
 def server_with_pid(settings: Settings, pid: int) -> ServerEndpoint | None:
-    """Return the server with that process id, as announced in AGX_HOME, or None if it is not a server that is ready."""
-    try:
-        announcement: Any = json.loads((settings.home / f"studio-{pid}.json").read_text())
-        host, _, port = str(announcement["url"]).removeprefix("http://").rpartition(":")
-        if host not in ("127.0.0.1", "[::1]"):
-            return None
-        return ServerEndpoint(host, int(port), _read_server_token(settings), pid)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    """Return the server with that process id, from its address file, or None if it is not a server that is ready."""
+    address = read_address(settings.home, pid)
+    return None if address is None else ServerEndpoint(address.host, address.port, _read_server_token(settings), pid)
 
 
 def _read_server_token(settings: Settings) -> str:

@@ -23,7 +23,7 @@ from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.catalog.key_check import KeyCheck, check_key
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_model
-from agenticx.llms.model_facts import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
+from agenticx.llms.model_catalog import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.visible import visible_line
@@ -167,11 +167,11 @@ def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
 def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
     """Check keys, local model servers, the models in use, and describe what each model can do."""
     try:
-        facts, models = load_model_catalog(), asyncio.run(list_models(settings))
+        catalog, models = load_model_catalog(), asyncio.run(list_models(settings))
     except SettingsError as exc:
         yield Finding("models", str(exc), "problem")
         return
-    yield from _check_keys(facts, online)
+    yield from _check_keys(catalog, online)
     servers = {model.source: model.provider for model in models if "local server" in model.source}
     for source, provider in servers.items():
         names = ", ".join(model.spec for model in models if model.source == source)
@@ -197,10 +197,10 @@ def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
             yield Finding(topic, f"{name} ({source})", status)
 
 
-def _check_keys(facts: ModelCatalog, online: bool) -> Iterator[Finding]:
+def _check_keys(catalog: ModelCatalog, online: bool) -> Iterator[Finding]:
     """Report the key variables that are set, by name, and the provider's verdict on each that may be tested."""
     set_keys: dict[str, tuple[str, Provider]] = {}
-    for provider in facts.providers.values():
+    for provider in catalog.providers.values():
         if found := provider.find_key():
             set_keys.setdefault(found[0], (found[1], provider))
     if not set_keys:
@@ -224,18 +224,16 @@ def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Fin
     facts = model.facts
     if not facts.is_known:
         user_file = settings.home / "models.toml"
-        yield Finding("abilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {user_file})", "note")
+        yield Finding("capabilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {user_file})", "note")
         return
-    capabilities = [words for ability, words in _CAPABILITY_TEXTS.items() if facts.supports(ability)]
+    texts = [words for capability, words in _CAPABILITY_TEXTS.items() if facts.supports(capability)]
     if not facts.supports("tools"):
-        capabilities.append("gets tools in its prompt")
+        texts.append("gets tools in its prompt")
     if facts.input_window:
-        capabilities.append(f"takes {facts.input_window:,} tokens")
+        texts.append(f"takes {facts.input_window:,} tokens")
     if (price := facts.price) is not None:
-        capabilities.append(
-            f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}"
-        )
-    yield Finding("abilities", f"{model.spec}: {', '.join(capabilities)}")
+        texts.append(f"costs ${price.input} and ${price.output} per million tokens in and out, read on {price.read}")
+    yield Finding("capabilities", f"{model.spec}: {', '.join(texts)}")
 
 
 def _is_known_model(spec: str) -> bool:
@@ -263,5 +261,5 @@ def _check_sandbox() -> Finding:
     found = (
         f"bubblewrap is at {bubblewrap}, but not used by this release" if bubblewrap else "bubblewrap is not installed"
     )
-    power = "an approved shell command has your full power and could read the server's token"
+    power = "an approved shell command runs with all your permissions and could read the server's token"
     return Finding("sandbox", f"{found}: {power}", "note")

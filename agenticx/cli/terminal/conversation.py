@@ -34,11 +34,11 @@ from agenticx.cli.terminal.event_text import Note, Tone
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
-from agenticx.exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
+from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.store.base import Store
 from agenticx.settings import Settings

@@ -93,7 +93,7 @@ def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
 
 
 def session_to_json(session: SessionInfo, events: Sequence[Envelope]) -> dict[str, Any]:
-    """Return a session as JSON: the server's fields, its messages, the returned messages, and its turns."""
+    """Return a session as JSON: the server's fields, its messages, the unsent messages, and its turns."""
     turns = [asdict(turn) for turn in turn_ends(events)]
     messages = transcript(_transcript_events(session, events))
     return {**session.to_json(), "messages": messages, "not_said": returned_messages(events), "turns": turns}
@@ -105,9 +105,9 @@ def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
     rows = {
         "name": record.name or "(without a name)",
         "folder": record.workspace,
-        "model": record.model or "the default one",
+        "model": record.model or "default",
         "mode": record.permission_mode,
-        "made": local_time(record.created_at),
+        "created": local_time(record.created_at),
         "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",
     }
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms.json_values import items_in, text_in
-from agenticx.llms.model_facts import Provider
+from agenticx.llms.model_catalog import Provider
 from agenticx.llms.transport.http import ProviderHttp
 
 __all__ = ["KeyCheck", "check_key"]
@@ -63,7 +63,7 @@ def _check_from_error(error: ModelError) -> KeyCheck:
     if error.status in (401, 403) or error.code == "provider.auth":
         return KeyCheck("refused", f"is refused: {error}")
     if error.status == 429:
-        return KeyCheck("accepted", f"is accepted, but used up for now: {error}")
+        return KeyCheck("accepted", f"is accepted, but its quota is exceeded: {error}")
     return KeyCheck("unclear", f"could not be tested: {error}")
 
 

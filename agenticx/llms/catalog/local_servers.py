@@ -22,7 +22,7 @@ from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, re
 from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
 from agenticx.llms.json_values import count_in, fields_in, items_in, text_in
-from agenticx.llms.model_facts import Capability, ModelCatalog, ModelFacts, Provider
+from agenticx.llms.model_catalog import Capability, ModelCatalog, ModelFacts, Provider
 from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
 from agenticx.logs import get_logger
 
@@ -82,10 +82,10 @@ def _with_reported_facts(provider: Provider, model: str, facts: ModelFacts) -> M
     reported: dict[str, Any] = {}
     if (window := fetch_window(provider, model)) is not None:
         reported["window"] = window
-    if provider.wire == "ollama" and facts.abilities is None:
+    if provider.wire == "ollama" and facts.capabilities is None:
         details = _fetch_json(provider.effective_base_url(), "/api/show", {"model": model})
         if isinstance(capabilities := details.get("capabilities"), list):
-            reported["abilities"] = (
+            reported["capabilities"] = (
                 *(capability for word, capability in _OLLAMA_CAPABILITIES if word in capabilities),
                 "structured_output",
             )

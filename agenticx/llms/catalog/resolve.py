@@ -10,7 +10,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
 from agenticx.llms.catalog.wire_classes import WIRES
-from agenticx.llms.model_facts import ModelCatalog, ModelFacts, Provider, load_model_catalog
+from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, Provider, load_model_catalog
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
@@ -25,7 +25,7 @@ __all__ = [
     "resolve_model",
 ]
 
-_DEMO = ModelFacts(abilities=("tools",))
+_DEMO = ModelFacts(capabilities=("tools",))
 
 _log = get_logger(__name__)
 

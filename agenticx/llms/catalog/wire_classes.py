@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from agenticx.llms.base import ChatModel
-from agenticx.llms.model_facts import ModelFacts, Provider, WireName
+from agenticx.llms.model_catalog import ModelFacts, Provider, WireName
 
 __all__ = ["WIRES", "WireClass"]
 
@@ -37,13 +37,13 @@ def _chat_arguments(provider: Provider, facts: ModelFacts) -> dict[str, Any]:
 
 
 def _reasoning_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
-    return {"reasons": None if facts.abilities is None else facts.supports("reasoning")}
+    return {"reasons": None if facts.capabilities is None else facts.supports("reasoning")}
 
 
 def _output_arguments(_: Provider, facts: ModelFacts) -> dict[str, Any]:
     return {
         "max_output_tokens": facts.output and min(facts.output, (facts.window or facts.output * 4) // 4),
-        "output_schemas": None if facts.abilities is None else facts.supports("structured_output"),
+        "output_schemas": None if facts.capabilities is None else facts.supports("structured_output"),
     }  # a quarter of the window at most: room for the input
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.http.url import Url
 
-__all__ = ["DirectClient", "HttpRequest", "ProviderClient", "RawResponse", "TransportFailure", "decode_headers"]
+__all__ = ["DirectClient", "HttpRequest", "HttpResponse", "ProviderClient", "TransportFailure", "decode_headers"]
 
 
 class TransportFailure(Exception):
@@ -33,7 +33,7 @@ class HttpRequest:
     read_timeout: float
 
 
-class RawResponse(Protocol):
+class HttpResponse(Protocol):
     """A response whose head has arrived; the names of its headers are lower case."""
 
     @property
@@ -51,7 +51,7 @@ class RawResponse(Protocol):
 class ProviderClient(Protocol):
     """A sender of requests; it keeps connections and belongs to one event loop."""
 
-    async def send(self, request: HttpRequest) -> RawResponse:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Return the response once its head has arrived; raise `TransportFailure`."""
         ...
 
@@ -64,7 +64,7 @@ class DirectClient:
     def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
         self._pool = ConnectionPool(idle_seconds=idle_seconds, tls=tls)
 
-    async def send(self, request: HttpRequest) -> RawResponse:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         content = _encode_request(request)
         try:
             connection = await self._pool.acquire(request.url.origin, request.connect_timeout)

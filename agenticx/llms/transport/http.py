@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 from agenticx.errors import ModelError, SettingsError
 from agenticx.http.url import Url
-from agenticx.llms.transport.clients import DirectClient, HttpRequest, ProviderClient, RawResponse, TransportFailure
+from agenticx.llms.transport.clients import DirectClient, HttpRequest, HttpResponse, ProviderClient, TransportFailure
 from agenticx.llms.transport.errors import COMPRESSED_BODY, ErrorReport, hide_secrets, parse_error_body, status_error
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.secret_names import is_secret_name
@@ -155,7 +155,7 @@ class ProviderHttp:
 class ProviderResponse:
     """A response: its headers and, read by read, its body. Use it in `async with`, or close it."""
 
-    def __init__(self, response: RawResponse, transport_error: Callable[[TransportFailure], ModelError]) -> None:
+    def __init__(self, response: HttpResponse, transport_error: Callable[[TransportFailure], ModelError]) -> None:
         self.headers = response.headers
         self._response = response
         self._transport_error = transport_error

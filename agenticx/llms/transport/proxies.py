@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from agenticx.llms.transport.clients import HttpRequest, RawResponse, TransportFailure, decode_headers
+from agenticx.llms.transport.clients import HttpRequest, HttpResponse, TransportFailure, decode_headers
 
 __all__ = ["ProxyClient"]
 
@@ -27,7 +27,7 @@ class ProxyClient:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=idle_seconds)
         self._client = httpx.AsyncClient(verify=tls or True, follow_redirects=False, limits=limits)
 
-    async def send(self, request: HttpRequest) -> RawResponse:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         timeout = httpx.Timeout(request.read_timeout, connect=request.connect_timeout)
         try:
             sent = httpx.Request(

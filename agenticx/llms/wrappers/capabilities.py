@@ -17,7 +17,7 @@ from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.message_attachments import content_parts
-from agenticx.llms.model_facts import ModelFacts
+from agenticx.llms.model_catalog import ModelFacts
 from agenticx.llms.wrappers.base import ModelWrapper, stream_with_downgrades
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -145,6 +145,6 @@ def _request_with_single_calls(request: ModelRequest) -> ModelRequest:
 _SINGLE_CALLS = Downgrade(
     re.compile(r"(only )?supports? (only )?(a |one )?single tool.?calls?", re.IGNORECASE),
     _request_with_single_calls,
-    "the model takes one call in a message; those of its history are parted from now on",
+    "the model takes one call per message; history is sent with one call per message from now on",
 )
 """The chat template of Llama 3, on any server, refuses parallel calls anywhere in the history, also of other models."""

@@ -1,1 +1,1 @@
-"""A tool call step by step: read, authorised, run in order, its result rendered."""
+"""A tool call step by step: read, authorized, run in order, its result rendered."""

@@ -14,7 +14,7 @@ from agenticx.errors import AgenticXError, InvalidArguments, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.calls.concurrency import Slot
-from agenticx.runtime.calls.tool_output import jsonable
+from agenticx.runtime.calls.result_rendering import jsonable
 from agenticx.runtime.calls.validation import ValidatedArguments, validate_arguments
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
 from agenticx.runtime.events import EventType
@@ -54,7 +54,7 @@ class _BoundArguments:
 
 @dataclass(slots=True)
 class _ClosingAnswer:
-    """The answer that is given for the user if a question is cancelled; once the question is closed, its answer."""
+    """The answer to emit if a question is cancelled, by default a denial; replaced by the emitted answer."""
 
     answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
 

@@ -10,7 +10,7 @@ from agenticx import user_code
 from agenticx.errors import AgenticXError, InvalidArguments
 from agenticx.llms.arguments import check_value_count, parse_arguments, repair_arguments
 from agenticx.messages import ToolCall, ToolOutcome
-from agenticx.runtime.calls.tool_output import jsonable
+from agenticx.runtime.calls.result_rendering import jsonable
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_in_thread

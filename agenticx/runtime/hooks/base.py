@@ -35,7 +35,7 @@ class AgentHook:
     """
 
     def before_model(self, messages: Sequence[Message], context: HookContext) -> Any:
-        """Guard the model call, after compaction and sanitising; return new messages, or None to keep them.
+        """Guard the model call, after compaction and sanitizing; return new messages, or None to keep them.
 
         `messages` is what would be sent to the model, the system prompt included; the session's history stays as it is.
         """

@@ -110,8 +110,8 @@ class LoopDetector:
         self._known_changes: dict[bytes, bytes] = {}
         self._state: bytes | None = None
         self._has_progress = False
-        self._stale = 0
-        self._stale_sixths = 0
+        self._stale = 0  # the number of rounds without progress at the tail
+        self._stale_sixths = 0  # the weight of those rounds, in sixths of a round
         self._since_pending = warning_threshold
         self._warned: set[Detector] = set()
 

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agenticx.errors import ToolError
-from agenticx.exhaustion import raise_if_exhausted
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
+from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.damage import DamagedData
 
 __all__ = [

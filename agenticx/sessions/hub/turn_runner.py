@@ -17,10 +17,10 @@ from typing import Any
 
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionBusy, SessionNotFound, SettingsError, StoreError
-from agenticx.exhaustion import exhausted_error
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall, UserMessage
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry, RuntimeEvent
 from agenticx.runtime.resume import ResumePoint
 from agenticx.sessions.history.interrupted import InterruptedTurn

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agenticx.clocks import Clock
 from agenticx.errors import SettingsError
-from agenticx.exhaustion import raise_if_exhausted
+from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.settings import Settings

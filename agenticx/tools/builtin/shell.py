@@ -18,7 +18,7 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.settings import child_environment
 from agenticx.tools.base import Assessment, ToolContext, ToolOutput
-from agenticx.tools.output import HeadTailBuffer, ProgressEmitter
+from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool
@@ -84,7 +84,7 @@ _HARMLESS = "It is one plain command that only looks at files of the workspace."
 
 def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
     yield f"It runs in {visible(str(workspace))}."
-    yield "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token."
+    yield "It runs without a sandbox, with all your permissions, and could read AgenticX's access token."
     lines = command.count("\n") + 1
     if len(command) > _LONG_COMMAND or lines > 1:
         yield f"The command has {pluralize(len(command), 'character')} in {pluralize(lines, 'line')}."

@@ -9,10 +9,10 @@ import pytest
 from tests.support.server.raw_http import (
     ALLOWED_ORIGIN,
 )
-from tests.support.server.running import Studio, running_studio
+from tests.support.server.running_studio import RunningStudio, running_studio
 
 
 @pytest.fixture(scope="module")
-async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Studio]:
+async def studio(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningStudio]:
     async with running_studio(tmp_path_factory.mktemp("boundary"), allowed_origins=[ALLOWED_ORIGIN]) as running:
         yield running

@@ -17,8 +17,8 @@ from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.confirms import ConfirmAnswerBody
 from studio.routes.turns import StartTurnBody
-from tests.support.patience import longest_hold
-from tests.support.server.running import StudioMaker
+from tests.support.server.running_studio import StudioMaker
+from tests.support.timeouts import longest_hold
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 

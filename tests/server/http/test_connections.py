@@ -21,10 +21,10 @@ from starlette.routing import Route
 
 from agenticx.clocks import SystemClock
 from studio.http.connection import ConnectionLimit
-from tests.support.patience import PATIENCE, PatientClock
-from tests.support.server.reading import Reader
-from tests.support.server.running import TOKEN, Studio, StudioMaker
-from tests.support.server.serving import ServedStudio, agx_serve, outcome
+from tests.support.server.agx_processes import ServedStudio, agx_serve, outcome
+from tests.support.server.running_studio import TOKEN, RunningStudio, StudioMaker
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
@@ -83,7 +83,7 @@ INCOMPLETE_REQUESTS = {
 
 
 async def test_a_connection_without_a_complete_request_in_time_is_closed(make_studio: StudioMaker) -> None:
-    async def dropped(studio: Studio, first: str, drops: str) -> None:
+    async def dropped(studio: RunningStudio, first: str, drops: str) -> None:
         async with connected(studio.port, first) as (reader, writer):
             for _ in range(first.count(HEALTH)):
                 assert await read_response(reader) == (200, False)
@@ -145,7 +145,7 @@ async def test_a_connection_whose_bodies_are_read_stays_open(make_studio: Studio
             assert await read_response(reader) == (201, False)
 
 
-async def wait_for_receive(studio: Studio) -> None:
+async def wait_for_receive(studio: RunningStudio) -> None:
     """Wait until the application waits for a body."""
     async with asyncio.timeout(PATIENCE):
         while not studio.server.server_state.tasks:
@@ -192,7 +192,7 @@ async def test_connections_above_the_file_limit_are_refused_with_one_log_line(
             path = (
                 f"/api/sessions/{(await client.post('/api/sessions', json={'permission_mode': 'auto'})).json()['id']}"
             )
-        log = Reader(served.port, f"{path}/events", served.token)
+        log = StreamClient(served.port, f"{path}/events", served.token)
         async with log.connect() as stream:
             opening = [asyncio.open_connection("127.0.0.1", served.port) for _ in range(600)]
             connections = await asyncio.gather(*opening)

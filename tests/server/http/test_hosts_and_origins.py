@@ -14,7 +14,7 @@ from tests.support.server.raw_http import (
     raw_request,
     send_raw,
 )
-from tests.support.server.running import TOKEN, Studio, StudioMaker
+from tests.support.server.running_studio import TOKEN, RunningStudio, StudioMaker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
@@ -40,18 +40,18 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
         "user@127.0.0.1:PORT",
     ],
 )
-async def test_a_foreign_host_is_421_on_every_route(studio: Studio, host: str) -> None:
+async def test_a_foreign_host_is_421_on_every_route(studio: RunningStudio, host: str) -> None:
     for method, path in ROUTES:
         answer = await send_raw(studio, raw_request(method, path, AUTHORIZED, host=host))
         assert (path, answer.status) == (path, 421)
 
 
-async def test_own_hosts_are_accepted(studio: Studio) -> None:
+async def test_own_hosts_are_accepted(studio: RunningStudio) -> None:
     for host in ("127.0.0.1:PORT", "localhost:PORT", "[::1]:PORT", "LOCALHOST:PORT"):
         assert (await send_raw(studio, raw_request("GET", "/api/health", host=host))).status == 200
 
 
-async def test_a_missing_or_double_host_is_400(studio: Studio) -> None:
+async def test_a_missing_or_double_host_is_400(studio: RunningStudio) -> None:
     for method, path in ROUTES:
         for headers in ((), ("Host: 127.0.0.1:PORT", "Host: 127.0.0.1:PORT")):
             answer = await send_raw(
@@ -99,26 +99,26 @@ async def test_two_hosts_are_400_even_if_the_http_server_accepts_them() -> None:
         "",
     ],
 )
-async def test_a_foreign_origin_is_403_on_every_route_and_gets_no_cors(studio: Studio, origin: str) -> None:
+async def test_a_foreign_origin_is_403_on_every_route_and_gets_no_cors(studio: RunningStudio, origin: str) -> None:
     for method, path in ROUTES:
         answer = await send_raw(studio, raw_request(method, path, AUTHORIZED, f"Origin: {origin}"))
         assert (path, answer.status, answer.code) == (path, 403, "foreign_origin")
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-async def test_two_origins_are_403(studio: Studio) -> None:
+async def test_two_origins_are_403(studio: RunningStudio) -> None:
     own = "Origin: http://127.0.0.1:PORT"
     assert (await send_raw(studio, raw_request("GET", "/api/tools", AUTHORIZED, own, own))).status == 403
 
 
-async def test_own_origins_pass_without_cors_headers(studio: Studio) -> None:
+async def test_own_origins_pass_without_cors_headers(studio: RunningStudio) -> None:
     for origin in ("http://127.0.0.1:PORT", "http://localhost:PORT", "http://[::1]:PORT"):
         answer = await send_raw(studio, raw_request("GET", "/api/tools", AUTHORIZED, f"Origin: {origin}"))
         assert answer.status == 200
         assert "access-control-allow-origin" not in answer.headers
 
 
-async def test_an_allowed_origin_gets_cors_even_if_cross_site_or_unauthorized(studio: Studio) -> None:
+async def test_an_allowed_origin_gets_cors_even_if_cross_site_or_unauthorized(studio: RunningStudio) -> None:
     headers = (f"Origin: {ALLOWED_ORIGIN}", "Sec-Fetch-Site: cross-site")
     for token, status in (((AUTHORIZED,), 200), ((), 401)):
         answer = await send_raw(studio, raw_request("GET", "/api/tools", *headers, *token))
@@ -126,7 +126,7 @@ async def test_an_allowed_origin_gets_cors_even_if_cross_site_or_unauthorized(st
         assert answer.headers["vary"] == "Origin"
 
 
-async def test_a_preflight_of_an_allowed_origin_needs_no_token_and_any_other_is_refused(studio: Studio) -> None:
+async def test_a_preflight_of_an_allowed_origin_needs_no_token_and_any_other_is_refused(studio: RunningStudio) -> None:
     asks = "Access-Control-Request-Method: POST"
     answer = await send_raw(studio, raw_request("OPTIONS", "/api/sessions", f"Origin: {ALLOWED_ORIGIN}", asks))
     assert answer.status == 204
@@ -143,7 +143,7 @@ async def test_the_null_origin_passes_only_if_it_is_allowed(make_studio: StudioM
         assert (answer.status, answer.headers["access-control-allow-origin"]) == (200, "null")
 
 
-async def test_cross_site_requests_are_403_except_navigations_to_the_page(studio: Studio) -> None:
+async def test_cross_site_requests_are_403_except_navigations_to_the_page(studio: RunningStudio) -> None:
     cross = "Sec-Fetch-Site: cross-site"
     for method, path in ROUTES:
         assert (await send_raw(studio, raw_request(method, path, AUTHORIZED, cross))).status == 403

@@ -17,7 +17,7 @@ from agenticx.runtime.events import envelope_schema
 from agenticx.tools.builtin import builtin_tools
 from studio.http.openapi import EVENT_STREAM, openapi_document
 from studio.routes import TABLE
-from tests.support.server.running import Studio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.wires.files import PNG
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ SCHEMAS = [
 class DocumentedClient:
     """A client that validates every response against the document."""
 
-    def __init__(self, studio: Studio, document: dict[str, Any]) -> None:
+    def __init__(self, studio: RunningStudio, document: dict[str, Any]) -> None:
         self.studio = studio
         self.document = document
         self.seen = set[tuple[str, str, str, str | None]]()

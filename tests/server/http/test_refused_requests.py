@@ -18,7 +18,7 @@ from tests.support.server.raw_http import (
     raw_request,
     send_raw,
 )
-from tests.support.server.running import Studio
+from tests.support.server.running_studio import RunningStudio
 
 LIMIT = "'limit' must be a whole number from 1 to 200."
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_with_two_lengths_is_400_and_closes_the_connection(studio: Studio) -> None:
+async def test_a_body_with_two_lengths_is_400_and_closes_the_connection(studio: RunningStudio) -> None:
     for headers in (
         ("Content-Length: 2", "Transfer-Encoding: chunked"),
         ("Transfer-Encoding: chunked", "Content-Length: 2"),
@@ -62,7 +62,7 @@ BAD_BODIES = {
 
 
 @pytest.mark.parametrize("what", BAD_BODIES)
-async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: str) -> None:
+async def test_every_route_with_a_body_refuses_a_bad_one(studio: RunningStudio, what: str) -> None:
     header, body, status = BAD_BODIES[what]
     for method, path in BODIES:
         answer = await send_raw(studio, raw_request(method, path, AUTHORIZED, header, body=body))
@@ -71,7 +71,7 @@ async def test_every_route_with_a_body_refuses_a_bad_one(studio: Studio, what: s
         assert json.loads(answer.body)["detail"].endswith(".")
 
 
-async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(studio: Studio) -> None:
+async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(studio: RunningStudio) -> None:
     most = {"/api/ticket": 1024, "/api/confirms/cfm_x": 4 << 20, "/api/sessions/ses_x/turns": StartTurnBody.max_bytes}
     for method, path in BODIES:
         announced = raw_request(method, path, AUTHORIZED, JSON, f"Content-Length: {most.get(path, 64 << 10) + 1}")
@@ -93,7 +93,7 @@ HEAVY_BODIES = {
 
 
 @pytest.mark.parametrize("what", HEAVY_BODIES)
-async def test_an_expensive_body_is_refused_in_about_the_time_of_reading_it(studio: Studio, what: str) -> None:
+async def test_an_expensive_body_is_refused_in_about_the_time_of_reading_it(studio: RunningStudio, what: str) -> None:
     session_id = await studio.session()
     began = time.process_time()
     json.loads(HEAVY_BODIES[what])
@@ -109,7 +109,7 @@ async def test_an_expensive_body_is_refused_in_about_the_time_of_reading_it(stud
     assert len(answer.content) < 1000
 
 
-async def test_a_missing_body_is_an_empty_object_only_where_no_field_is_required(studio: Studio) -> None:
+async def test_a_missing_body_is_an_empty_object_only_where_no_field_is_required(studio: RunningStudio) -> None:
     document = (await studio.client.get("/openapi.json")).json()
     for route, (method, path) in zip(TABLE, ROUTES, strict=True):
         if route.body is None:
@@ -121,7 +121,7 @@ async def test_a_missing_body_is_an_empty_object_only_where_no_field_is_required
         assert (path, documented, untyped.status == 415, typed.status == 400) == (path, required, required, required)
 
 
-async def test_a_body_that_is_not_an_object_gets_an_error_without_schema_names(studio: Studio) -> None:
+async def test_a_body_that_is_not_an_object_gets_an_error_without_schema_names(studio: RunningStudio) -> None:
     for method, path in BODIES:
         for body in ("[]", "null", '"a"', "1"):
             problem = json.loads((await send_raw(studio, raw_request(method, path, AUTHORIZED, JSON, body=body))).body)
@@ -131,7 +131,7 @@ async def test_a_body_that_is_not_an_object_gets_an_error_without_schema_names(s
     assert (answer.status_code, answer.json()["detail"]) == (422, "'attachments.0' must be a JSON object.")
 
 
-async def test_without_a_body_any_content_type_is_accepted(studio: Studio) -> None:
+async def test_without_a_body_any_content_type_is_accepted(studio: RunningStudio) -> None:
     path = f"/api/sessions/{await studio.session()}/stop"
     for headers in (
         (),
@@ -145,7 +145,7 @@ async def test_without_a_body_any_content_type_is_accepted(studio: Studio) -> No
         assert (headers, answer.status, answer.body) == (headers, 202, b'{"turn_id":null}')
 
 
-async def test_a_schema_error_is_422_with_the_field_and_a_sentence(studio: Studio) -> None:
+async def test_a_schema_error_is_422_with_the_field_and_a_sentence(studio: RunningStudio) -> None:
     session_id = await studio.session()
     for path, body, field, detail in (
         ("turns", {}, "input", "'input' is required."),
@@ -163,7 +163,7 @@ async def test_a_schema_error_is_422_with_the_field_and_a_sentence(studio: Studi
 # --- paths and methods ------------------------------------------------------------------------------------------------
 
 
-async def test_head_is_get_without_the_body_and_options_lists_the_allowed_methods(studio: Studio) -> None:
+async def test_head_is_get_without_the_body_and_options_lists_the_allowed_methods(studio: RunningStudio) -> None:
     for path, route in zip((path for _, path in ROUTES), TABLE, strict=True):
         allowed = {method for other in TABLE if other.path == route.path for method in (other.method,)}
         allowed |= {"HEAD"} if "GET" in allowed else set()
@@ -177,7 +177,7 @@ async def test_head_is_get_without_the_body_and_options_lists_the_allowed_method
             assert (path, head.status_code, head.content) == (path, 404 if "ses_x" in path else got, b"")
 
 
-async def test_unknown_paths_and_wrong_methods_are_problems(studio: Studio) -> None:
+async def test_unknown_paths_and_wrong_methods_are_problems(studio: RunningStudio) -> None:
     missing = await studio.client.get("/api/nothing")
     assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
     wrong = await studio.client.put("/api/sessions")
@@ -185,7 +185,7 @@ async def test_unknown_paths_and_wrong_methods_are_problems(studio: Studio) -> N
     assert {method.strip() for method in wrong.headers["allow"].split(",")} == {"GET", "HEAD", "POST"}
 
 
-async def test_every_response_has_the_security_headers(studio: Studio) -> None:
+async def test_every_response_has_the_security_headers(studio: RunningStudio) -> None:
     for path in ("/", "/api/health", "/api/nothing", "/assets/app.js"):
         headers = (await studio.client.get(path)).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -207,7 +207,7 @@ async def test_every_response_has_the_security_headers(studio: Studio) -> None:
     ],
 )
 async def test_an_invalid_parameter_is_refused_with_what_it_must_be(
-    studio: Studio, url: str, code: str, detail: str
+    studio: RunningStudio, url: str, code: str, detail: str
 ) -> None:
     answer = await studio.client.get(url.format(await studio.session()))
     problem = answer.json()
@@ -218,5 +218,5 @@ async def test_an_invalid_parameter_is_refused_with_what_it_must_be(
 @pytest.mark.parametrize(
     "query", [f"q={'+' * 600}a{'+' * 600}", "limit=007", "limit=x&limit=200", "q=", "archived=all"]
 )
-async def test_a_valid_parameter_is_accepted(studio: Studio, query: str) -> None:
+async def test_a_valid_parameter_is_accepted(studio: RunningStudio, query: str) -> None:
     assert (await studio.client.get(f"/api/sessions?{query}")).status_code == 200

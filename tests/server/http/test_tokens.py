@@ -18,7 +18,7 @@ from tests.support.server.raw_http import (
     raw_request,
     send_raw,
 )
-from tests.support.server.running import TOKEN, Studio
+from tests.support.server.running_studio import TOKEN, RunningStudio
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
@@ -39,14 +39,14 @@ INVALID_TOKENS: dict[str, Sequence[str]] = {
 
 
 @pytest.mark.parametrize("reason", INVALID_TOKENS)
-async def test_every_route_without_the_valid_token_is_401(studio: Studio, reason: str) -> None:
+async def test_every_route_without_the_valid_token_is_401(studio: RunningStudio, reason: str) -> None:
     for method, path in [*PROTECTED, ("GET", "/api"), ("GET", "/api/nothing"), ("TRACE", "/api/sessions")]:
         answer = await send_raw(studio, raw_request(method, path, *INVALID_TOKENS[reason]))
         assert (path, answer.status, answer.code) == (path, 401, "unauthorized")
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_token_in_the_query_is_ignored(studio: Studio) -> None:
+async def test_a_token_in_the_query_is_ignored(studio: RunningStudio) -> None:
     for name in ("token", "access_token", "authorization", "ticket"):
         assert (await send_raw(studio, raw_request("GET", f"/api/sessions?{name}={TOKEN}"))).status == 401
 
@@ -73,7 +73,7 @@ async def test_a_token_in_the_query_is_ignored(studio: Studio) -> None:
         "http://127.0.0.1:PORT/api/sessions",
     ],
 )
-async def test_no_spelling_of_a_path_bypasses_the_token(studio: Studio, path: str) -> None:
+async def test_no_spelling_of_a_path_bypasses_the_token(studio: RunningStudio, path: str) -> None:
     assert (await send_raw(studio, raw_request("GET", path))).status == 401
 
 
@@ -95,12 +95,12 @@ async def test_no_spelling_of_a_path_bypasses_the_token(studio: Studio, path: st
         "/%2F",
     ],
 )
-async def test_only_the_canonical_spelling_of_a_path_is_served(studio: Studio, path: str) -> None:
+async def test_only_the_canonical_spelling_of_a_path_is_served(studio: RunningStudio, path: str) -> None:
     answer = await send_raw(studio, raw_request("GET", path, AUTHORIZED))
     assert (answer.status, answer.code) == (404, "not_found")
 
 
-async def test_an_id_may_be_encoded_where_it_must_be(studio: Studio) -> None:
+async def test_an_id_may_be_encoded_where_it_must_be(studio: RunningStudio) -> None:
     answer = await send_raw(studio, raw_request("GET", "/api/sessions/%C3%A9%20x", AUTHORIZED))
     assert (answer.status, answer.code) == (404, "session_not_found")
     session_id = (await studio.session()).replace("s", "%73")
@@ -112,21 +112,21 @@ async def test_an_id_may_be_encoded_where_it_must_be(studio: Studio) -> None:
 @pytest.mark.parametrize(
     "path", ["/assets/../api/sessions", "/assets/%2e%2e/api/sessions", "/assets/%2e%2e%2fserver.py"]
 )
-async def test_asset_paths_cannot_leave_the_assets_folder(studio: Studio, path: str) -> None:
+async def test_asset_paths_cannot_leave_the_assets_folder(studio: RunningStudio, path: str) -> None:
     assert (await send_raw(studio, raw_request("GET", path))).status in (401, 404)
 
 
 @pytest.mark.parametrize("path", ["/assets", "/assets/", "/assets/app.js/", "/assets//app.js", "/assets/./app.js"])
-async def test_an_asset_has_one_path(studio: Studio, path: str) -> None:
+async def test_an_asset_has_one_path(studio: RunningStudio, path: str) -> None:
     assert (await send_raw(studio, raw_request("GET", path, AUTHORIZED))).status == 404
 
 
-async def test_a_401_comes_before_the_body_is_read(studio: Studio) -> None:
+async def test_a_401_comes_before_the_body_is_read(studio: RunningStudio) -> None:
     head = raw_request("POST", "/api/sessions", JSON, "Content-Length: 1000000000")
     assert (await send_raw(studio, head)).status == 401
 
 
-async def test_public_paths_need_no_token(studio: Studio) -> None:
+async def test_public_paths_need_no_token(studio: RunningStudio) -> None:
     for path in ("/", "/api/health", "/assets/app.js"):
         assert (await send_raw(studio, raw_request("GET", path))).status == 200
 
@@ -134,7 +134,7 @@ async def test_public_paths_need_no_token(studio: Studio) -> None:
 # --- tickets ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_ticket_gives_the_token_once(studio: Studio) -> None:
+async def test_a_ticket_gives_the_token_once(studio: RunningStudio) -> None:
     fresh = await studio.client.post("/api/tickets")
     assert fresh.status_code == 201
     body = json.dumps({"ticket": fresh.json()["ticket"]})

@@ -10,9 +10,9 @@ import httpx
 import httpx_sse
 import pytest
 
-from tests.support.server.reading import Reader
-from tests.support.server.running import Studio, StudioMaker
-from tests.support.server.serving import agx_serve, outcome
+from tests.support.server.agx_processes import agx_serve, outcome
+from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.server.stream_client import StreamClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B1")]
 
@@ -43,7 +43,7 @@ async def up_to_final(source: httpx_sse.EventSource) -> list[tuple[str, object]]
     raise AssertionError("the stream ended")
 
 
-async def cursor_of_cut_stream(studio: Studio, cursor: str) -> str:
+async def cursor_of_cut_stream(studio: RunningStudio, cursor: str) -> str:
     """Return the last id of a client whose connection is aborted just after its stream opened."""
     with suppress(httpx.TransportError):
         async with follow(studio.client, cursor) as source:
@@ -83,7 +83,7 @@ async def test_no_event_is_lost_when_the_server_is_killed_before_the_first_event
     async with agx_serve(tmp_path / "home") as served, served.client() as client:
         path = f"/api/sessions/{(await client.post('/api/sessions', json={'name': 'Named'})).json()['id']}"
         await client.post(f"{path}/turns", json={"input": "say hi"})
-        log = Reader(served.port, f"{path}/events", served.token)
+        log = StreamClient(served.port, f"{path}/events", served.token)
         await log.read(lambda log: bool(log.ended_turns))
         async with follow(client, first.id) as source:
             seen = await up_to_final(source)

@@ -8,8 +8,7 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, hang, say
 from tests.support.lanes import Count
-from tests.support.patience import PATIENCE
-from tests.support.server.running import StudioMaker, until
+from tests.support.server.running_studio import StudioMaker, until
 from tests.support.server.stream_checks import (
     check_odd_cursors,
     check_odd_cursors_of_all,
@@ -18,6 +17,7 @@ from tests.support.server.stream_checks import (
     run_turn,
     until_subscribed,
 )
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

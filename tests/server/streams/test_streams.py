@@ -10,9 +10,8 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, hang, say
 from tests.support.lanes import Count
-from tests.support.patience import PATIENCE, PatientClock
 from tests.support.server.heartbeats import SHORT_HEARTBEAT_INTERVAL, STATES, HeartbeatLog, check_heartbeats, wait
-from tests.support.server.running import StudioMaker, note, until
+from tests.support.server.running_studio import StudioMaker, note, until
 from tests.support.server.stream_checks import (
     check_framing,
     fill,
@@ -23,6 +22,7 @@ from tests.support.server.stream_checks import (
     start_running_turn,
     until_subscribed,
 )
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 

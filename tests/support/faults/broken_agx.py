@@ -14,7 +14,7 @@ from agenticx.cli import main
 from studio import relay, server
 from studio.services import Services, make_services
 from tests.support.faults import broken
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 SOUND = "sound"
 

@@ -145,7 +145,7 @@ def _queue_for_each_reader(services: Services) -> None:
     queues: list[list[Message]] = []
 
     def wrap(stream: ASGIApp) -> ASGIApp:
-        async def queueing(scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_queue(scope: Scope, receive: Receive, send: Send) -> None:
             queue, news = list[Message](), asyncio.Event()
             queues.append(queue)
 
@@ -166,7 +166,7 @@ def _queue_for_each_reader(services: Services) -> None:
             finally:
                 writing.cancel()
 
-        return queueing
+        return with_queue
 
     _wrap_streams(wrap, services)
 

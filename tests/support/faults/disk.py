@@ -56,7 +56,7 @@ _SHM_LOCK = CFUNCTYPE(c_int, c_void_p, c_int, c_int, c_int)
 _LOCK_FLAG = 2  # SQLITE_SHM_LOCK
 
 
-class Fault:
+class DiskFault:
     """A fault of the `nth` operation of one kind, read from the file `control`, which `arm` writes."""
 
     def __init__(self, control: Path, note: Callable[..., None]) -> None:
@@ -86,8 +86,13 @@ class Fault:
             return
         if stamp != self._stamp:
             self._stamp = stamp
-            order = json.loads(self._control.read_text())
-            self._what, self._left, self._seconds, self._until = order["what"], order["nth"], order["seconds"], 0.0
+            failure = json.loads(self._control.read_text())
+            self._what, self._left, self._seconds, self._until = (
+                failure["what"],
+                failure["nth"],
+                failure["seconds"],
+                0.0,
+            )
 
 
 def arm(control: Path, what: str | None, nth: int = 0, seconds: float = 0.0) -> None:
@@ -102,7 +107,7 @@ class Disk:
 
     def __init__(self, trace: str, control: str | None = None) -> None:
         self._file = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._fault = None if control is None else Fault(Path(control), self.note)
+        self._fault = None if control is None else DiskFault(Path(control), self.note)
 
     def error_code(self, kind: str) -> int:
         """Return the SQLite error code of this operation, 0 for none."""

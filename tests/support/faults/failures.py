@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
-from tests.support.faults.provider import Exchange, Fault, Stream, framed
+from tests.support.faults.provider import Exchange, ProviderFault, Stream, framed
 
 __all__ = ["GOOD", "REFUSED", "TLS_FAILED", "random_fault", "random_silence"]
 
@@ -51,21 +51,21 @@ async def _good(exchange: Exchange) -> None:
     exchange.end()
 
 
-GOOD = Fault(name="good", respond=_good, code=None, boundary=10_000)
-REFUSED = Fault(name="refused", respond=_good, code="provider.transport", retryable=True)
+GOOD = ProviderFault(name="good", respond=_good, code=None, boundary=10_000)
+REFUSED = ProviderFault(name="refused", respond=_good, code="provider.transport", retryable=True)
 """The port does not listen, as set by the provider's `refusals`."""
 
-TLS_FAILED = Fault(name="no TLS", respond=_good, code="provider.transport", retryable=True)
+TLS_FAILED = ProviderFault(name="no TLS", respond=_good, code="provider.transport", retryable=True)
 """The model connects with https, which the provider does not support."""
 
 
-def random_fault(rng: random.Random, wire: str, example: Stream) -> Fault:
+def random_fault(rng: random.Random, wire: str, example: Stream) -> ProviderFault:
     """Return one fault at one point; `example` is a reply like the one that is sent with the fault."""
     kind = rng.choices([_status, _truncated_body, _error_event, _broken_head, _no_reply], [4, 5, 3, 2, 2])[0]
     return kind(rng, wire, example)
 
 
-def random_silence(rng: random.Random, wire: str, example: Stream) -> Fault:
+def random_silence(rng: random.Random, wire: str, example: Stream) -> ProviderFault:
     """Return a provider's silence, before its headers or after any of its events."""
     boundary = rng.randint(-1, example.marker)
 
@@ -77,13 +77,13 @@ def random_silence(rng: random.Random, wire: str, example: Stream) -> Fault:
 
     shown = bool(example.text_before(max(0, boundary)))
     code = "timeout.heartbeat" if shown else "timeout.first_chunk"
-    return Fault(name=f"silent after {boundary}", respond=do, code=code, boundary=max(0, boundary))
+    return ProviderFault(name=f"silent after {boundary}", respond=do, code=code, boundary=max(0, boundary))
 
 
 # --- before the body ----------------------------------------------------------------------------------------------
 
 
-def _broken_head(rng: random.Random, wire: str, example: Stream) -> Fault:
+def _broken_head(rng: random.Random, wire: str, example: Stream) -> ProviderFault:
     head = rng.choice([b"", b"HTTP/1.1 200 OK\r\nContent-Ty", b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"HTTP/1.1 100 \r\n\r\n"])
     ending = rng.choice([Exchange.hang_up, Exchange.reset])
 
@@ -91,10 +91,12 @@ def _broken_head(rng: random.Random, wire: str, example: Stream) -> Fault:
         exchange.writer.write(head)
         ending(exchange)
 
-    return Fault(name=f"{ending.__name__} behind {head!r}", respond=do, code="provider.transport", retryable=True)
+    return ProviderFault(
+        name=f"{ending.__name__} behind {head!r}", respond=do, code="provider.transport", retryable=True
+    )
 
 
-def _status(rng: random.Random, wire: str, example: Stream) -> Fault:
+def _status(rng: random.Random, wire: str, example: Stream) -> ProviderFault:
     status = rng.choice([*STATUSES, 429, 503, 529])
     code, retryable, fallback_allowed = STATUSES[status]
     body, content_type = rng.choice(BODIES)
@@ -116,7 +118,7 @@ def _status(rng: random.Random, wire: str, example: Stream) -> Fault:
         "retry_after": retry_after,
         "dates": dates,
     }
-    return Fault(name=name, respond=do, code=code, **more)
+    return ProviderFault(name=name, respond=do, code=code, **more)
 
 
 Headers = Callable[[], dict[str, str]]
@@ -152,7 +154,7 @@ def _by_date(seconds: float) -> tuple[Headers, float, list[datetime]]:
 # --- in the body --------------------------------------------------------------------------------------------------
 
 
-def _truncated_body(rng: random.Random, wire: str, example: Stream) -> Fault:
+def _truncated_body(rng: random.Random, wire: str, example: Stream) -> ProviderFault:
     """Return a body that ends at an event boundary, or within the next event, before the end marker."""
     boundary, within = rng.randint(0, example.marker), rng.random() < 0.3
     how, together = rng.choice(["clean", "torn", "reset"]), rng.random() < 0.5
@@ -175,10 +177,10 @@ def _truncated_body(rng: random.Random, wire: str, example: Stream) -> Fault:
 
     code = "provider.truncated" if how == "clean" else "provider.transport"
     name = f"{how} cut {'within' if within else 'before'} event {boundary}"
-    return Fault(name=name, respond=do, code=code, retryable=True, boundary=boundary)
+    return ProviderFault(name=name, respond=do, code=code, retryable=True, boundary=boundary)
 
 
-def _error_event(rng: random.Random, wire: str, example: Stream) -> Fault:
+def _error_event(rng: random.Random, wire: str, example: Stream) -> ProviderFault:
     """Return an error in a 200 response: instead of the body, or after any number of its events."""
     code, retryable, fallback_allowed, status, google, word = rng.choice(STREAM_ERRORS)
     event: Any = {"type": "error", "error": {"message": "Sorry.", "type": word}}
@@ -205,12 +207,12 @@ def _error_event(rng: random.Random, wire: str, example: Stream) -> Fault:
 
     boundary = 0 if alone else boundary
     name = f"{word} {'alone' if alone else f'before event {boundary}'}"
-    return Fault(
+    return ProviderFault(
         name=name, respond=do, code=code, retryable=retryable, fallback_allowed=fallback_allowed, boundary=boundary
     )
 
 
-def _no_reply(rng: random.Random, wire: str, example: Stream) -> Fault:
+def _no_reply(rng: random.Random, wire: str, example: Stream) -> ProviderFault:
     """Return a 200 response that is no reply: a web page, compressed bytes, no JSON, no object."""
     boundary = rng.randint(0, example.marker)
     what = rng.choice(["web page", "gzip", "no JSON", "no object", "deep"])
@@ -228,4 +230,6 @@ def _no_reply(rng: random.Random, wire: str, example: Stream) -> Fault:
             exchange.end()
 
     boundary = boundary if what in events else 0
-    return Fault(name=f"{what} before event {boundary}", respond=do, code="provider.bad_reply", boundary=boundary)
+    return ProviderFault(
+        name=f"{what} before event {boundary}", respond=do, code="provider.bad_reply", boundary=boundary
+    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.sessions import JournalEntry, Store
-from tests.support.faults.disk import Fault
+from tests.support.faults.disk import DiskFault
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def crashing(store: Store, point: str, when: str, nth: int) -> Store:
 REFUSED, UNANSWERED = "refused", "unanswered"
 
 
-def failing(store: Store, fault: Fault) -> Store:
+def failing(store: Store, fault: DiskFault) -> Store:
     """Return a store whose operations fail as `fault` says.
 
     An operation is refused, or carried out without an answer, as when the disk's answer is lost.

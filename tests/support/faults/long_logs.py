@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, TurnRecord
-from tests.support.faults.servers import World
+from tests.support.faults.servers import RecordedFolder
 
 BATCH_EVENTS = 1000
 
 
-async def append_long_turn(world: World, count: int, turn_id: str, *, over: bool = False) -> str:
+async def append_long_turn(recorded: RecordedFolder, count: int, turn_id: str, *, over: bool = False) -> str:
     """Append a turn of `count` events to the folder's only session; return the session's id."""
-    store = SqliteStore(world.database)
+    store = SqliteStore(recorded.database)
     (record,) = await store.sessions()
     await store.claim(TurnRecord(id=turn_id, session_id=record.id, input="x"))
     seq = await store.last_seq(record.id)

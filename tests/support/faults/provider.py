@@ -16,7 +16,7 @@ from agenticx.llms import ChatModel
 from agenticx.testing._accepted import AcceptedConnections
 from tests.support.wires.wires import WIRES
 
-__all__ = ["Exchange", "Fault", "Provider", "Stream", "make_stream", "provider"]
+__all__ = ["Exchange", "FaultyProvider", "ProviderFault", "Stream", "make_stream", "provider"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Stream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fault:
+class ProviderFault:
     """A provider's behaviour for one request, and the outcome it must have.
 
     `code` is the error's, None for a good reply. `retryable` says that the same model may be called again,
@@ -58,7 +58,7 @@ class Fault:
 class Exchange:
     """A request with its connection and the reply to be sent."""
 
-    provider: Provider
+    provider: FaultyProvider
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     stream: Stream
@@ -95,11 +95,11 @@ class Exchange:
 
 
 @dataclass
-class Provider:
+class FaultyProvider:
     """A server of one wire; `arrivals` has the time of each request."""
 
     wire: str
-    script: list[Fault]
+    script: list[ProviderFault]
     streams: list[Stream]
     port: int
     speaks_http: bool = True
@@ -139,12 +139,12 @@ class Provider:
 
 @asynccontextmanager
 async def provider(
-    wire: str, script: Sequence[Fault], streams: Sequence[Stream], *, refusals: int = 0
-) -> AsyncIterator[tuple[Provider, Callable[[], Awaitable[None]]]]:
+    wire: str, script: Sequence[ProviderFault], streams: Sequence[Stream], *, refusals: int = 0
+) -> AsyncIterator[tuple[FaultyProvider, Callable[[], Awaitable[None]]]]:
     """Yield a provider, and a function that makes it listen; until then its port refuses."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    made = Provider(wire, list(script), list(streams), listener.getsockname()[1])
+    made = FaultyProvider(wire, list(script), list(streams), listener.getsockname()[1])
     servers: list[asyncio.Server] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

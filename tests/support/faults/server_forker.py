@@ -2,8 +2,9 @@
 
     python -m tests.support.faults.server_forker
 
-Orders arrive as lines of JSON on standard input (`Order`); on standard output each server reports once that it is
-ready, {pid, port}, and this process once that it has ended, {pid, status}. So a server starts in a tenth of the time.
+Requests arrive as lines of JSON on standard input (`ServerOptions`). Two lines on standard output answer each: {pid,
+port} from the server when it is ready, and {pid, status} from this process when the server has ended. A forked server
+starts in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def main() -> None:
             os.read(wake, 4096)
             children -= set(_reap())
         if 0 in ready:
-            line = sys.stdin.buffer.readline()  # one order at a time: the next is given when its server is ready
+            line = sys.stdin.buffer.readline()  # one request at a time: the next is sent when this server is ready
             if not line:
                 for pid in children:
                     os.kill(pid, signal.SIGKILL)
@@ -113,13 +114,13 @@ def _report(what: dict[str, int]) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
-def _serve_and_exit(order: ServerOptions) -> None:
-    home = Path(order.home)
+def _serve_and_exit(options: ServerOptions) -> None:
+    home = Path(options.home)
     code = 1
     try:
         errors = os.open(home / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(errors, 2)
-        asyncio.run(_serve(order, home))
+        asyncio.run(_serve(options, home))
         code = 0
     finally:
         if code:
@@ -127,29 +128,29 @@ def _serve_and_exit(order: ServerOptions) -> None:
         os._exit(code)
 
 
-async def _serve(order: ServerOptions, home: Path) -> None:
+async def _serve(options: ServerOptions, home: Path) -> None:
     workspace = home.parent / "workspace"
     workspace.mkdir(exist_ok=True)
-    given = {"home": home, "workspace_root": workspace, "model": "plan", "log_level": "warning", **order.settings}
+    given = {"home": home, "workspace_root": workspace, "model": "plan", "log_level": "warning", **options.settings}
     settings = load_settings(given, environ={})
     configure_logging(settings.log_level)
-    if order.disk is not None:
-        disk.install(disk.Disk(**order.disk))
+    if options.disk is not None:
+        disk.install(disk.Disk(**options.disk))
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
 
     def assemble(_spec: str, _settings: Settings) -> ChatModel:
-        return PlanModel(context_window=order.context_window)
+        return PlanModel(context_window=options.context_window)
 
     services = make_services(
         settings,
         token=load_or_create_token(settings),
         port=port,
-        store=_store(order, home / "sessions.db"),
+        store=_store(options, home / "sessions.db"),
         models=ServerModels(settings, assemble),
         tools=[mark, look, *(one for one in builtin_tools() if one.schema.name == "bash_exec")],
     )
-    broken.services(order.broken, services)
+    broken.services(options.broken, services)
     server = StudioServer(services, lambda: _report({"pid": os.getpid(), "port": port}))
     await server.serve(sockets=[listening])
 
@@ -158,12 +159,12 @@ def _log(*words: object) -> None:
     print(*words, file=sys.stderr, flush=True)
 
 
-def _store(order: ServerOptions, path: Path) -> Store:
-    store: Store = broken.store(order.broken, SqliteStore(path))
-    if order.crash is not None:
-        store = crashing(store, *order.crash)
-    if order.fails is not None:
-        store = failing(store, disk.Fault(Path(order.fails), _log))
+def _store(options: ServerOptions, path: Path) -> Store:
+    store: Store = broken.store(options.broken, SqliteStore(path))
+    if options.crash is not None:
+        store = crashing(store, *options.crash)
+    if options.fails is not None:
+        store = failing(store, disk.DiskFault(Path(options.fails), _log))
     return store
 
 

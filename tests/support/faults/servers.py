@@ -19,11 +19,11 @@ import httpx
 from httpx_sse import aconnect_sse
 
 from tests.support.faults.checker import Observations, Transcript
-from tests.support.faults.light import LightTransport
+from tests.support.faults.http_transport import LightTransport
 from tests.support.faults.log_file import Log, read_log, snapshot
 from tests.support.forked import AsyncProcess
-from tests.support.patience import PATIENCE
-from tests.support.server.serving import READY, agx
+from tests.support.server.agx_processes import READY, agx
+from tests.support.timeouts import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 READY_SECONDS = SETTLE_SECONDS = PATIENCE
@@ -37,7 +37,7 @@ class ServerDied(Exception):
 class Servers(Protocol):
     """A starter of servers."""
 
-    async def serve(self, home: Path, **order: Any) -> Studio:
+    async def serve(self, home: Path, **options: Any) -> KillableStudio:
         """Start a server over `home`; raise `ServerDied` if it ends before it is ready."""
         ...
 
@@ -45,7 +45,7 @@ class Servers(Protocol):
 class Commands:
     """A starter of servers as users start them: `agx serve` with the demo model."""
 
-    async def serve(self, home: Path, **order: Any) -> Studio:
+    async def serve(self, home: Path, **options: Any) -> KillableStudio:
         workspace = home.parent / "workspace"
         workspace.mkdir(parents=True, exist_ok=True)
         process = await agx(home, "serve", "--port", "0", AGX_WORKSPACE_ROOT=str(workspace))
@@ -53,7 +53,7 @@ class Commands:
         if ready is None:
             raise ServerDied((line + await process.stderr.read()).decode())
         url, token = f"http://127.0.0.1:{int(ready[1])}", (home / "token").read_text().strip()
-        return Studio(process.pid, url, token, home, asyncio.ensure_future(_exit_status(process)))
+        return KillableStudio(process.pid, url, token, home, asyncio.ensure_future(_exit_status(process)))
 
 
 async def _exit_status(process: AsyncProcess) -> int:
@@ -71,19 +71,21 @@ class ServerForker:
         self._exits: dict[int, asyncio.Future[int]] = {}
         self._reading = asyncio.create_task(self._read())
 
-    async def serve(self, home: Path, **order: Any) -> Studio:
+    async def serve(self, home: Path, **options: Any) -> KillableStudio:
         """Start a server over `home`; raise `ServerDied` if it ends before it is ready."""
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (home / "token").exists():
             (home / "token").touch(0o600)
             (home / "token").write_text(TOKEN)
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"home": str(home), **order}).encode() + b"\n")
+        self._process.stdin.write(json.dumps({"home": str(home), **options}).encode() + b"\n")
         async with asyncio.timeout(READY_SECONDS):
             message = await self._ready.get()
         if "port" not in message:
             raise ServerDied((home / "stderr").read_text())
-        return Studio(message["pid"], f"http://127.0.0.1:{message['port']}", TOKEN, home, self._exit_of(message["pid"]))
+        return KillableStudio(
+            message["pid"], f"http://127.0.0.1:{message['port']}", TOKEN, home, self._exit_of(message["pid"])
+        )
 
     def _exit_of(self, pid: int) -> asyncio.Future[int]:
         return self._exits.setdefault(pid, asyncio.get_running_loop().create_future())
@@ -135,7 +137,7 @@ def _collect_cut_connections() -> None:
 
 
 @dataclass
-class Studio:
+class KillableStudio:
     """A server in a process of its own."""
 
     pid: int
@@ -177,7 +179,7 @@ class Studio:
 
 
 @dataclass
-class World:
+class RecordedFolder:
     """A data folder, its sessions, and the records of its clients over any number of servers."""
 
     home: Path

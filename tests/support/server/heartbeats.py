@@ -10,8 +10,8 @@ from itertools import pairwise
 from agenticx.llms.scripted import call, hang, say
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE
-from tests.support.server.running import Frame, Studio, until
+from tests.support.server.running_studio import Frame, RunningStudio, until
+from tests.support.timeouts import PATIENCE
 
 
 @tool(risk="read")
@@ -84,7 +84,7 @@ class HeartbeatLog:
             assert later - earlier >= 9 - late
 
 
-async def check_heartbeats(studio: Studio, state: str, *, seconds: float = PATIENCE) -> None:
+async def check_heartbeats(studio: RunningStudio, state: str, *, seconds: float = PATIENCE) -> None:
     """Check four heartbeats in that state, on the session's stream and that of all, within `seconds` of real time."""
     session_id, last = await studio.session(), STATES[state][1]
     async with studio.events(session_id) as frames, studio.frames("/api/events") as of_all:

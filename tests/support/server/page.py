@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.server.chromium import Tab
-from tests.support.server.running import Studio
+from tests.support.server.running_studio import RunningStudio
 
 __all__ = ["FILE_EVENTS", "SHOWN", "add_files", "enter", "file_parts", "send_message"]
 
@@ -20,7 +20,7 @@ FILE_EVENTS = {
 """JavaScript statements that add the `DataTransfer` called `files`, by the action of the user."""
 
 
-async def enter(tab: Tab, studio: Studio) -> None:
+async def enter(tab: Tab, studio: RunningStudio) -> None:
     """Open the page with a new ticket and wait until it shows a session."""
     await tab.open(f"http://127.0.0.1:{studio.port}/#{studio.services.tickets.issue()}")
     await tab.wait_for("document.querySelector('#sessions [aria-current]')?.textContent")

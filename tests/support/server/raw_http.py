@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass
 
 from studio.routes import TABLE
-from tests.support.patience import PATIENCE
-from tests.support.server.running import TOKEN, Studio
+from tests.support.server.running_studio import TOKEN, RunningStudio
+from tests.support.timeouts import PATIENCE
 
 ALLOWED_ORIGIN = "app://desktop"
 
@@ -41,7 +41,7 @@ class RawResponse:
         return json.loads(self.body)["code"]
 
 
-async def send_raw(studio: Studio, request: str | bytes) -> RawResponse:
+async def send_raw(studio: RunningStudio, request: str | bytes) -> RawResponse:
     """Send bytes unchanged (PORT replaced) and read one response, without its body if it is a stream."""
     raw = request.encode("latin-1") if isinstance(request, str) else request
     reader, writer = await asyncio.open_connection("127.0.0.1", studio.port)

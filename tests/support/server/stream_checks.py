@@ -14,25 +14,25 @@ from urllib.parse import quote
 
 from agenticx.llms.scripted import pause, say, think
 from agenticx.runtime.events import EventType, RuntimeEvent
-from tests.support.patience import PATIENCE
-from tests.support.server.reading import Reader
-from tests.support.server.running import TOKEN, Frame, Studio
+from tests.support.server.running_studio import TOKEN, Frame, RunningStudio
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE
 
 
-async def run_turn(studio: Studio, session_id: str, text: str = "hi") -> list[Frame]:
+async def run_turn(studio: RunningStudio, session_id: str, text: str = "hi") -> list[Frame]:
     """Run a turn and return its frames."""
     cursor = (await studio.turn(session_id, text)).json()["cursor"]
     return await studio.events_until(session_id, "final", cursor=cursor)
 
 
-async def fill(studio: Studio, session_id: str, count: int, text: str = "x") -> None:
+async def fill(studio: RunningStudio, session_id: str, count: int, text: str = "x") -> None:
     """Append token events to the log directly, as the hub would."""
     events = [RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0})] * count
     store = studio.services.store
     await store.append(session_id, None, events, expected_seq=await store.last_seq(session_id))
 
 
-async def until_subscribed(studio: Studio, readers: int = 1) -> None:
+async def until_subscribed(studio: RunningStudio, readers: int = 1) -> None:
     async with asyncio.timeout(PATIENCE):
         while studio.services.relay.readers != readers:
             await asyncio.sleep(0.005)
@@ -46,14 +46,14 @@ def many_events(count: int) -> list[Any]:
     return [[say("word "), think("word "), pause(0)]] * (count // 2)
 
 
-async def resume_differences(studio: Studio, readers: int, hops: int, events: int) -> list[str]:
+async def resume_differences(studio: RunningStudio, readers: int, hops: int, events: int) -> list[str]:
     """Return how the frames of readers differ from the log.
 
     Each of `readers` disconnects `hops` times, at random bytes, during a turn of `events` events.
     """
     session_id, event_bytes = await studio.session(), 200
 
-    async def hop(rng: random.Random) -> tuple[Reader, int]:
+    async def hop(rng: random.Random) -> tuple[StreamClient, int]:
         reader, leaves = studio.reader(session_id), 0
         while not reader.ended_turns:
             most = rng.randrange(1, 2 * events * event_bytes // hops) if leaves < hops else None
@@ -71,7 +71,7 @@ async def resume_differences(studio: Studio, readers: int, hops: int, events: in
     return [wrong for reader, _ in hopped for wrong in differences(reader, whole.frames)]
 
 
-def differences(reader: Reader, log: list[bytes]) -> list[str]:
+def differences(reader: StreamClient, log: list[bytes]) -> list[str]:
     """Return the differences between a reader's frames and the log, in words."""
     times = Counter(reader.frames)
     found = [f"came {times[frame]} times: {frame!r}" for frame in log if times[frame] != 1]
@@ -112,9 +112,9 @@ ODD_CURSORS = [
 ]
 
 
-def odd_cursors(studio: Studio, own: str, foreign: str) -> list[str]:
+def odd_cursors(studio: RunningStudio, own: str, other_session: str) -> list[str]:
     """Return cursors that were never issued for the session `own`; some differ in one character from a valid one."""
-    ahead, other = studio.services.relay.cursor(own, 99), studio.services.relay.cursor(foreign, 1)
+    ahead, other = studio.services.relay.cursor(own, 99), studio.services.relay.cursor(other_session, 1)
     place, _, tag = ahead.partition("-")
     near = [
         f"0{place}-{tag}",
@@ -129,9 +129,11 @@ def odd_cursors(studio: Studio, own: str, foreign: str) -> list[str]:
     return [*ODD_CURSORS, other, f"ffffffffffffffff-{tag}", f"fffffff-{tag}", ahead, *near]
 
 
-async def check_odd_cursors(studio: Studio, session_id: str, log: list[bytes], *, seconds: float = PATIENCE) -> None:
+async def check_odd_cursors(
+    studio: RunningStudio, session_id: str, log: list[bytes], *, seconds: float = PATIENCE
+) -> None:
     """Check that each odd cursor is answered by a reset and the log, within `seconds` of real time."""
-    odd = odd_cursors(studio, session_id, foreign=await studio.session())
+    odd = odd_cursors(studio, session_id, other_session=await studio.session())
     assert len(odd) >= 40
     for cursor in odd:
         reader = studio.reader(session_id, query=f"?cursor={quote(cursor, safe='%')}")
@@ -141,14 +143,14 @@ async def check_odd_cursors(studio: Studio, session_id: str, log: list[bytes], *
         assert reader.frames == log
 
 
-async def check_odd_cursors_of_all(studio: Studio) -> None:
+async def check_odd_cursors_of_all(studio: RunningStudio) -> None:
     session_id = await studio.session()
     of_session = [frame.id or "" for frame in await run_turn(studio, session_id)]
     odd = [*odd_cursors(studio, session_id, session_id), of_session[0], of_session[-1]]
-    readers = [Reader(studio.port, f"/api/events?cursor={quote(cursor, safe='%')}", TOKEN) for cursor in odd]
-    live = Reader(studio.port, "/api/events", TOKEN)
+    readers = [StreamClient(studio.port, f"/api/events?cursor={quote(cursor, safe='%')}", TOKEN) for cursor in odd]
+    live = StreamClient(studio.port, "/api/events", TOKEN)
 
-    async def answered(reader: Reader) -> None:
+    async def answered(reader: StreamClient) -> None:
         await reader.read(lambda reader: bool(reader.ended_turns))
 
     async with asyncio.TaskGroup() as group:
@@ -168,7 +170,7 @@ async def check_odd_cursors_of_all(studio: Studio) -> None:
 # --- shutdown ---------------------------------------------------------------------------------------------------------
 
 
-async def last_types_before_close(studio: Studio) -> list[tuple[str, ...]]:
+async def last_types_before_close(studio: RunningStudio) -> list[tuple[str, ...]]:
     """Close the studio and return the last two types on the streams of three running sessions and on that of all."""
     sessions = [await studio.session() for _ in range(3)]
     for session_id in sessions:
@@ -189,7 +191,7 @@ async def last_types_before_close(studio: Studio) -> list[tuple[str, ...]]:
 # --- stalled and aborted readers --------------------------------------------------------------------------------------
 
 
-def stalled_reader(studio: Studio, session_id: str) -> socket.socket:
+def stalled_reader(studio: RunningStudio, session_id: str) -> socket.socket:
     """Return a connection that requests the stream and never reads."""
     quiet = socket.socket()
     quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -199,7 +201,7 @@ def stalled_reader(studio: Studio, session_id: str) -> socket.socket:
     return quiet
 
 
-async def start_running_turn(studio: Studio) -> str:
+async def start_running_turn(studio: RunningStudio) -> str:
     """Create a session with large events and a running turn, without readers, and return its id."""
     session_id = await studio.session()
     await fill(studio, session_id, 10, "x" * 20_000)
@@ -210,7 +212,7 @@ async def start_running_turn(studio: Studio) -> str:
 
 
 async def leaks_of_aborted_readers(
-    studio: Studio, session_id: str, aborts: int, *, seconds: float = PATIENCE
+    studio: RunningStudio, session_id: str, aborts: int, *, seconds: float = PATIENCE
 ) -> dict[str, int]:
     """Return the resources that aborted readers still hold after `seconds`, and the number of running turns."""
 
@@ -260,7 +262,7 @@ def odd_events(count: int) -> list[RuntimeEvent]:
     ]
 
 
-async def check_framing(studio: Studio, events: list[RuntimeEvent]) -> None:
+async def check_framing(studio: RunningStudio, events: list[RuntimeEvent]) -> None:
     """Check that every event is one frame of two lines by any line separator, with the data that was stored."""
     session_id = await studio.session()
     for start in range(0, len(events), 100):

@@ -28,7 +28,7 @@ async def chunk_server(
     *,
     head: bytes = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n",
     then_silent: bool = False,
-    then_gone: bool = False,
+    then_closed: bool = False,
     then_reset: bool = False,
     port: int = 0,
 ) -> AsyncIterator[ChunkServer]:
@@ -50,7 +50,7 @@ async def chunk_server(
                 if number % 64 == 0:
                     await writer.drain()
                     await asyncio.sleep(0)
-            if then_silent or then_gone or then_reset:
+            if then_silent or then_closed or then_reset:
                 await writer.drain()
                 await (reader.read() if then_silent else _disconnect(writer, reset=then_reset))
                 return

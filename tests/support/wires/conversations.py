@@ -15,7 +15,7 @@ from agenticx.messages import (
     UserMessage,
 )
 from tests.support.wires.replies import sse
-from tests.support.wires.wires import Wire, read
+from tests.support.wires.wires import WireUnderTest, read
 
 LOOK = ToolSchema("look", "Look.", {"type": "object", "properties": {"at": {"type": "string"}}})
 
@@ -98,7 +98,7 @@ IDS = {
 }
 
 
-def reply_with_calls(wire: Wire, ids: Sequence[str], *, model: str = "m") -> AssistantMessage:
+def reply_with_calls(wire: WireUnderTest, ids: Sequence[str], *, model: str = "m") -> AssistantMessage:
     """Return the stored message of a reply of this wire that calls `look` once per id."""
     reply, error = read(wire.parser(model), [REPLY_BODIES[wire.name](ids)])
     assert (error, reply.complete, len(reply.tool_calls), bool(reply.provider_state)) == (None, True, len(ids), True)
@@ -108,7 +108,7 @@ def reply_with_calls(wire: Wire, ids: Sequence[str], *, model: str = "m") -> Ass
     )
 
 
-def reply_with_names(wire: Wire, names: Sequence[str], ids: Sequence[str]) -> AssistantMessage:
+def reply_with_names(wire: WireUnderTest, names: Sequence[str], ids: Sequence[str]) -> AssistantMessage:
     """Return the stored message of a reply of this wire whose calls have these names."""
     message = reply_with_calls(wire, ids)
     calls = tuple(call.model_copy(update={"name": name}) for call, name in zip(message.tool_calls, names, strict=True))
@@ -127,7 +127,7 @@ def results_of(message: AssistantMessage) -> list[Message]:
     return [ToolMessage(tool_call_id=call.id, name=call.name, content="seen") for call in message.tool_calls]
 
 
-def conversation(wire: Wire, *ids_of_rounds: Sequence[str]) -> list[Message]:
+def conversation(wire: WireUnderTest, *ids_of_rounds: Sequence[str]) -> list[Message]:
     """Return a history with a question and rounds of calls over this wire, one for each list of ids."""
     history: list[Message] = [SystemMessage(content="Be brief."), UserMessage(content="Look around.")]
     for ids in ids_of_rounds:
@@ -136,7 +136,7 @@ def conversation(wire: Wire, *ids_of_rounds: Sequence[str]) -> list[Message]:
     return history
 
 
-def own_ids(wire: Wire, count: int, start: int = 0) -> list[str]:
+def own_ids(wire: WireUnderTest, count: int, start: int = 0) -> list[str]:
     return [IDS[wire.name].format(start + n) for n in range(count)]
 
 
@@ -144,7 +144,7 @@ def text_of(body: dict[str, Any]) -> str:
     return json.dumps(body, ensure_ascii=False)
 
 
-def is_replayed(wire: Wire, messages: Sequence[Message], *, model: str = "m") -> bool:
+def is_replayed(wire: WireUnderTest, messages: Sequence[Message], *, model: str = "m") -> bool:
     """Return whether a request of the wire has its own provider state."""
     body = text_of(wire.request(messages, model=model, tools=[LOOK]))
     return SECRET in body or (wire.name == "ollama" and '"thinking": "hm"' in body)

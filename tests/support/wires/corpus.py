@@ -9,7 +9,7 @@ from typing import Any
 
 from agenticx.errors import ModelError
 from agenticx.llms.base import Reply
-from tests.support.wires.wires import WIRES, Wire
+from tests.support.wires.wires import WIRES, WireUnderTest
 
 __all__ = ["MALFORMED_STREAMS", "MalformedStream", "outcome"]
 
@@ -18,7 +18,7 @@ __all__ = ["MALFORMED_STREAMS", "MalformedStream", "outcome"]
 class MalformedStream:
     """One body and its outcome, where `error` is the provider's error type, None without a type, or absent."""
 
-    wire: Wire
+    wire: WireUnderTest
     name: str
     body: bytes
     expected: dict[str, Any]
@@ -39,7 +39,7 @@ def outcome(reply: Reply, error: ModelError | None) -> dict[str, Any]:
     return fields
 
 
-def _read(wire: Wire) -> list[MalformedStream]:
+def _read(wire: WireUnderTest) -> list[MalformedStream]:
     folder = Path(__file__).parents[2] / "unit" / "wires" / "odd" / wire.name
     return [
         MalformedStream(

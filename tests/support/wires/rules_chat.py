@@ -66,7 +66,7 @@ def _row(row: dict[str, Any]) -> list[str]:
         return found
     ids = [call["id"] for call in calls]
     if not calls or "" in ids or len(set(ids)) < len(ids):
-        found.append(f"call ids {ids} cannot be told apart")
+        found.append(f"call ids {ids} are not distinct")
     return [*found, *(fault for call in calls if (fault := _call(call)))]
 
 

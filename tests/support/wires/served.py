@@ -25,7 +25,7 @@ from agenticx.llms.wires.provider_model import ProviderModel
 from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, status
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import ChunkServer, chunk_server
 from tests.support.wires.replies import sse
 

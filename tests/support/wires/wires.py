@@ -33,11 +33,11 @@ from agenticx.messages import Message
 from tests.support.wires import rules_anthropic, rules_chat, rules_gemini, rules_ollama, rules_responses, sdk_types
 from tests.support.wires.replies import parse_reply as read
 
-__all__ = ["WIRES", "Wire", "read", "refusals"]
+__all__ = ["WIRES", "WireUnderTest", "read", "refusals"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wire:
+class WireUnderTest:
     """A wire. `streams` is the folder of its recorded streams, None if it has none; `ending` their file suffix."""
 
     name: str
@@ -67,7 +67,7 @@ class Wire:
 WIRES = {
     wire.name: wire
     for wire in (
-        Wire(
+        WireUnderTest(
             name="openai_chat",
             parser=lambda model: ChatReplyParser(label="test", model=model),
             model=lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
@@ -77,7 +77,7 @@ WIRES = {
             rules=rules_chat.violations,
             streams="chat",
         ),
-        Wire(
+        WireUnderTest(
             name="openai_responses",
             parser=lambda model: ResponsesReplyParser(label="test", model=model),
             model=lambda url: OpenAIResponsesModel("m", base_url=f"{url}/v1"),
@@ -87,7 +87,7 @@ WIRES = {
             rules=rules_responses.violations,
             streams="responses",
         ),
-        Wire(
+        WireUnderTest(
             name="anthropic",
             parser=lambda model: AnthropicReplyParser(label="test", model=model),
             model=lambda url: AnthropicModel("m", base_url=url),
@@ -97,7 +97,7 @@ WIRES = {
             rules=rules_anthropic.violations,
             streams="anthropic",
         ),
-        Wire(
+        WireUnderTest(
             name="gemini",
             parser=lambda model: GeminiReplyParser(label="test", model=model),
             model=lambda url: GeminiModel("m", base_url=url),
@@ -107,7 +107,7 @@ WIRES = {
             rules=lambda body: rules_gemini.violations(body, signed=True),
             streams="gemini",
         ),
-        Wire(
+        WireUnderTest(
             name="ollama",
             parser=lambda model: OllamaReplyParser(label="test", model=model),
             model=lambda url: OllamaModel("m", base_url=url),

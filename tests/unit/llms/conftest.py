@@ -8,7 +8,7 @@ import pytest
 
 from agenticx.llms.catalog import local_servers
 from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from agenticx.errors import ModelError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import Delta, Finished, ModelRequest, OutputSchema, TextDelta, ToolSchema, complete
 from agenticx.llms.catalog.resolve import find_model_facts, resolve_model
-from agenticx.llms.model_facts import Capability, ModelFacts
+from agenticx.llms.model_catalog import Capability, ModelFacts
 from agenticx.llms.wires.anthropic import AnthropicModel
 from agenticx.llms.wires.openai_chat import OpenAIChatModel
 from agenticx.llms.wrappers.capabilities import CapabilityModel, split_parallel_calls
@@ -47,7 +47,7 @@ def user_models_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def facts_without(*missing: Capability) -> ModelFacts:
-    return ModelFacts(abilities=tuple(ability for ability in ALL if ability not in missing))
+    return ModelFacts(capabilities=tuple(capability for capability in ALL if capability not in missing))
 
 
 def note(file: Attachment) -> str:
@@ -181,8 +181,8 @@ async def test_on_every_wire_only_a_model_with_vision_gets_images(
     user_models_file: Path, provider: str, sees: bool
 ) -> None:
     family = "openai" if provider == "openai-chat" else provider
-    abilities = '["vision"]' if sees else "[]"
-    user_models_file.write_text(f'[models."{family}:mine"]\nabilities = {abilities}\n')
+    capabilities = '["vision"]' if sees else "[]"
+    user_models_file.write_text(f'[models."{family}:mine"]\ncapabilities = {capabilities}\n')
     async with FakeOpenAIServer([status(401, "no")]) as server:
         model: Any = CapabilityModel(
             resolve_model(f"{provider}:mine", base_url=server.base_url), find_model_facts(f"{provider}:mine")
@@ -238,8 +238,8 @@ async def test_a_model_without_structured_output_returns_the_object_as_a_call(fa
 
 async def test_a_user_s_row_decides_whether_a_schema_is_sent(user_models_file: Path) -> None:
     user_models_file.write_text(
-        '[models."openai:mine"]\nabilities = ["tools"]\n[models."anthropic:old"]\nabilities = ["tools"]\n'
-        '[models."anthropic:mine"]\nabilities = ["structured_output"]\n'
+        '[models."openai:mine"]\ncapabilities = ["tools"]\n[models."anthropic:old"]\ncapabilities = ["tools"]\n'
+        '[models."anthropic:mine"]\ncapabilities = ["structured_output"]\n'
     )
     schema = OutputSchema("City", City.model_json_schema())
     settings = Settings.model_validate({"llm_attempts": 1})
@@ -346,7 +346,7 @@ async def test_after_a_refusal_of_parallel_calls_the_history_has_one_call_per_me
 
 
 @given(broken_histories())
-def test_any_sanitised_history_can_be_split_into_single_calls(history: list[Message]) -> None:
+def test_any_sanitized_history_can_be_split_into_single_calls(history: list[Message]) -> None:
     whole = sanitize([*history, UserMessage(content="go on")])
     parted = list(split_parallel_calls(whole))
     assert all(len(row.tool_calls) <= 1 for row in parted if isinstance(row, AssistantMessage))
@@ -366,7 +366,7 @@ def test_any_sanitised_history_can_be_split_into_single_calls(history: list[Mess
 
 
 @pytest.mark.parametrize(
-    ("spec", "abilities", "expected"),
+    ("spec", "capabilities", "expected"),
     [
         ("openai:mine", '["tools"]', (None, None)),
         ("openai:mine", '["tools", "reasoning"]', (["reasoning.encrypted_content"], {"summary": "auto"})),
@@ -375,10 +375,10 @@ def test_any_sanitised_history_can_be_split_into_single_calls(history: list[Mess
     ],
 )
 async def test_reasoning_is_requested_if_the_catalogue_lists_it(
-    user_models_file: Path, spec: str, abilities: str | None, expected: tuple[Any, Any]
+    user_models_file: Path, spec: str, capabilities: str | None, expected: tuple[Any, Any]
 ) -> None:
-    if abilities:
-        user_models_file.write_text(f'[models."{spec}"]\nabilities = {abilities}\n')
+    if capabilities:
+        user_models_file.write_text(f'[models."{spec}"]\ncapabilities = {capabilities}\n')
     async with FakeOpenAIServer([status(401, "no")]) as server:
         model: Any = assemble_model(spec, Settings.model_validate({"llm_attempts": 1}), base_url=server.base_url)
         await complete(model, ModelRequest(messages=[UserMessage(content="x")]))
@@ -394,7 +394,7 @@ def look() -> str:
 
 
 async def test_a_model_without_any_capability_completes_a_turn(user_models_file: Path) -> None:
-    user_models_file.write_text('[models."together:x"]\nabilities = []\n')
+    user_models_file.write_text('[models."together:x"]\ncapabilities = []\n')
     script = [say("<function=look>\n</function>"), say("It is nothing.")]
     async with FakeOpenAIServer(script) as server:
         model: Any = assemble_model("together:x", Settings.model_validate({}), base_url=server.base_url)

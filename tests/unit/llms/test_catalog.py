@@ -175,9 +175,7 @@ def test_an_unknown_model_resolves_and_its_assumptions_are_logged(
 ) -> None:
     caplog.set_level("INFO")
     assert resolve_model("lmstudio:mystery").name == "lmstudio:mystery"
-    assert (
-        "lmstudio:mystery is not in the catalogue; nothing is known of it: it is given tools and files" in caplog.text
-    )
+    assert "lmstudio:mystery is not in the catalogue; its capabilities, window and price are unknown" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -190,7 +188,7 @@ def test_an_unknown_model_resolves_and_its_assumptions_are_logged(
         ("ollama", "OllamaModel"),
     ],
 )
-@pytest.mark.parametrize("more", ["", 'abilities = ["tools"]\noutput = 4000'])
+@pytest.mark.parametrize("more", ["", 'capabilities = ["tools"]\noutput = 4000'])
 def test_a_provider_of_the_user_may_use_any_wire(wire: str, kind: str, more: str, tmp_path: Path) -> None:
     rows = f'[providers.acme]\nbase_url = "http://box:9/v1"\nwire = "{wire}"\n[models."acme:x"]\nwindow = 9000\n{more}'
     (tmp_path / "models.toml").write_text(rows, encoding="utf-8")

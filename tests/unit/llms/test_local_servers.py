@@ -18,11 +18,11 @@ from agenticx.errors import SettingsError
 from agenticx.llms.base import ModelRequest, complete
 from agenticx.llms.catalog.local_servers import LocalModel, fetch_model_names
 from agenticx.llms.catalog.resolve import list_models, local_window_query
-from agenticx.llms.model_facts import load_model_catalog
+from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings
 from agenticx.testing import ScriptedModel, say
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 DEFAULTS = Settings.model_validate({})
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -82,7 +82,7 @@ async def test_ollama_reports_capabilities_and_windows(monkeypatch: pytest.Monke
     with serving(OLLAMA) as address:
         monkeypatch.setenv("OLLAMA_BASE_URL", address)
         models = [model for model in await list_models(DEFAULTS) if model.provider == "ollama"]
-    assert [(model.spec, model.facts.window, model.facts.abilities) for model in models] == [
+    assert [(model.spec, model.facts.window, model.facts.capabilities) for model in models] == [
         ("ollama:mystery:7b", 4096, ("tools", "reasoning", "structured_output")),
         ("ollama:gemma3:4b", None, ("vision", "structured_output")),
     ]

@@ -9,7 +9,7 @@ import pytest
 import structlog  # noqa: F401 - imported on first use, which costs more than a test of 200 ms can bear
 
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
-from tests.support.playing import Player
+from tests.support.turn_player import Player
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
 

@@ -11,6 +11,7 @@ from agenticx.runtime import AgentHook, Block, HookContext, HookRegistry
 from agenticx.testing import ScriptedModel, call, say
 from agenticx.tools.registry import tool
 from tests.support.histories import conversation
+from tests.support.odd_tools import Panic
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("D3")]
 
@@ -151,10 +152,6 @@ async def test_hooks_cannot_change_the_arguments_that_run(play):
 
 
 # --- what they cannot -------------------------------------------------------------------------------------------------
-
-
-class Panic(BaseException):
-    """Neither an Exception nor a SystemExit."""
 
 
 def _raises(exc):

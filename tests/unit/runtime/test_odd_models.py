@@ -8,14 +8,11 @@ import pytest
 
 from agenticx.llms.base import Finished, TextDelta
 from agenticx.runtime import StopSignal
+from tests.support.odd_tools import Panic
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 
 END = (Finished("end", "stop"),)
-
-
-class Panic(BaseException):
-    """An exception that is neither an Exception nor a SystemExit."""
 
 
 class Odd:

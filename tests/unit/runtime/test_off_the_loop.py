@@ -11,11 +11,11 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.runtime.calls.tool_output import is_large
+from agenticx.runtime.calls.result_rendering import is_large
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.testing import call
 from agenticx.tools.registry import tool
-from tests.support.patience import longest_hold, slowdown
+from tests.support.timeouts import longest_hold, slowdown
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from agenticx.runtime import AgentHook, AutoApproveConfirmGate, HookRegistry, St
 from agenticx.testing import ScriptedModel, call, hang, say
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE
 from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C8")]
 

@@ -21,7 +21,7 @@ from agenticx.sessions.history.state import read_replacement_counts
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.session_cache import SessionCache
 from agenticx.settings import load_settings
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
 from agenticx.sessions import Hub
-from tests.support.patience import PATIENCE
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
 

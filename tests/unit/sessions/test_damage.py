@@ -20,7 +20,7 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.settings import load_settings
-from tests.support.patience import PatientClock
+from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio
 

@@ -15,8 +15,8 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.search import MATCHES_SHOWN
 from agenticx.settings import load_settings
-from tests.support.patience import PATIENCE, PatientClock
 from tests.support.sessions import SessionHarness
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 

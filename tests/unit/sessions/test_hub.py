@@ -31,8 +31,8 @@ from agenticx.sessions import (
 from agenticx.sessions.hub.batches import EventBatcher, merge_deltas
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
-from tests.support.patience import PatientClock, comes_true
 from tests.support.sessions import wait_for_event, wait_for_turn_end
+from tests.support.timeouts import PatientClock, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -281,7 +281,7 @@ async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path) -> None:
     hub, store, session_id = await hub_with(model, tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
     await hub.delete(session_id)
-    await comes_true(lambda: model.open_streams == 0)
+    await wait_until(lambda: model.open_streams == 0)
     with pytest.raises(SessionNotFound):
         await hub.start(session_id, TurnRequest(input="hi"))
     assert await store.read_all(0, 10) == []
@@ -310,7 +310,7 @@ async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path) -> None:
     assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
     with pytest.raises(HubClosed):
         await hub.start(session_id, TurnRequest(input="hi"))
-    await comes_true(lambda: not [task for task in asyncio.all_tasks() if "agx" in task.get_name()])
+    await wait_until(lambda: not [task for task in asyncio.all_tasks() if "agx" in task.get_name()])
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import FunctionTool, tool
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from agenticx.sessions.store.notify import Notifier
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from agenticx.llms.scripted import ScriptedModel, hang, say
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import Hub, SessionRecord, SqliteStore, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
-from tests.support.patience import PatientClock
 from tests.support.sessions import wait_for_turn_end
+from tests.support.timeouts import PatientClock
 
 pytestmark = pytest.mark.anyio
 

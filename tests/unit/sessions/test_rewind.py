@@ -16,12 +16,12 @@ from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 
 
-class FailingStore(MemoryStore):
+class RefusingStore(MemoryStore):
     """A store that refuses appends while `broken`."""
 
     broken = False
@@ -72,7 +72,7 @@ def a_write_and_more() -> ScriptedModel:
 
 
 async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
-    store, model = FailingStore(), a_write_and_more()
+    store, model = RefusingStore(), a_write_and_more()
     hub = hub_over(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     await run_turn(hub, store, session_id, "one")

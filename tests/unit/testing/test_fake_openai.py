@@ -28,7 +28,7 @@ from agenticx.testing import (
     think,
     usage,
 )
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from agenticx.errors import InvalidArguments, ToolError
 from agenticx.tools import decide
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
-from tests.support.patience import longest_hold
+from tests.support.timeouts import longest_hold
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from agenticx.errors import ToolError
 from agenticx.tools import Assessment, FunctionTool, Tool, Toolbox, ToolContext, as_tool, tool
 from agenticx.tools.base import is_parallel
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

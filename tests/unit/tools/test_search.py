@@ -11,7 +11,7 @@ from agenticx.errors import ToolError
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.patterns import compile_glob, compile_pattern
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ import pytest
 
 from agenticx.errors import ToolError
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.output import HeadTailBuffer, ProgressEmitter
-from tests.support.patience import longest_hold
+from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
+from tests.support.timeouts import longest_hold
 
 pytestmark = [
     pytest.mark.anyio,

@@ -26,7 +26,7 @@ def test_the_question_shows_the_command_and_its_possible_effects(runner) -> None
     )
     assert assessment.reasons == (
         f"It runs in {runner.workspace}.",
-        "No sandbox holds it: it can do whatever you can, and could read AgenticX's access token.",
+        "It runs without a sandbox, with all your permissions, and could read AgenticX's access token.",
     )
     assert decide("auto", assessment).decision == "allow"
 

@@ -22,8 +22,8 @@ from agenticx.errors import ToolError
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin.shell import bash_exec
 from tests.support.forked import Process
-from tests.support.patience import PATIENCE, comes_true
 from tests.support.program import PROGRAM
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -69,7 +69,7 @@ def find_processes(marker: str) -> list[int]:
 
 async def remaining_processes(marker: str) -> list[int]:
     """Wait until no process with the marker is alive; return those that a last check finds."""
-    await comes_true(lambda: not find_processes(marker))
+    await wait_until(lambda: not find_processes(marker))
     return find_processes(marker)
 
 
@@ -279,5 +279,5 @@ async def test_calls_leave_no_descriptor_open(runner) -> None:
     for command in ("true", "sleep 1000 &", "exit 3", "nosuch"):
         await runner.call(bash_exec, command=command)
     await asyncio.gather(*runner.background_tasks)
-    await comes_true(lambda: sorted(os.listdir("/proc/self/fd")) == before)
+    await wait_until(lambda: sorted(os.listdir("/proc/self/fd")) == before)
     assert our_zombies() <= zombies

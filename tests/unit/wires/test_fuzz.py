@@ -20,7 +20,7 @@ from agenticx.runtime.sanitize import is_valid
 from tests.support.lanes import Count
 from tests.support.wires.corpus import MALFORMED_STREAMS
 from tests.support.wires.recorded import garble, split_body, streams_folder
-from tests.support.wires.wires import WIRES, Wire, read
+from tests.support.wires.wires import WIRES, WireUnderTest, read
 
 MAX_BODY_BYTES = 20_000
 MAX_SECONDS = 30.0
@@ -33,7 +33,7 @@ VALUES: tuple[Any, ...] = (
 )
 
 
-def recorded_bodies(wire: Wire) -> list[bytes]:
+def recorded_bodies(wire: WireUnderTest) -> list[bytes]:
     root = streams_folder()
     if root is None:
         return []
@@ -42,7 +42,7 @@ def recorded_bodies(wire: Wire) -> list[bytes]:
     return bodies
 
 
-def malformed_bodies(wire: Wire) -> list[bytes]:
+def malformed_bodies(wire: WireUnderTest) -> list[bytes]:
     return [
         oddity.body for oddity in MALFORMED_STREAMS if oddity.wire is wire and 0 < len(oddity.body) < MAX_BODY_BYTES
     ]
@@ -54,7 +54,7 @@ CASES = [
 ]
 
 
-def mutate(body: bytes, wire: Wire, rng: random.Random) -> bytes:
+def mutate(body: bytes, wire: WireUnderTest, rng: random.Random) -> bytes:
     """Return the body with garbled bytes, with values of its events replaced, or with an event dropped or repeated."""
     separator = b"\n" if wire.ending == "ndjson" else b"\n\n"
     events = body.replace(b"\r\n", b"\n").split(separator)
@@ -99,7 +99,7 @@ def replace_at(value: Any, path: tuple[Any, ...], other: Any) -> Any:
     return copied
 
 
-def check(wire: Wire, body: bytes, rng: random.Random) -> None:
+def check(wire: WireUnderTest, body: bytes, rng: random.Random) -> None:
     began = time.process_time()
     replies = [
         read(wire.parser("m"), split_body(body, "random", seed)) for seed in (rng.randrange(99), rng.randrange(99))
@@ -121,8 +121,8 @@ def representation(reply: Reply, error: ModelError | None) -> str:
     return repr((reply, error and (str(error), error.code, error.provider_type)))
 
 
-def check_history(wire: Wire, reply: Reply) -> None:
-    """Check that the message of the reply can be stored, sanitised, and sent over each wire."""
+def check_history(wire: WireUnderTest, reply: Reply) -> None:
+    """Check that the message of the reply can be stored, sanitized, and sent over each wire."""
     calls = tuple(call for call in reply.tool_calls if call.name)
     message = AssistantMessage(
         content=reply.text, reasoning=reply.reasoning, tool_calls=calls, provider_state=reply.provider_state
@@ -141,7 +141,7 @@ def check_history(wire: Wire, reply: Reply) -> None:
 @pytest.mark.promise("C1", "C2")
 @pytest.mark.parametrize(("wire", "source"), CASES)
 def test_a_mutated_stream_breaks_nothing(
-    wire: Wire, source: Callable[[Wire], list[bytes]], rng: random.Random, count: Count
+    wire: WireUnderTest, source: Callable[[WireUnderTest], list[bytes]], rng: random.Random, count: Count
 ) -> None:
     bodies = source(wire)
     if not bodies:

@@ -21,7 +21,7 @@ from tests.linear.growth import grows_linearly
 from tests.support.wires import rules_chat
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.conversations import REPLY_BODIES
-from tests.support.wires.wires import WIRES, Wire
+from tests.support.wires.wires import WIRES, WireUnderTest
 
 OPENAI = IdentifierRule("a-zA-Z0-9_-", 64)
 SHORT = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
@@ -131,7 +131,7 @@ def test_sent_call_ids_are_distinct_and_results_get_those_of_their_calls(ids: li
 
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-def test_a_longer_conversation_begins_with_the_same_request_items(wire: Wire) -> None:
+def test_a_longer_conversation_begins_with_the_same_request_items(wire: WireUnderTest) -> None:
     """Prompt caches are keyed on the beginning of a request."""
     rounds = [call_round((f"{name} {number}" * 9, name)) for number, name in enumerate([*ODD_NAMES, "other", "o.k"])]
     shorter = [HELLO, *(message for round_ in rounds[:4] for message in round_), UserMessage(content="on")]
@@ -153,7 +153,7 @@ def _sent_names(body: Any) -> list[str]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) -> None:
+async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: WireUnderTest) -> None:
     history = [
         HELLO,
         *call_round(("c1", "multi_tool_use.parallel"), ("c2", "files.read")),
@@ -177,7 +177,7 @@ async def test_a_call_of_a_sent_name_is_mapped_to_the_original_name(wire: Wire) 
 
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=sorted(WIRES, key=list(WIRES).index))
-def test_provider_state_is_replayed_if_a_tool_name_was_replaced(wire: Wire) -> None:
+def test_provider_state_is_replayed_if_a_tool_name_was_replaced(wire: WireUnderTest) -> None:
     request = ModelRequest(messages=[HELLO], tools=TOOLS)
     name = _sent_names(json.loads(wire.body(request, "m")))[0]
     parser = wire.parser("m")

@@ -14,7 +14,7 @@ from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, sani
 from agenticx.runtime.sanitize import is_valid
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, outline
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.corpus import MALFORMED_STREAMS, MalformedStream, outcome
 from tests.support.wires.recorded import CHUNKINGS, Chunking, split_body

@@ -116,6 +116,7 @@ def test_a_line_over_the_limit_is_refused() -> None:
     assert (parser.feed(b"678901"), parser.overflowed, parser.feed(b"\n1\n"), parser.flush()) == ([], True, [], [])
 
 
+@pytest.mark.promise("C1", "C2")
 def test_garbled_bytes_raise_nothing(count: Count) -> None:
     rng = random.Random(5)
     for _ in range(count(100, 300, 5_000)):

@@ -107,7 +107,7 @@ def test_lone_surrogates_are_replaced() -> None:
 
 @pytest.mark.promise("D5")
 @given(broken_histories(), st.sampled_from([None, OWN]))
-def test_every_sanitised_history_becomes_a_valid_request(history: list[Message], state: ProviderState | None) -> None:
+def test_every_sanitized_history_becomes_a_valid_request(history: list[Message], state: ProviderState | None) -> None:
     rows = [
         row.model_copy(update={"provider_state": state, "reasoning": "t"}) if isinstance(row, AssistantMessage) else row
         for row in sanitize(history)

@@ -15,7 +15,7 @@ from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import check_grammar
-from tests.support.faults.provider import Exchange, Fault, make_stream, provider
+from tests.support.faults.provider import Exchange, ProviderFault, make_stream, provider
 from tests.support.wires.recorded import streams_folder
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +56,7 @@ async def error_and_events(
     async def do(exchange: Exchange) -> None:
         exchange.answer(status, one["body"].encode(), one["content_type"], **headers)
 
-    fault = Fault(name=one["slug"], respond=do, code="")
+    fault = ProviderFault(name=one["slug"], respond=do, code="")
     async with provider(wire, [fault] * 2, [make_stream(wire, ["x"])] * 2) as (made, _):
         model = made.model()
         _, error = await complete(model, ModelRequest(messages=[UserMessage(content="hi")]))

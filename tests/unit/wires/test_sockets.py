@@ -17,7 +17,7 @@ from agenticx.llms.wires.provider_model import ProviderModel
 from agenticx.messages import UserMessage
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body, hang_up, huge_line, reset
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.recorded import (
     CHUNKINGS,
@@ -92,7 +92,7 @@ async def test_a_body_without_end_marker_is_incomplete_without_an_error(wire: Se
     assert (reply.text, reply.finish_reason, reply.complete, error) == ("hi", None, False, None)
 
 
-@pytest.mark.parametrize("ending", ["then_silent", "then_gone", "then_reset"])
+@pytest.mark.parametrize("ending", ["then_silent", "then_closed", "then_reset"])
 async def test_a_reply_is_complete_whatever_follows_its_end_marker(wire: ServedWire, ending: str) -> None:
     request = ModelRequest(messages=HELLO.messages, timeout=0.5 if ending == "then_silent" else None)
     async with (
@@ -289,7 +289,7 @@ async def test_an_endless_line_is_ended_at_a_limit(wire: ServedWire) -> None:
 # --- connections that break ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["then_gone", "then_reset"])
+@pytest.mark.parametrize("ending", ["then_closed", "then_reset"])
 async def test_a_broken_connection_is_a_transport_error_and_keeps_the_content_before_it(
     wire: ServedWire, ending: str
 ) -> None:

@@ -35,7 +35,7 @@ from tests.support.wires.conversations import (
     results_of,
     text_of,
 )
-from tests.support.wires.wires import WIRES, Wire, refusals
+from tests.support.wires.wires import WIRES, WireUnderTest, refusals
 
 WIRE_NAMES = sorted(WIRES)
 MATRIX = [
@@ -72,7 +72,9 @@ CALL_NAMES = [
 @pytest.mark.promise("D5")
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.parametrize("ended", [False, True], ids=["in a turn", "between turns"])
-def test_a_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire, ended: bool) -> None:
+def test_a_conversation_can_continue_over_any_other_wire(
+    first: WireUnderTest, then: WireUnderTest, ended: bool
+) -> None:
     history = conversation(first, own_ids(first, 3), own_ids(first, 1, 3))
     if ended:
         history += [AssistantMessage(content="There is a chair."), UserMessage(content="And now?")]
@@ -83,7 +85,7 @@ def test_a_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: Wire, then: Wire) -> None:
+def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: WireUnderTest, then: WireUnderTest) -> None:
     history = conversation(first, own_ids(first, 2))
     assert is_replayed(first, history)
     assert not is_replayed(first, history, model="m2")
@@ -94,7 +96,7 @@ def test_provider_state_is_sent_only_to_the_same_wire_and_model(first: Wire, the
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_a_conversation_can_switch_wires_and_back(first: Wire, then: Wire) -> None:
+def test_a_conversation_can_switch_wires_and_back(first: WireUnderTest, then: WireUnderTest) -> None:
     history = conversation(first, own_ids(first, 2))
     message = reply_with_calls(then, own_ids(then, 2, 10))
     history += [message, *results_of(message), AssistantMessage(content="Done."), UserMessage(content="Again.")]
@@ -106,7 +108,7 @@ def test_a_conversation_can_switch_wires_and_back(first: Wire, then: Wire) -> No
 @pytest.mark.parametrize("ids", FOREIGN_IDS)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=20)
-def test_calls_with_any_ids_become_a_valid_request(first: Wire, then: Wire, ids: list[str]) -> None:
+def test_calls_with_any_ids_become_a_valid_request(first: WireUnderTest, then: WireUnderTest, ids: list[str]) -> None:
     history = conversation(first, ids, [f"{ids[0]}2"])
     assert then.refusals(history, tools=[LOOK]) == []
 
@@ -115,7 +117,7 @@ def test_calls_with_any_ids_become_a_valid_request(first: Wire, then: Wire, ids:
 @pytest.mark.parametrize("names", CALL_NAMES)
 @pytest.mark.parametrize(("first", "then"), MATRIX)
 @pytest.mark.cases(quick=15)
-def test_calls_of_any_name_become_a_valid_request(first: Wire, then: Wire, names: list[str]) -> None:
+def test_calls_of_any_name_become_a_valid_request(first: WireUnderTest, then: WireUnderTest, names: list[str]) -> None:
     message = reply_with_names(first, names, own_ids(first, len(names)))
     history = [UserMessage(content="Look."), message, *results_of(message)]
     assert then.refusals(history, tools=[LOOK]) == []
@@ -124,13 +126,13 @@ def test_calls_of_any_name_become_a_valid_request(first: Wire, then: Wire, names
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_repeated_ids_in_a_later_round_become_a_valid_request(first: Wire, then: Wire) -> None:
+def test_repeated_ids_in_a_later_round_become_a_valid_request(first: WireUnderTest, then: WireUnderTest) -> None:
     history = conversation(first, own_ids(first, 2), own_ids(first, 2))
     assert then.refusals(sanitize(history), tools=[LOOK]) == []
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_calls_without_results_become_a_valid_request(first: Wire, then: Wire) -> None:
+def test_calls_without_results_become_a_valid_request(first: WireUnderTest, then: WireUnderTest) -> None:
     message = reply_with_calls(first, own_ids(first, 3))
     dangling = [
         *conversation(first, own_ids(first, 1, 9)),
@@ -142,7 +144,7 @@ def test_calls_without_results_become_a_valid_request(first: Wire, then: Wire) -
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_malformed_arguments_become_a_valid_request(first: Wire, then: Wire) -> None:
+def test_malformed_arguments_become_a_valid_request(first: WireUnderTest, then: WireUnderTest) -> None:
     message = reply_with_calls(first, own_ids(first, 6))
     texts = ['{"at": ', "[1]", "", '{"at": NaN}', '{"at":1}{"at":2}', '{"a":' * 300 + "1" + "}" * 300]
     calls = [call.model_copy(update={"arguments": text}) for call, text in zip(message.tool_calls, texts, strict=True)]
@@ -152,7 +154,7 @@ def test_malformed_arguments_become_a_valid_request(first: Wire, then: Wire) -> 
 
 
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-def test_malformed_provider_state_is_left_out(first: Wire, then: Wire) -> None:
+def test_malformed_provider_state_is_left_out(first: WireUnderTest, then: WireUnderTest) -> None:
     message = reply_with_calls(first, own_ids(first, 2))
     state = message.provider_state
     assert state is not None
@@ -168,7 +170,9 @@ def test_malformed_provider_state_is_left_out(first: Wire, then: Wire) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-async def test_a_compacted_conversation_can_continue_over_any_other_wire(first: Wire, then: Wire) -> None:
+async def test_a_compacted_conversation_can_continue_over_any_other_wire(
+    first: WireUnderTest, then: WireUnderTest
+) -> None:
     history = conversation(first, *(own_ids(first, 2, 2 * n) for n in range(12)))
     compactor = ContextCompactor(threshold_messages=8, retain_recent_messages=4)
     compacted = await compactor.compact(history, ScriptedModel(["They looked around."]))
@@ -181,7 +185,7 @@ async def test_a_compacted_conversation_can_continue_over_any_other_wire(first: 
 class RecordedModel:
     """A model of one wire that replays the given bodies and then raises an overload error."""
 
-    def __init__(self, wire: Wire, *bodies: bytes) -> None:
+    def __init__(self, wire: WireUnderTest, *bodies: bytes) -> None:
         self.wire, self.bodies = wire, list(bodies)
         self.refusals: list[str] = []
         self.name, self.context_window = f"{wire.name}:m", None
@@ -198,7 +202,7 @@ class RecordedModel:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("first", "then"), MATRIX)
-async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then: Wire) -> None:
+async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: WireUnderTest, then: WireUnderTest) -> None:
     failing = RecordedModel(first, REPLY_BODIES[first.name](own_ids(first, 2)))
     taking_over = RecordedModel(
         then, REPLY_BODIES[then.name](own_ids(then, 2, 5)), REPLY_BODIES[then.name](own_ids(then, 1, 7))
@@ -224,7 +228,7 @@ async def test_a_fallback_of_any_wire_takes_over_within_a_turn(first: Wire, then
 
 @pytest.mark.promise("D5")
 @given(broken_histories(), st.data())
-def test_any_sanitised_history_becomes_a_valid_request_on_every_wire(
+def test_any_sanitized_history_becomes_a_valid_request_on_every_wire(
     history: list[Message], data: st.DataObject
 ) -> None:
     wire = WIRES[data.draw(st.sampled_from(WIRE_NAMES))]

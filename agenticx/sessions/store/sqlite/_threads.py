@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
-from agenticx.exhaustion import exhausted_error
+from agenticx.resource_exhaustion import exhausted_error
 from agenticx.threads import start_thread
 
 __all__ = ["Connect", "Reader", "Writer"]

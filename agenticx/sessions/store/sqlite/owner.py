@@ -38,14 +38,14 @@ class OwnerLock:
         except OSError as exc:
             raise StoreError(f"the lock {str(path)!r} cannot be created: {exc}") from exc
         if not _lock_with_retries(self._file):
-            pid, program = _read_note(self._file)
+            pid, program = _read_owner_info(self._file)
             os.close(self._file)
             raise OwnedElsewhere(
                 f"{str(database)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME", pid=pid
             )
-        note = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
+        owner_info = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, note, 0)
+        os.pwrite(self._file, owner_info, 0)
         self._identity = FileIdentity(path)
 
     def check(self) -> None:
@@ -73,7 +73,7 @@ def probe_owner_pid(database: Path) -> int | None:
     except OSError:
         return None
     try:
-        return None if _try_lock(file) else _read_note(file)[0]
+        return None if _try_lock(file) else _read_owner_info(file)[0]
     finally:
         os.close(file)
 
@@ -81,13 +81,13 @@ def probe_owner_pid(database: Path) -> int | None:
 def _lock_with_retries(file: int) -> bool:
     """Return True once the lock is held, False if a running process holds it.
 
-    A lock without the note of a running process is held only briefly: by `probe_owner_pid`, or by an owner that is
+    A lock whose file names no running process is held only briefly: by `probe_owner_pid`, or by an owner that is
     starting.
     """
     for _ in range(_ATTEMPTS):
         if _try_lock(file):
             return True
-        if _is_running(_read_note(file)[0]):
+        if _is_running(_read_owner_info(file)[0]):
             return False
         time.sleep(_PAUSE_SECONDS)
     return False
@@ -99,10 +99,11 @@ def _lock_file(database: Path) -> Path:
     return database.with_name(f"{database.name}.owner")
 
 
-def _read_note(file: int) -> tuple[int, str]:
+def _read_owner_info(file: int) -> tuple[int, str]:
+    """Return the id and the name of the process that owns the lock, as it wrote them; id 0 if it has not."""
     try:
-        note: Any = json.loads(os.pread(file, 4096, 0))
-        return int(note["pid"]), str(note["program"])
+        info: Any = json.loads(os.pread(file, 4096, 0))
+        return int(info["pid"]), str(info["program"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0, "another program"
 
@@ -134,7 +135,7 @@ def _make_try_lock() -> Callable[[int], bool]:
         windows = cast(Any, msvcrt)
 
         def lock_byte(file: int) -> bool:
-            os.lseek(file, 1 << 30, os.SEEK_SET)  # far after the note, because others cannot read a locked byte
+            os.lseek(file, 1 << 30, os.SEEK_SET)  # far after the content, because others cannot read a locked byte
             try:
                 windows.locking(file, windows.LK_NBLCK, 1)
             except OSError:

@@ -25,7 +25,7 @@ from agenticx.runtime import (
     SyncConfirmGate,
     UnknownConfirm,
 )
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -26,18 +26,18 @@ pytestmark = pytest.mark.promise("D5")
 @given(broken_histories())
 @example([])
 @example(number([result("a"), assistant("", "a", "a"), assistant("", "a"), result("a")]))
-def test_a_sanitised_history_is_valid(history):
+def test_a_sanitized_history_is_valid(history):
     assert violations(sanitize(history)) == []
 
 
 @given(broken_histories())
-def test_sanitising_is_idempotent(history):
+def test_sanitizing_is_idempotent(history):
     once = sanitize(history)
     assert sanitize(once) == once
 
 
 @given(broken_histories())
-def test_sanitising_is_deterministic(history):
+def test_sanitizing_is_deterministic(history):
     assert sanitize(history) == sanitize([row.model_copy() for row in history])
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agenticx.runtime.calls.tool_output import render_value, truncate
+from agenticx.runtime.calls.result_rendering import render_value, truncate
 
 NOTE = 80  # what the note in the middle may add
 

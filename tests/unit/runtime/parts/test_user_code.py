@@ -14,7 +14,7 @@ from agenticx import user_code
 from agenticx.errors import ToolError, UserCodeError
 from agenticx.threads import run_in_thread
 from tests.support.jumping_clock import LoopClock
-from tests.support.patience import PATIENCE, comes_true
+from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -153,7 +153,7 @@ async def test_the_coroutine_that_an_abandoned_call_returned_is_closed(delivered
     with pytest.raises(asyncio.CancelledError):
         await task
     release.set()
-    await comes_true(lambda: inspect.getcoroutinestate(result) == inspect.CORO_CLOSED)
+    await wait_until(lambda: inspect.getcoroutinestate(result) == inspect.CORO_CLOSED)
 
 
 async def test_an_exception_after_the_cancellation_is_not_reported():
@@ -166,7 +166,7 @@ async def test_an_exception_after_the_cancellation_is_not_reported():
 
     assert await outcome(function, limit=0.05) == ("timed_out", "it did not answer within 0.05 s")
     release.set()
-    await comes_true(lambda: all(thread.name != "agx it" for thread in threading.enumerate()))
+    await wait_until(lambda: all(thread.name != "agx it" for thread in threading.enumerate()))
     await asyncio.sleep(0.01)
     gc.collect()
     assert complaints == []

@@ -27,8 +27,8 @@ from agenticx.tools.registry import tool
 from tests.linear.growth import grows_linearly
 from tests.support.jumping_clock import LoopClock
 from tests.support.lanes import Count
-from tests.support.patience import PATIENCE, comes_true, longest_hold
 from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
+from tests.support.timeouts import PATIENCE, longest_hold, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -158,7 +158,7 @@ async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_i
             events.append(event)
 
     turn = asyncio.create_task(follow())
-    await comes_true(held.begun.is_set)
+    await wait_until(held.begun.is_set)
     asked.resolve("cnf_1", approved)
     held.go_on.set()
     await turn

@@ -9,7 +9,7 @@ import pytest
 
 from agenticx.testing import ScriptedGate, call
 from agenticx.tools.builtin.shell import bash_exec
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -28,7 +28,7 @@ from agenticx.testing import ScriptedModel, call, outline
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
 from tests.support.odd_tools import Panic, one_result
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("F4")]
 

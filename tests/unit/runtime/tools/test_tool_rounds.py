@@ -15,7 +15,7 @@ from agenticx.runtime.hooks import AgentHook
 from agenticx.testing import ScriptedGate, ScriptedModel, call, finish, outline, raw, say
 from agenticx.tools.base import ToolContext, ToolOutput
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("B7")]
 

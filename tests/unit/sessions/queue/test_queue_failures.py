@@ -18,7 +18,7 @@ from agenticx.sessions import Hub, SessionRecord, SqliteStore, Submission, TurnR
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from tests.support.message_queue import note
-from tests.support.patience import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock
 
 pytestmark = pytest.mark.anyio
 

@@ -380,7 +380,7 @@ def _body_of_request(request: ModelRequest, thinking: dict[str, Any] | None) -> 
 
 @pytest.mark.promise("D5")
 @given(_requests, _thinking)
-def test_every_sanitised_history_becomes_a_valid_request(
+def test_every_sanitized_history_becomes_a_valid_request(
     request: ModelRequest, thinking: dict[str, Any] | None
 ) -> None:
     body = _body_of_request(request, thinking)

@@ -306,7 +306,7 @@ def histories(draw: st.DrawFn) -> list[Message]:
 
 @pytest.mark.promise("D5")
 @given(histories(), st.sampled_from([NEW, OLD]), st.booleans())
-def test_every_sanitised_history_becomes_a_valid_request(
+def test_every_sanitized_history_becomes_a_valid_request(
     history: list[Message], model: str, replay_state: bool
 ) -> None:
     body = body_of(*history, model=model, replay_state=replay_state, tools=[LOOK])

@@ -28,7 +28,7 @@ from agenticx.messages import (
 )
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, as_json, no_streaming, status
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.replies import sse
 from tests.support.wires.served import CHAT, HELLO, KEY
@@ -299,7 +299,7 @@ def test_unreadable_certificates_are_a_settings_error() -> None:
 # --- connections --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", ["then_silent", "then_gone", "then_reset"])
+@pytest.mark.parametrize("ending", ["then_silent", "then_closed", "then_reset"])
 async def test_a_finish_reason_ends_the_reply_if_nothing_follows(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenAIChatModel, "_tail_seconds", 0.05)
     async with CHAT.serve_chunks(CHAT.hi, STOP, **{ending: True}) as server, model_at(server.base_url) as model:
@@ -336,7 +336,7 @@ async def test_a_finish_reason_in_every_chunk_does_not_end_the_reply_early(monke
 
 
 @pytest.mark.promise("C4")
-@pytest.mark.parametrize(("ending", "stop"), [("then_gone", "broken"), ("then_reset", "broken"), ("", "tool_calls")])
+@pytest.mark.parametrize(("ending", "stop"), [("then_closed", "broken"), ("then_reset", "broken"), ("", "tool_calls")])
 async def test_calls_before_a_broken_connection_are_not_run(ending: str, stop: str) -> None:
     how = {ending: True} if ending else {}
     async with CHAT.serve_chunks(*CALL_AND_STOP, **how) as server, model_at(server.base_url) as model:

@@ -336,7 +336,7 @@ def _results(reply: AssistantMessage, every: bool) -> list[ToolMessage]:
 
 @pytest.mark.promise("D5")
 @given(histories(), st.booleans())
-def test_every_sanitised_history_becomes_a_valid_request(history: list[Message], replay_state: bool) -> None:
+def test_every_sanitized_history_becomes_a_valid_request(history: list[Message], replay_state: bool) -> None:
     assert violations(body(history, replay_state=replay_state, tools=[ADD], max_output_tokens=1)) == []
 
 

@@ -23,8 +23,8 @@ from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
 from studio.services import ServerModels, Services, make_services
-from tests.support.patience import PATIENCE, PatientClock, patient_client
-from tests.support.server.reading import Reader
+from tests.support.server.stream_client import StreamClient
+from tests.support.timeouts import PATIENCE, PatientClock, patient_client
 
 TOKEN = "t" * 43
 
@@ -49,7 +49,7 @@ class Frame:
 
 
 @dataclass
-class Studio:
+class RunningStudio:
     """A running studio and an authorized client."""
 
     services: Services
@@ -88,9 +88,9 @@ class Studio:
             check_grammar([frame.data for frame in found if frame.id is not None], complete=False)
         return found
 
-    def reader(self, session_id: str, query: str = "") -> Reader:
+    def reader(self, session_id: str, query: str = "") -> StreamClient:
         """Return a client of the session's stream that can disconnect in the middle of a frame."""
-        return Reader(self.port, f"/api/sessions/{session_id}/events{query}", TOKEN)
+        return StreamClient(self.port, f"/api/sessions/{session_id}/events{query}", TOKEN)
 
     async def close(self) -> None:
         self.server.should_exit = True
@@ -121,7 +121,7 @@ async def until(frames: AsyncIterator[Frame], type_: str) -> list[Frame]:
     raise AssertionError(f"the stream ended without {type_!r}: {[frame.type for frame in found]}")
 
 
-StudioMaker = Callable[..., AbstractAsyncContextManager[Studio]]
+StudioMaker = Callable[..., AbstractAsyncContextManager[RunningStudio]]
 
 
 @asynccontextmanager
@@ -133,7 +133,7 @@ async def running_studio(
     hooks: Sequence[AgentHook] = (),
     clock: Clock | None = None,
     **settings: Any,
-) -> AsyncIterator[Studio]:
+) -> AsyncIterator[RunningStudio]:
     """Yield a studio whose default model is `default_model`, by default one that says hello.
 
     Without a `clock` it has a `PatientClock`.
@@ -164,7 +164,7 @@ async def running_studio(
     await ready.wait()
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with patient_client(f"http://127.0.0.1:{port}", headers=headers) as client:
-        running = Studio(services, server, client, port, workspace, serving)
+        running = RunningStudio(services, server, client, port, workspace, serving)
         try:
             yield running
         finally:

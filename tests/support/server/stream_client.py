@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
-__all__ = ["Connection", "Reader", "envelope_of"]
+__all__ = ["Connection", "StreamClient", "envelope_of"]
 
 
 def envelope_of(frame: bytes) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Connection:
 
 
 @dataclass
-class Reader:
+class StreamClient:
     """A client of one stream, and the complete frames it received over all its connections.
 
     `frames` are those of the log, which have an id; `unnumbered` are those without.
@@ -58,7 +58,7 @@ class Reader:
 
     async def read(
         self,
-        is_done: Callable[[Reader], bool] = lambda _: False,
+        is_done: Callable[[StreamClient], bool] = lambda _: False,
         *,
         cursor: str | None = None,
         max_bytes: int | None = None,

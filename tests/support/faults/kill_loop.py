@@ -15,20 +15,20 @@ import httpx
 
 from tests.support.faults.checker import findings
 from tests.support.faults.plan_model import plan
-from tests.support.faults.servers import Servers, Studio, World
-from tests.support.patience import PATIENCE
+from tests.support.faults.servers import KillableStudio, RecordedFolder, Servers
+from tests.support.timeouts import PATIENCE
 
-MAX_LIFE_SECONDS = 0.3
-MAX_LIFE_PER_START = 2
-"""The longest life in multiples of the start's duration, so that turns also run in it on a slow machine."""
+MAX_UPTIME_SECONDS = 0.3
+MAX_UPTIME_PER_START = 2
+"""The longest uptime in multiples of the start's duration, so that turns also run on a slow machine."""
 THINKING_SECONDS = 0.01  # before the next message, per busy session
 CHECK_EVERY = 10  # lost events stay lost, so not every cycle needs a check
-MAX_LIVES_PER_FOLDER = 250
-"""A new folder is used after so many lives, as checks read the whole log."""
+MAX_CYCLES_PER_FOLDER = 250
+"""A new folder is used after so many cycles, as checks read the whole log."""
 
 
 @dataclass
-class Figures:
+class KillLoopFigures:
     """The figures of a run."""
 
     cycles: int = 0
@@ -41,20 +41,20 @@ class Figures:
 
 @dataclass
 class KillLoop:
-    """A loop of server lives; `after_kill` is called between each kill and the next start and returns its findings."""
+    """A loop of servers; `after_kill` is called between each kill and the next start and returns its findings."""
 
     server_forker: Servers
-    world: World
+    recorded: RecordedFolder
     rng: random.Random
     sessions: int = 50
     busy_sessions: int = 6
     check_every: int = CHECK_EVERY
     modes: Sequence[str] = ("auto", "default")
     kills: bool = True  # False: the servers end by themselves
-    longest_life: float = MAX_LIFE_SECONDS
-    order: dict[str, Any] = field(default_factory=dict[str, Any])
+    max_uptime: float = MAX_UPTIME_SECONDS
+    server_options: dict[str, Any] = field(default_factory=dict[str, Any])
     after_kill: Callable[[], list[str]] = list[str]
-    figures: Figures = field(default_factory=Figures)
+    figures: KillLoopFigures = field(default_factory=KillLoopFigures)
 
     async def run(self, cycles: int) -> list[str]:
         """Run the cycles; return the findings, the first of which end the loop."""
@@ -63,41 +63,41 @@ class KillLoop:
         for _ in range(cycles):
             await self.cycle()
             self.figures.cycles += 1
-            look = self.check if self.figures.cycles % self.check_every == 0 else list[str]
-            if found := [*self.after_kill(), *look()]:
+            check = self.check if self.figures.cycles % self.check_every == 0 else list[str]
+            if found := [*self.after_kill(), *check()]:
                 return found
         found = await self.finish()
         self.figures.seconds = time.monotonic() - began
         return found
 
     def check(self) -> list[str]:
-        return findings(self.world.log(), self.world.seen)
+        return findings(self.recorded.log(), self.recorded.seen)
 
     async def _populate(self) -> None:
         async with self.serve_without_fault() as (studio, _, client):
             modes = (self.modes[number % len(self.modes)] for number in range(self.sessions))
-            await self.world.make_sessions(client, modes)
+            await self.recorded.make_sessions(client, modes)
             await studio.end()
 
     async def cycle(self) -> None:
         """Run one server until it is killed."""
-        chosen = self.rng.sample(sorted(self.world.seen.sessions), min(self.busy_sessions, self.sessions))
+        chosen = self.rng.sample(sorted(self.recorded.seen.sessions), min(self.busy_sessions, self.sessions))
         async with self.serve() as (studio, streams, client):
-            killing = asyncio.create_task(self._kill_later(studio))
+            kill_task = asyncio.create_task(self._kill_later(studio))
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.world.follow(streams, None))
+                group.create_task(self.recorded.follow(streams, None))
                 for session in chosen:
-                    group.create_task(self.world.follow(streams, session))
+                    group.create_task(self.recorded.follow(streams, session))
                     group.create_task(self._act_as_user(client, session))
-            await killing
+            await kill_task
 
-    async def _kill_later(self, studio: Studio) -> None:
+    async def _kill_later(self, studio: KillableStudio) -> None:
         if not self.kills:
             await asyncio.wait([studio.exited], timeout=5 * PATIENCE)
             self.figures.crashed = studio.exited.done()
         else:
-            longest = max(self.longest_life, MAX_LIFE_PER_START * self.figures.last_start)
-            await asyncio.sleep(longest * self.rng.random() ** 2)
+            uptime = max(self.max_uptime, MAX_UPTIME_PER_START * self.figures.last_start)
+            await asyncio.sleep(uptime * self.rng.random() ** 2)
         await studio.end()
 
     async def _act_as_user(self, client: httpx.AsyncClient, session: str) -> None:
@@ -106,7 +106,7 @@ class KillLoop:
         status = 1
         while status:
             await self._answer_all(client, rng, session_id=session)
-            status = await self.world.start(client, session, self.make_input(session, rng))
+            status = await self.recorded.start(client, session, self.make_input(session, rng))
             self.figures.statuses[status] = self.figures.statuses.get(status, 0) + 1
             await asyncio.sleep(rng.uniform(0, THINKING_SECONDS * self.busy_sessions))
 
@@ -121,52 +121,52 @@ class KillLoop:
         with suppress(httpx.TransportError):
             waiting = await client.get("/api/confirms", params=of_session)
             for question in waiting.json()["confirms"]:
-                await self.world.answer(client, question, rng.random() < 0.7)
+                await self.recorded.answer(client, question, rng.random() < 0.7)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def finish(self) -> list[str]:
         """Let everything end, read all streams to their ends, and check the whole log."""
         async with self.serve_without_fault() as (studio, streams, client):
-            sessions = sorted(self.world.seen.sessions)
+            sessions = sorted(self.recorded.seen.sessions)
             async with asyncio.TaskGroup() as group:
-                following = [group.create_task(self.world.follow(streams, one)) for one in (None, *sessions)]
+                following = [group.create_task(self.recorded.follow(streams, one)) for one in (None, *sessions)]
                 async with asyncio.timeout(PATIENCE):
-                    while self.world.log().running:
+                    while self.recorded.log().running:
                         await self._answer_all(client, self.rng)
                         await asyncio.sleep(0.02)
                     await self._wait_until_all_is_received()
                 await studio.end(signal.SIGTERM)
             del following
-        log = self.world.log()
-        return findings(log, self.world.seen, over=True)
+        log = self.recorded.log()
+        return findings(log, self.recorded.seen, over=True)
 
     async def _wait_until_all_is_received(self) -> None:
-        log = self.world.log()
+        log = self.recorded.log()
         while any(
             len(transcript.frames) < len(log.events[session])
-            for session, transcript in self.world.seen.sessions.items()
+            for session, transcript in self.recorded.seen.sessions.items()
         ):
             await asyncio.sleep(0.02)
 
     def serve(self) -> _RunningServer:
-        return _RunningServer(self, self.order)
+        return _RunningServer(self, self.server_options)
 
     def serve_without_fault(self) -> _RunningServer:
         """Return a server without the fault."""
-        return _RunningServer(self, {name: value for name, value in self.order.items() if name != "crash"})
+        return _RunningServer(self, {name: value for name, value in self.server_options.items() if name != "crash"})
 
 
 class _RunningServer:
     """A server with a client for its streams and one for calls; the time of its start is recorded."""
 
-    def __init__(self, loop: KillLoop, order: dict[str, Any]) -> None:
+    def __init__(self, loop: KillLoop, options: dict[str, Any]) -> None:
         self._loop = loop
-        self._order = order
+        self._options = options
 
-    async def __aenter__(self) -> tuple[Studio, httpx.AsyncClient, httpx.AsyncClient]:
+    async def __aenter__(self) -> tuple[KillableStudio, httpx.AsyncClient, httpx.AsyncClient]:
         began = time.monotonic()
-        self._studio = await self._loop.server_forker.serve(self._loop.world.home, **self._order)
+        self._studio = await self._loop.server_forker.serve(self._loop.recorded.home, **self._options)
         figures = self._loop.figures
         figures.last_start = time.monotonic() - began
         figures.slowest_start = max(figures.slowest_start, figures.last_start)
@@ -179,6 +179,6 @@ class _RunningServer:
         await self._studio.end()
 
 
-def split_cycles(cycles: int, most: int = MAX_LIVES_PER_FOLDER) -> list[int]:
-    """Return `cycles` divided into lives of several folders."""
+def split_cycles(cycles: int, most: int = MAX_CYCLES_PER_FOLDER) -> list[int]:
+    """Return `cycles` divided among several folders."""
     return [min(most, cycles - start) for start in range(0, cycles, most)]

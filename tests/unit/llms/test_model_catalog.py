@@ -14,7 +14,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms.assembly import assemble_model
 from agenticx.llms.base import inline_forms
 from agenticx.llms.catalog.resolve import resolve_model
-from agenticx.llms.model_facts import ModelCatalog, ModelFacts, load_model_catalog
+from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, load_model_catalog
 from agenticx.llms.wires.openai_chat import ChatDialect
 from agenticx.settings import load_settings
 
@@ -26,19 +26,19 @@ def user_models_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "models.toml"
 
 
-def facts_of(facts: ModelCatalog, spec: str) -> ModelFacts:
+def facts_of(catalog: ModelCatalog, spec: str) -> ModelFacts:
     provider, _, model = spec.partition(":")
-    return facts.model_facts(facts.providers[provider], model)
+    return catalog.model_facts(catalog.providers[provider], model)
 
 
 # --- the shipped file -------------------------------------------------------------------------------------------------
 
 
 def test_every_default_model_except_a_router_has_facts(user_models_file: Path) -> None:
-    facts = load_model_catalog()
-    defaults = [f"{provider.name}:{provider.model}" for provider in facts.providers.values() if provider.model]
-    assert [spec for spec in defaults if not facts_of(facts, spec).is_known] == ["openrouter:openrouter/auto"]
-    assert len(facts.models) > 80
+    catalog = load_model_catalog()
+    defaults = [f"{provider.name}:{provider.model}" for provider in catalog.providers.values() if provider.model]
+    assert [spec for spec in defaults if not facts_of(catalog, spec).is_known] == ["openrouter:openrouter/auto"]
+    assert len(catalog.models) > 80
 
 
 def test_every_price_has_a_date_and_a_source(user_models_file: Path) -> None:
@@ -76,7 +76,7 @@ def test_dialects_that_return_and_need_reasoning(user_models_file: Path) -> None
 
 def test_every_window_is_the_sum_of_input_and_output(user_models_file: Path) -> None:
     for spec, facts in load_model_catalog().models.items():
-        assert facts.abilities is not None or facts.price is not None, spec
+        assert facts.capabilities is not None or facts.price is not None, spec
         if facts.input and facts.window and facts.output:
             assert facts.input + facts.output == facts.window, spec
 
@@ -92,9 +92,9 @@ def test_every_window_is_the_sum_of_input_and_output(user_models_file: Path) -> 
     ],
 )
 def test_a_snapshot_or_a_size_has_the_facts_of_its_model(spec: str, same_as: str, user_models_file: Path) -> None:
-    facts = load_model_catalog()
-    assert facts_of(facts, spec) == facts_of(facts, same_as)
-    assert same_as in facts.models
+    catalog = load_model_catalog()
+    assert facts_of(catalog, spec) == facts_of(catalog, same_as)
+    assert same_as in catalog.models
 
 
 def test_a_name_that_only_starts_like_a_known_model_is_unknown(user_models_file: Path) -> None:
@@ -126,14 +126,14 @@ def test_a_provider_of_the_user_comes_last(user_models_file: Path, monkeypatch: 
         'dialect = { short_call_ids = true }\n[models."my-proxy:large"]\nwindow = 1000\n'
     )
     monkeypatch.setenv("MY_PROXY_BASE_URL", "http://127.0.0.1:9/v1")
-    facts = load_model_catalog()
-    provider = facts.providers["my-proxy"]
-    assert list(facts.providers)[-1] == "my-proxy"
+    catalog = load_model_catalog()
+    provider = catalog.providers["my-proxy"]
+    assert list(catalog.providers)[-1] == "my-proxy"
     assert (provider.effective_base_url(), provider.dialect and provider.dialect.short_call_ids) == (
         "http://127.0.0.1:9/v1",
         True,
     )
-    assert facts_of(facts, "my-proxy:large").input_window == 1000
+    assert facts_of(catalog, "my-proxy:large").input_window == 1000
 
 
 def test_the_dialect_of_a_model_overrides_fields_of_its_provider_s(user_models_file: Path) -> None:
@@ -141,12 +141,12 @@ def test_the_dialect_of_a_model_overrides_fields_of_its_provider_s(user_models_f
         '[models."mistral:x"]\ndialect = { returns_reasoning = true }\n'
         '[models."together:moonshotai/Kimi-K2-Thinking"]\ndialect = { needs_reasoning = true }\n'
     )
-    facts = load_model_catalog()
-    usual = facts.providers["mistral"].dialect
+    catalog = load_model_catalog()
+    usual = catalog.providers["mistral"].dialect
     assert usual is not None
-    assert facts_of(facts, "mistral:x").dialect == replace(usual, returns_reasoning=True)
-    assert facts_of(facts, "together:moonshotai/Kimi-K2-Thinking").dialect == ChatDialect(needs_reasoning=True)
-    assert facts_of(facts, "mistral:y").dialect is None
+    assert facts_of(catalog, "mistral:x").dialect == replace(usual, returns_reasoning=True)
+    assert facts_of(catalog, "together:moonshotai/Kimi-K2-Thinking").dialect == ChatDialect(needs_reasoning=True)
+    assert facts_of(catalog, "mistral:y").dialect is None
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_a_user_s_row_overrides_the_forms_of_inline_calls(user_models_file: Path
         '[models."vllm:house-model"]\ninline_calls = ["mistral"]\n[models."vllm:qwen3-quiet"]\ninline_calls = []\n'
         '[providers.acme]\nbase_url = "http://10.0.0.9/v1"\ninline_calls = { hermes = ["house"] }\n'
     )
-    facts = load_model_catalog()
+    catalog = load_model_catalog()
     specs = ("vllm:house-model", "vllm:qwen3-quiet", "acme:House-2", "acme:qwen3")
-    assert [facts_of(facts, spec).inline_calls for spec in specs] == [("mistral",), (), ("hermes",), None]
+    assert [facts_of(catalog, spec).inline_calls for spec in specs] == [("mistral",), (), ("hermes",), None]
 
 
 def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) -> None:
@@ -205,8 +205,11 @@ def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) ->
         ('[models."openai-chat:x"]', "the name should be provider:model with one of openai, anthropic, "),
         ('[models."openai:x"]\nwindow = "big"', "window is 'big'; input should be a valid integer"),
         ('[models."openai:x"]\nwindow = 0', "window is 0; input should be greater than 0"),
-        ('[models."openai:x"]\ncolour = 1', "unknown field 'colour'; a row may have window, input, output, abil"),
-        ('[models."openai:x"]\nabilities = ["fly"]', "abilities.0 is 'fly'; input should be 'tools', 'parallel', 'vis"),
+        ('[models."openai:x"]\ncolour = 1', "unknown field 'colour'; a row may have window, input, output, capa"),
+        (
+            '[models."openai:x"]\ncapabilities = ["fly"]',
+            "capabilities.0 is 'fly'; input should be 'tools', 'parallel'",
+        ),
         ('[models."openai:x"]\nprice = { input = 1, output = 2 }', "price.read is missing"),
         (
             '[models."openai:x"]\nprice = { input = -1, output = 2, read = 2026-01-01 }',

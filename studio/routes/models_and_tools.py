@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.llms.catalog.resolve import ModelInfo, list_models
-from agenticx.llms.model_facts import Capability, ModelFacts
+from agenticx.llms.model_catalog import Capability, ModelFacts
 from studio.services import services
 
 __all__ = ["ModelListResponse", "ToolListResponse", "models", "tools"]
@@ -90,7 +90,7 @@ def _model_item(model: ModelInfo) -> ModelItem:
         "why": model.source,
         "context_window": facts.input_window,
         "max_output_tokens": facts.output,
-        "abilities": {ability: facts.supports(ability) for ability in get_args(Capability)},
+        "abilities": {capability: facts.supports(capability) for capability in get_args(Capability)},
         "price": cast("ModelPrice | None", price),
         "assumed": None if facts.is_known else ModelFacts.ASSUMPTION,
     }

@@ -93,21 +93,21 @@ class ModelFacts(BaseModel):
     """A row of a model; the fields are the keys of models.toml, None means unknown.
 
     In tokens: `output` is the maximum output; `window` is the maximum input, or, if `input` is given, that of input and
-    output together, and `input` the maximum input. `abilities` are its capabilities; if None, those of
+    output together, and `input` the maximum input. If `capabilities` is None, those of
     `ASSUMED_CAPABILITIES` are assumed. `dialect` is that of its provider with the changes of the row. `inline_calls`
     are the forms in which it writes calls into its text; if None, those of its provider apply.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     ASSUMPTION: ClassVar[str] = (
-        "nothing is known of it: it is given tools and files until its server refuses them, and may make several "
-        "calls at once; its window and its price are unknown"
+        "its capabilities, window and price are unknown: tools and files are sent until its server refuses them, and "
+        "it may make several calls at once"
     )
 
     window: int | None = Field(default=None, gt=0)
     input: int | None = Field(default=None, gt=0)
     output: int | None = Field(default=None, gt=0)
-    abilities: tuple[Capability, ...] | None = None
+    capabilities: tuple[Capability, ...] | None = None
     price: Price | None = None
     dialect: ChatDialect | None = None
     inline_calls: tuple[InlineForm, ...] | None = None
@@ -122,11 +122,11 @@ class ModelFacts(BaseModel):
         return self.input or self.window
 
     def supports(self, capability: Capability) -> bool:
-        return capability in (ASSUMED_CAPABILITIES if self.abilities is None else self.abilities)
+        return capability in (ASSUMED_CAPABILITIES if self.capabilities is None else self.capabilities)
 
     def lacks(self, capability: Capability) -> bool:
         """Return whether the capability is known to be missing; False if nothing is known."""
-        return self.abilities is not None and capability not in self.abilities
+        return self.capabilities is not None and capability not in self.capabilities
 
 
 _UNKNOWN = ModelFacts()

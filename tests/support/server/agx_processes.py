@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.forked import AsyncProcess
-from tests.support.patience import PATIENCE, patient_client
+from tests.support.timeouts import PATIENCE, patient_client
 
 READY = re.compile(rb"http://127\.0\.0\.1:(\d+)/#([\w-]+)\n")
 

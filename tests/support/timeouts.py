@@ -13,7 +13,7 @@ import httpx
 
 from agenticx.clocks import SystemClock
 
-__all__ = ["PATIENCE", "Hold", "PatientClock", "comes_true", "longest_hold", "patient_client", "slowdown"]
+__all__ = ["PATIENCE", "Hold", "PatientClock", "longest_hold", "patient_client", "slowdown", "wait_until"]
 
 PATIENCE = 120.0
 """The timeout in real seconds for events that must occur; it elapses only when a test fails."""
@@ -47,7 +47,7 @@ def patient_client(
     return httpx.AsyncClient(base_url=base_url, headers=headers, limits=limits, timeout=PATIENCE, trust_env=False)
 
 
-async def comes_true(happened: Callable[[], object]) -> None:
+async def wait_until(happened: Callable[[], object]) -> None:
     """Wait until `happened` returns a true value; raise `TimeoutError` if it never does."""
     async with asyncio.timeout(PATIENCE):
         while not happened():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 def run_in_shell(agx: Any, program: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ import pytest
 from agenticx.errors import ModelError
 from agenticx.llms import DemoModel, ModelRequest, Reply, TextDelta, ToolSchema, adapt, complete
 from agenticx.messages import ToolCall, UserMessage
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from agenticx.runtime.hooks import AgentHook
 from agenticx.testing import ScriptedGate, ScriptedModel, call
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("D7")]
 

@@ -6,7 +6,7 @@ import asyncio
 
 import httpx
 
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -13,7 +13,7 @@ from agenticx.llms.base import Finished, TextDelta, ThinkingDelta, ToolCallDelta
 from agenticx.runtime import StopSignal
 from agenticx.testing import ScriptedModel, call, hang, pause, raw, say, think
 from agenticx.tools.registry import tool
-from tests.support.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 from tests.support.wires.chunk_server import chunk_server
 from tests.support.wires.served import CHAT
 
