@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from studio.http.guard import AccessMiddleware
 from studio.http.problems import HANDLERS
 from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS, WriteTimeoutMiddleware
-from studio.routes import routes
+from studio.routes import is_public, routes
 from studio.services import Services
 
 __all__ = ["make_app"]
@@ -41,7 +41,9 @@ def make_app(services: Services) -> Starlette:
         routes=routes(),
         middleware=[
             Middleware(WriteTimeoutMiddleware, timeout_seconds=services.clock.real(WRITE_TIMEOUT_SECONDS)),
-            Middleware(AccessMiddleware, origin_policy=services.origin_policy, token=services.token),
+            Middleware(
+                AccessMiddleware, origin_policy=services.origin_policy, token=services.token, is_public=is_public
+            ),
         ],
         exception_handlers=HANDLERS,
         lifespan=lifespan,

@@ -6,13 +6,13 @@ process's arguments, and the page's URL contains a ticket.
 
 from __future__ import annotations
 
-import http.client
-import json
+import asyncio
 import webbrowser
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from agenticx.cli.client.address_file import StudioAddress, running_studios, write_private
+from agenticx.cli.client.http import ServerEndpoint, ServerUnreachable
 from agenticx.errors import AgenticXError
 from agenticx.sessions.store.factory import database_path
 from agenticx.sessions.store.sqlite.owner import probe_owner_pid
@@ -101,19 +101,10 @@ def _redirect_file(home: Path, address: StudioAddress) -> Path:
 
 
 def _request_ticket(address: StudioAddress, token: str) -> str:
-    connection = http.client.HTTPConnection(address.host.strip("[]"), address.port, timeout=_TIMEOUT_SECONDS)
+    server = ServerEndpoint(address.host, address.port, token, response_timeout=_TIMEOUT_SECONDS)
     try:
-        connection.request(
-            "POST",
-            "/api/tickets",
-            headers={"Host": address.url.removeprefix("http://"), "Authorization": f"Bearer {token}"},
-        )
-        response = connection.getresponse()
-        content = json.loads(response.read())
-    except (OSError, ValueError, http.client.HTTPException) as exc:
+        return asyncio.run(server.request_json("POST", "/api/tickets"))["ticket"]
+    except (ServerUnreachable, ValueError, TypeError, KeyError) as exc:
         raise _StudioUnreachable(f"the studio at {address.url} does not answer") from exc
-    finally:
-        connection.close()
-    if response.status != 201:
-        raise StudioNotFound(f"the studio at {address.url} refused: {content.get('detail', response.status)}")
-    return content["ticket"]
+    except AgenticXError as exc:
+        raise StudioNotFound(f"the studio at {address.url} refused: {exc}") from exc

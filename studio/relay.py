@@ -31,7 +31,6 @@ from weakref import WeakValueDictionary
 
 import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -42,7 +41,7 @@ from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.records import Position, StoredEvent
 from studio.http.write_timeout import CHUNK_BYTES, IS_CLOSING_KEY
 
-__all__ = ["Relay", "requested_cursor"]
+__all__ = ["Relay"]
 
 _HEARTBEAT_SECONDS = 10.0
 _SHUTDOWN_GRACE_SECONDS = 4.5  # longer than the hub takes to stop its turns
@@ -53,12 +52,6 @@ _CLOSING_FRAME = b'data: {"type":"server_closing"}\n\n'
 _CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,14})-([0-9a-f]{16})")
 
 _log = get_logger(__name__)
-
-
-def requested_cursor(request: Request) -> str | None:
-    """Return the cursor that the client resumes from, or None to start at the beginning."""
-    query = request.query_params
-    return request.headers.get("last-event-id") or query.get("lastEventId") or query.get("cursor")
 
 
 class Relay:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from studio.http.problems import Problem, problem_response
 
-__all__ = ["AccessMiddleware", "OriginPolicy", "is_public"]
+__all__ = ["AccessMiddleware", "OriginPolicy"]
 
 _PREFLIGHT_HEADERS = (
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
@@ -37,11 +37,6 @@ _SECURITY_HEADERS = (
         b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
 )
-
-
-def is_public(path: str) -> bool:
-    """Return True if a path holds no data and is answered without a token."""
-    return path in ("/", "/api/health", "/api/ticket") or path.startswith("/assets/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +66,7 @@ class AccessMiddleware:
     app: ASGIApp
     origin_policy: OriginPolicy
     token: str
+    is_public: Callable[[str], bool]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -112,7 +108,7 @@ class AccessMiddleware:
         return None, None
 
     def _token_problem(self, scope: Scope) -> Problem | None:
-        if is_public(scope["path"]):
+        if self.is_public(scope["path"]):
             return None
         sent = _header_values(scope, b"authorization")
         scheme, _, credentials = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")

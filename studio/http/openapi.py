@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import TypeAdapter
 from starlette.requests import Request
@@ -17,8 +17,9 @@ from typing_extensions import is_typeddict
 
 from agenticx.runtime.events import envelope_schema
 from studio.http.bodies import RequestBody
+from studio.http.queries import RequestQuery, parameter_schemas
 
-__all__ = ["EVENT_STREAM", "Handler", "Parameter", "ResponseSpec", "RouteSpec", "openapi_document"]
+__all__ = ["EVENT_STREAM", "Handler", "HeaderParameter", "ResponseSpec", "RouteSpec", "openapi_document"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -28,13 +29,11 @@ _REFERENCE_TEMPLATE = "#/components/schemas/{model}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameter:
-    """A query parameter or request header of a route."""
+class HeaderParameter:
+    """A request header that a route reads."""
 
     name: str
     description: str
-    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
-    location: Literal["query", "header"] = "query"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +50,8 @@ class RouteSpec:
     """A row of the URL table: the handler of a method and path, its parameters, body and success responses.
 
     `operation_id` names the row for generators of clients, which make a function of it: it outlives every rename of
-    the handler. A query parameter that is not in `query` is refused; with None any is accepted.
+    the handler. A query parameter that is not in `query` is refused; with None any is accepted. Only a `public` route
+    is answered without a token.
     """
 
     method: str
@@ -61,7 +61,8 @@ class RouteSpec:
     summary: str
     responses: Sequence[ResponseSpec]
     body: type[RequestBody] | None = None
-    query: Sequence[Parameter] | None = ()
+    query: type[RequestQuery] | None = RequestQuery
+    headers: Sequence[HeaderParameter] = ()
     public: bool = False
 
 
@@ -134,16 +135,20 @@ def _parameters(route: RouteSpec) -> list[dict[str, Any]]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in re.findall(r"{(\w+)}", route.path)
     ]
-    in_query_or_header = [
+    in_query = [
         {
-            "name": parameter.name,
-            "in": parameter.location,
-            "description": parameter.description,
-            "schema": dict(parameter.schema),
+            "name": name,
+            "in": "query",
+            "description": schema["description"],
+            "schema": {key: value for key, value in schema.items() if key != "description"},
         }
-        for parameter in route.query or ()
+        for name, schema in parameter_schemas(route.query or RequestQuery).items()
     ]
-    return in_path + in_query_or_header
+    in_header = [
+        {"name": header.name, "in": "header", "description": header.description, "schema": {"type": "string"}}
+        for header in route.headers
+    ]
+    return in_path + in_query + in_header
 
 
 def _responses(route: RouteSpec) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from starlette.routing import BaseRoute, Route
 
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.http.problems import Problem
+from studio.http.queries import parameter_schemas
 from studio.routes import access, confirms, conversations, events, models_and_tools, page, sessions, turns, usage
 
-__all__ = ["TABLE", "routes"]
+__all__ = ["TABLE", "is_public", "routes"]
 
 _MAX_SHOWN_CHARS = 80  # of a parameter name sent by a client
 
@@ -50,7 +51,7 @@ TABLE: tuple[RouteSpec, ...] = (
         sessions.index,
         "Sessions, newest first",
         _json(sessions.SessionListResponse),
-        query=sessions.QUERY,
+        query=sessions.SessionListQuery,
     ),
     RouteSpec(
         "GET",
@@ -92,7 +93,7 @@ TABLE: tuple[RouteSpec, ...] = (
         conversations.export,
         "A session as a file",
         _FILE,
-        query=conversations.QUERY,
+        query=conversations.ExportQuery,
     ),
     RouteSpec(
         "POST",
@@ -137,10 +138,18 @@ TABLE: tuple[RouteSpec, ...] = (
         events.of_session,
         "A session's events",
         _EVENTS,
-        query=events.QUERY,
+        query=events.EventsQuery,
+        headers=events.HEADERS,
     ),
     RouteSpec(
-        "GET", "/api/events", "stream_events", events.of_all, "Events of all sessions", _EVENTS, query=events.QUERY
+        "GET",
+        "/api/events",
+        "stream_events",
+        events.of_all,
+        "Events of all sessions",
+        _EVENTS,
+        query=events.EventsQuery,
+        headers=events.HEADERS,
     ),
     RouteSpec(
         "GET",
@@ -149,7 +158,7 @@ TABLE: tuple[RouteSpec, ...] = (
         confirms.index,
         "Pending questions",
         _json(confirms.ConfirmListResponse),
-        query=confirms.QUERY,
+        query=confirms.ConfirmListQuery,
     ),
     RouteSpec(
         "POST",
@@ -175,7 +184,7 @@ TABLE: tuple[RouteSpec, ...] = (
         usage.index,
         "Token usage and cost",
         _json(usage.UsageResponse),
-        query=usage.QUERY,
+        query=usage.UsageQuery,
     ),
     RouteSpec(
         "GET",
@@ -226,10 +235,19 @@ TABLE: tuple[RouteSpec, ...] = (
 )
 
 
+_ASSETS = "/assets/"
+_PUBLIC_PATHS = frozenset(spec.path for spec in TABLE if spec.public) - {spec.path for spec in TABLE if not spec.public}
+
+
+def is_public(path: str) -> bool:
+    """Return True if a path holds no data and is answered without a token."""
+    return path in _PUBLIC_PATHS or path.startswith(_ASSETS)
+
+
 def routes() -> list[BaseRoute]:
     """Return the table as Starlette routes, one per path, and the route of the page's assets."""
     paths = groupby(sorted(TABLE, key=lambda spec: spec.path), key=lambda spec: spec.path)
-    assets = Route("/assets/{name}", page.asset, methods=["GET"])
+    assets = Route(f"{_ASSETS}{{name}}", page.asset, methods=["GET"])
     return [*(_route(path, {spec.method: spec for spec in specs}) for path, specs in paths), assets]
 
 
@@ -246,7 +264,7 @@ def _check_query(request: Request, spec: RouteSpec) -> None:
     """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice."""
     if spec.query is None:
         return
-    parameter_names = [parameter.name for parameter in spec.query if parameter.location == "query"]
+    parameter_names = parameter_schemas(spec.query).keys()
     for name in request.query_params:
         if name not in parameter_names:
             shown = name[:_MAX_SHOWN_CHARS]

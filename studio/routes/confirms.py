@@ -12,13 +12,24 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
-from studio.http.openapi import Parameter
 from studio.http.problems import Problem
+from studio.http.queries import RequestQuery, read_query
 from studio.services import services
 
-__all__ = ["QUERY", "ConfirmAnswerBody", "ConfirmDecisionResponse", "ConfirmListResponse", "answer", "index"]
+__all__ = [
+    "ConfirmAnswerBody",
+    "ConfirmDecisionResponse",
+    "ConfirmListQuery",
+    "ConfirmListResponse",
+    "answer",
+    "index",
+]
 
-QUERY = (Parameter("session_id", "Only questions of this session."),)
+
+class ConfirmListQuery(RequestQuery):
+    """The query of the list of pending questions."""
+
+    session_id: str | None = Field(None, description="Only questions of this session.")
 
 
 class ConfirmAnswerBody(RequestBody):
@@ -61,7 +72,7 @@ class ConfirmDecisionResponse(TypedDict):
 
 
 async def index(request: Request) -> Response:
-    studio, session_id = services(request), request.query_params.get("session_id")
+    studio, session_id = services(request), read_query(request, ConfirmListQuery).session_id
     if session_id is not None:
         await studio.store.catalog.get(session_id)
     pending = await studio.hub.open_confirms(session_id)

@@ -21,14 +21,13 @@ from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.base import Log
 from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
-from studio.http.openapi import Parameter
-from studio.http.problems import Problem
+from studio.http.queries import RequestQuery, read_query
 from studio.http.write_timeout import ABORT_KEY
 from studio.routes.sessions import session_json
 from studio.services import services
 
 __all__ = [
-    "QUERY",
+    "ExportQuery",
     "ForkBody",
     "MessageListResponse",
     "RewindBody",
@@ -39,17 +38,18 @@ __all__ = [
     "rewind",
 ]
 
-QUERY = (
-    Parameter(
-        "format",
-        "`jsonl`: every event as it was sent, one per line; `markdown`: the conversation for a reader.",
-        {"enum": ["jsonl", "markdown"], "default": "jsonl"},
-    ),
-)
-
 _BATCH_EVENTS = 1_000
 
 _log = get_logger(__name__)
+
+
+class ExportQuery(RequestQuery):
+    """The query of an export."""
+
+    format: Literal["jsonl", "markdown"] = Field(
+        "jsonl",
+        description="`jsonl`: every event as it was sent, one per line; `markdown`: the conversation for a reader.",
+    )
 
 
 class ForkBody(RequestBody):
@@ -145,7 +145,7 @@ async def rewind(request: Request) -> Response:
 async def export(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     record = await studio.store.catalog.get(session_id)
-    match request.query_params.get("format", "jsonl"):
+    match read_query(request, ExportQuery).format:
         case "jsonl":
             last = await studio.store.log.head(session_id)
             lines = _lines(studio.store.log, session_id, last)
@@ -155,8 +155,6 @@ async def export(request: Request) -> Response:
         case "markdown":
             text = await run_in_thread(as_markdown, record, await read_messages(studio.store.log, session_id))
             return Response(text, headers=_download_headers(f"{session_id}.md"), media_type="text/markdown")
-        case _:
-            raise Problem(422, "bad_format", "'format' must be 'jsonl' or 'markdown'.", field="format")
 
 
 async def _lines(log: Log, session_id: str, last: int) -> AsyncGenerator[bytes]:

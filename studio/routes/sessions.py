@@ -5,9 +5,9 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NotRequired, cast
+from typing import Annotated, Literal, NotRequired, cast
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -19,15 +19,15 @@ from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import RequestBody, read_body
-from studio.http.openapi import Parameter
 from studio.http.problems import Problem
+from studio.http.queries import ErrorCode, RequestQuery, WholeNumber, read_query
 from studio.services import Services, services
 
 __all__ = [
-    "QUERY",
     "ChangeSessionBody",
     "CreateSessionBody",
     "ModelName",
+    "SessionListQuery",
     "SessionListResponse",
     "SessionResponse",
     "change",
@@ -39,27 +39,26 @@ __all__ = [
     "show",
 ]
 
-_DEFAULT_LIMIT = 50
-_MAX_LIMIT = 200
 _MAX_TOOLS = 500
-_MAX_QUERY_CHARS = 500
-_ARCHIVED: dict[str | None, ArchivedFilter] = {None: "without", "false": "without", "true": "only", "all": "with"}
+_ARCHIVED: dict[str, ArchivedFilter] = {"false": "without", "true": "only", "all": "with"}
+
+_SearchWords = Annotated[str, BeforeValidator(str.strip), Field(max_length=500)]
 
 
-QUERY = (
-    Parameter("q", "Words that the name or a message must contain.", {"type": "string", "maxLength": _MAX_QUERY_CHARS}),
-    Parameter(
-        "limit",
-        "The maximum number of sessions.",
-        {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": _DEFAULT_LIMIT},
-    ),
-    Parameter("before", "Continue after the session with this id, the last one of the previous page."),
-    Parameter(
-        "archived",
-        "Archived sessions: left out (`false`), included (`all`), or they alone (`true`).",
-        {"enum": ["true", "false", "all"], "default": "false"},
-    ),
-)
+class SessionListQuery(RequestQuery):
+    """The query of the list of sessions."""
+
+    q: Annotated[_SearchWords | None, ErrorCode("bad_query")] = Field(
+        None, description="Words that the name or a message must contain."
+    )
+    limit: WholeNumber = Field(50, ge=1, le=200, description="The maximum number of sessions.")
+    before: str | None = Field(
+        None, description="Continue after the session with this id, the last one of the previous page."
+    )
+    archived: Literal["true", "false", "all"] = Field(
+        "false", description="Archived sessions: left out (`false`), included (`all`), or they alone (`true`)."
+    )
+
 
 _LINE_BREAK_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 _DIRECTION_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
@@ -160,16 +159,13 @@ async def create(request: Request) -> Response:
 
 
 async def index(request: Request) -> Response:
-    studio, params = services(request), request.query_params
-    limit, before, archived = _limit(params.get("limit")), params.get("before"), _archived(params.get("archived"))
+    studio, query = services(request), read_query(request, SessionListQuery)
+    limit, before, archived = query.limit, query.before, _ARCHIVED[query.archived]
     await _check_before(studio, before)
-    query = params.get("q", "").strip()
-    if len(query) > _MAX_QUERY_CHARS:
-        raise Problem(422, "bad_query", f"'q' must have at most {_MAX_QUERY_CHARS} characters.", field="q")
-    if not query:
+    if not query.q:
         records = await studio.store.catalog.sessions(limit=limit, before=before, archived=archived)
         return JSONResponse(SessionListResponse(sessions=[{**session_json(studio, record)} for record in records]))
-    results = await studio.store.catalog.search(query, limit=limit, before=before, archived=archived)
+    results = await studio.store.catalog.search(query.q, limit=limit, before=before, archived=archived)
     listed: list[SessionItem] = [
         {**session_json(studio, result.record), "matches": _matches(result)} for result in results
     ]
@@ -243,21 +239,6 @@ def _resolve_folder(path: Path) -> Path | None:
     except (OSError, RuntimeError) as exc:  # forbidden, too long; a loop of symbolic links
         raise_if_exhausted(exc)
         return None
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return _DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= _MAX_LIMIT):
-        sentence = f"'limit' must be a whole number from 1 to {_MAX_LIMIT}."
-        raise Problem(422, "bad_limit", sentence, field="limit")
-    return int(text)
-
-
-def _archived(text: str | None) -> ArchivedFilter:
-    if text not in _ARCHIVED:
-        raise Problem(422, "bad_archived", "'archived' must be 'true', 'false' or 'all'.", field="archived")
-    return _ARCHIVED[text]
 
 
 async def _check_before(studio: Services, session_id: str | None) -> None:

@@ -5,25 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from datetime import date
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
-from studio.http.openapi import Parameter
-from studio.http.problems import Problem
+from studio.http.queries import ErrorCode, RequestQuery, read_query
 from studio.services import services
 
-__all__ = ["QUERY", "UsageResponse", "index"]
+__all__ = ["UsageQuery", "UsageResponse", "index"]
 
-_DAY = {"type": "string", "format": "date"}
-QUERY = (
-    Parameter("session_id", "Only the usage of this session."),
-    Parameter("since", "The first day that is included, in UTC.", _DAY),
-    Parameter("until", "The last day that is included, in UTC.", _DAY),
-)
+
+def _validate_day(text: str) -> str:
+    if re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is None:
+        raise ValueError("not in the form YYYY-MM-DD")
+    return date.fromisoformat(text).isoformat()
+
+
+_Day = Annotated[str, AfterValidator(_validate_day), Field(json_schema_extra={"format": "date"})]
+_DayParameter = Annotated[_Day | None, ErrorCode("bad_day")]
+
+
+class UsageQuery(RequestQuery):
+    """The query of the usage report."""
+
+    session_id: str | None = Field(None, description="Only the usage of this session.")
+    since: _DayParameter = Field(None, description="The first day that is included, in UTC.")
+    until: _DayParameter = Field(None, description="The last day that is included, in UTC.")
 
 
 class UsageItem(TypedDict):
@@ -66,10 +77,8 @@ class UsageResponse(TypedDict):
 
 
 async def index(request: Request) -> Response:
-    params = request.query_params
-    rows = await services(request).store.catalog.usage(
-        session_id=params.get("session_id"), since=_day(request, "since"), until=_day(request, "until")
-    )
+    query = read_query(request, UsageQuery)
+    rows = await services(request).store.catalog.usage(session_id=query.session_id, since=query.since, until=query.until)
     report: UsageResponse = {
         "total": _counts_json(_sum(rows)),
         "days": cast("list[UsageByDay]", _group_by("day", rows, lambda row: row.day)),
@@ -105,13 +114,3 @@ def _counts_json(counts: UsageCounts) -> UsageItem:
         "calls_without_counts": counts.uncounted,
         "calls_without_cost": counts.unpriced,
     }
-
-
-def _day(request: Request, name: str) -> str | None:
-    text = request.query_params.get(name)
-    try:
-        if text is None or (re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) and date.fromisoformat(text)):
-            return text
-    except ValueError:
-        pass
-    raise Problem(422, "bad_day", f"{name!r} must be a date such as '2026-11-21'.", field=name)

@@ -31,7 +31,7 @@ MAX_UPTIME = 1.5
     ("broken", "words"),
     [
         ("shows before it stores", "lost event|is another one"),
-        ("forgets that calls began", "is not in the journal"),
+        ("forgets that calls began", "no fact says that it began"),
         ("forgets answers", r"and is kept as \[\]"),
         ("lets any turn begin", "kept as running|began while"),
         ("runs calls again", "ran 2 times|ran and is reported as"),

@@ -25,8 +25,8 @@ CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *RESULT_CASES, *TOOL_CASES, *S
 MODULES = [
     "messages",
     "strict_json",
-    "llms.transport.sse",
-    "llms.transport.json_lines",
+    "http.sse",
+    "http.json_lines",
     "llms.wires.json_events",
     "llms.wires.request_body",
     "llms.json_values",

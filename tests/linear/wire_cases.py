@@ -7,9 +7,9 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any
 
+from agenticx.http.json_lines import LineParser
+from agenticx.http.sse import SseParser
 from agenticx.llms.base import ModelRequest, ToolSchema
-from agenticx.llms.transport.json_lines import LineParser
-from agenticx.llms.transport.sse import SseParser
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from agenticx.llms.wires.gemini import _request as gemini_request

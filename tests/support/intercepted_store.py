@@ -1,9 +1,11 @@
-"""A store whose commits can be delayed, refused, changed or left without an answer."""
+"""A store whose commits, and other calls, can be delayed, refused, changed or left without an answer."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
@@ -11,7 +13,7 @@ from agenticx.sessions import Commit, Doubtful, Fact, Lease, SessionRecord, Stor
 from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
 from agenticx.sessions.store.records import FactKind, Loaded
 
-__all__ = ["FailingCommits", "InterceptedStore", "Write"]
+__all__ = ["Call", "FailingCommits", "InterceptedCalls", "InterceptedStore", "Write"]
 
 
 @dataclass(frozen=True)
@@ -37,45 +39,88 @@ class Write:
         return await self.run(replace(self.commit, **changes) if changes else self.commit)
 
 
-class InterceptedStore:
-    """A `Store` whose commits all go through `around`."""
+@dataclass(frozen=True)
+class Call:
+    """A call of a coroutine method that is about to be made."""
 
-    def __init__(self, store: Store, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]]) -> None:
+    name: str
+    args: Sequence[Any]
+    run: Callable[[], Awaitable[Any]]
+
+
+class InterceptedCalls:
+    """An object whose coroutine methods are those of `target`, and all go through `around`."""
+
+    def __init__(self, target: Any, around: Callable[[Call], Awaitable[Any]]) -> None:
+        self._target = target
+        self._around = around
+
+    def __getattr__(self, name: str) -> Any:
+        method: Any = getattr(self._target, name)
+        if not inspect.iscoroutinefunction(method):
+            return method
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await self._around(Call(name, args, partial(method, *args, **kwargs)))
+
+        return call
+
+
+class InterceptedStore:
+    """A `Store` whose commits all go through `around`, and whose other calls go through `around_call` if it is given."""
+
+    def __init__(
+        self,
+        store: Store,
+        around: Callable[[Write], Awaitable[Sequence[StoredEvent]]],
+        around_call: Callable[[Call], Awaitable[Any]] | None = None,
+    ) -> None:
         self.store = store
         self._around = around
+        self._around_call = around_call
+
+    def _intercepted(self, target: Any) -> Any:
+        return target if self._around_call is None else InterceptedCalls(target, self._around_call)
 
     @property
     def log(self) -> Log:
-        return self.store.log
+        return self._intercepted(self.store.log)
 
     @property
     def catalog(self) -> Catalog:
-        return self.store.catalog
+        return self._intercepted(self.store.catalog)
 
     @property
     def ownership(self) -> Ownership:
-        return _Ownership(self.store.ownership, self._around)
+        return _Ownership(self.store.ownership, self._around, self._intercepted)
 
     async def create(self, record: SessionRecord, **more: Any) -> None:
-        await self.store.create(record, **more)
+        await self._intercepted(self.store).create(record, **more)
 
     async def delete(self, lease: Lease) -> None:
-        await self.store.delete(lease.lease if isinstance(lease, _Lease) else lease)
+        await self._intercepted(self.store).delete(lease.lease if isinstance(lease, _Lease) else lease)
 
     async def check(self) -> None:
-        await self.store.check()
+        await self._intercepted(self.store).check()
 
     async def aclose(self) -> None:
         await self.store.aclose()
 
 
 class _Ownership:
-    def __init__(self, ownership: Ownership, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]]) -> None:
+    def __init__(
+        self,
+        ownership: Ownership,
+        around: Callable[[Write], Awaitable[Sequence[StoredEvent]]],
+        intercepted: Callable[[Any], Any],
+    ) -> None:
         self._ownership = ownership
         self._around = around
+        self._intercepted = intercepted
 
     async def claim(self, session_id: str) -> Lease:
-        return _Lease(await self._ownership.claim(session_id), self._around)
+        lease: Lease = await self._intercepted(self._ownership).claim(session_id)
+        return _Lease(lease, self._around, self._intercepted(lease))
 
     async def call(self, session_id: str, command: bytes) -> bytes:
         return await self._ownership.call(session_id, command)
@@ -88,14 +133,19 @@ class _Ownership:
 
 
 class _Lease:
-    def __init__(self, lease: Lease, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]]) -> None:
+    """A lease whose commits go through `around`, and whose other calls are those of `others`."""
+
+    def __init__(
+        self, lease: Lease, around: Callable[[Write], Awaitable[Sequence[StoredEvent]]], others: Lease
+    ) -> None:
         self.lease = lease
         self.session_id, self.epoch, self.lost = lease.session_id, lease.epoch, lease.lost
         self._around = around
+        self._others = others
         self._unanswered: tuple[Commit, Sequence[StoredEvent]] | None = None
 
     async def load(self) -> Loaded:
-        return await self.lease.load()
+        return await self._others.load()
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         return await self._around(Write(self.session_id, commit, self._commit))
@@ -112,13 +162,13 @@ class _Lease:
         return stored
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:
-        return await self.lease.fact(kind, key)
+        return await self._others.fact(kind, key)
 
     async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
-        return await self.lease.turn(client_turn_id=client_turn_id)
+        return await self._others.turn(client_turn_id=client_turn_id)
 
     async def release(self, *, work_left: bool = False) -> None:
-        await self.lease.release(work_left=work_left)
+        await self._others.release(work_left=work_left)
 
 
 class FailingCommits(InterceptedStore):

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import h11
-
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError
+from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 
 __all__ = ["RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnresponsive"]
 
 _CONNECT_TIMEOUT = 5.0  # seconds
 _RESPONSE_TIMEOUT = 10.0  # seconds; no request of the CLI takes long
 _READ_TIMEOUT = 25.0  # seconds; a stream has a heartbeat every 10 s
-
-_READ_BYTES = 65_536
 
 
 class ServerUnreachable(AgenticXError):
@@ -68,28 +64,17 @@ class ServerEndpoint:
         self, method: str, path: str, body: Mapping[str, Any] | None = None
     ) -> AsyncGenerator[AsyncIterator[bytes]]:
         """Yield the chunks of the response body as they arrive; raise as `request_json` does, also while iterating."""
-        reader, writer = await self._connect()
-        try:
-            exchange = _Exchange(self, reader, h11.Connection(h11.CLIENT))
-            writer.write(exchange.encode_request(self._request(method, path, body), body))
-            status = await exchange.read_status(self.response_timeout)
-            async with aclosing(exchange.read_chunks()) as chunks:
-                if status >= 400:
-                    raise _error_from_problem(status, b"".join([chunk async for chunk in chunks]))
-                yield chunks
-        finally:
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
-                return await asyncio.open_connection(self.host.strip("[]"), self.port)
-        except TimeoutError as exc:
-            raise self.unresponsive_error() from exc
-        except OSError as exc:
-            raise ServerUnreachable(f"the server at {self.url} does not answer") from exc
+        with closing(ConnectionPool(idle_seconds=0)) as pool:
+            with self._translate_errors("does not answer"):
+                connection = await pool.acquire((self.host.strip("[]"), self.port, False), _CONNECT_TIMEOUT)
+            with self._translate_errors():
+                content = self._request(method, path, body)
+                response = await pool.send(connection, content, self.response_timeout, _READ_TIMEOUT)
+            with closing(response):
+                async with aclosing(self._read_chunks(response)) as chunks:
+                    if response.head.status >= 400:
+                        raise _error_from_problem(response.head.status, b"".join([chunk async for chunk in chunks]))
+                    yield chunks
 
     def unresponsive_error(self) -> ServerUnresponsive:
         """Return the error for a server that sends nothing."""
@@ -98,54 +83,34 @@ class ServerEndpoint:
         hint = f"if it is suspended, `kill -CONT {self.pid}` resumes it"
         return ServerUnresponsive(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> h11.Request:
-        headers = [
-            ("Host", f"{self.host}:{self.port}"),
-            ("Authorization", f"Bearer {self.token}"),
-            ("Connection", "close"),
-        ]
+    def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
+        headers = {
+            "Host": f"{self.host}:{self.port}",
+            "Authorization": f"Bearer {self.token}",
+            "Connection": "close",
+        }
+        content = b"" if body is None else json.dumps(body).encode()
         if body is not None:
-            headers += [("Content-Type", "application/json"), ("Content-Length", str(len(_encode_json(body))))]
-        return h11.Request(method=method, target=path, headers=headers)
+            headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+        return request_bytes(method.encode(), path.encode(), encoded, content)
 
+    async def _read_chunks(self, response: Http1Response) -> AsyncGenerator[bytes]:
+        while True:
+            with self._translate_errors():
+                chunk = await response.read()
+            if not chunk:
+                return
+            yield chunk
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
-    """One request and its response."""
-
-    server: ServerEndpoint
-    reader: asyncio.StreamReader
-    connection: h11.Connection
-
-    def encode_request(self, head: h11.Request, body: Mapping[str, Any] | None) -> bytes:
-        parts = [head, *([] if body is None else [h11.Data(data=_encode_json(body))]), h11.EndOfMessage()]
-        return b"".join(self.connection.send(part) or b"" for part in parts)
-
-    async def read_status(self, timeout: float) -> int:
-        while not isinstance(event := await self._next_event(timeout), h11.Response):
-            pass
-        return event.status_code
-
-    async def read_chunks(self) -> AsyncGenerator[bytes]:
-        while isinstance(event := await self._next_event(_READ_TIMEOUT), h11.Data):
-            yield bytes(event.data)
-
-    async def _next_event(self, timeout: float) -> object:
+    @contextmanager
+    def _translate_errors(self, what: str = "closed the connection in the middle of a response") -> Generator[None]:
         try:
-            while (event := self.connection.next_event()) is h11.NEED_DATA:
-                async with asyncio.timeout(timeout):
-                    self.connection.receive_data(await self.reader.read(_READ_BYTES))
+            yield
         except TimeoutError as exc:
-            raise self.server.unresponsive_error() from exc
-        except (OSError, h11.RemoteProtocolError) as exc:
-            raise ServerUnreachable(
-                f"the server at {self.server.url} closed the connection in the middle of a response"
-            ) from exc
-        return event
-
-
-def _encode_json(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body).encode()
+            raise self.unresponsive_error() from exc
+        except (OSError, ProtocolError) as exc:
+            raise ServerUnreachable(f"the server at {self.url} {what}") from exc
 
 
 def _error_from_problem(status: int, content: bytes) -> AgenticXError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, fields
@@ -19,6 +20,8 @@ from urllib.parse import quote, urlencode
 from agenticx.cli.client.base import ServerLost, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnreachable, ServerUnresponsive
+from agenticx.http.json_lines import LineParser
+from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.store.records import SessionRecord
@@ -28,6 +31,7 @@ __all__ = ["RemoteClient"]
 _RETRY_SECONDS = 0.5
 _RETRY_LIMIT_SECONDS = 20.0
 _MAX_PAGE_SIZE = 200
+_NO_LIMIT = sys.maxsize  # of an event: the server limits what it stores
 
 
 class RemoteClient:
@@ -130,7 +134,8 @@ class RemoteClient:
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
         async with self._server.stream("GET", _path(session_id, "export?format=jsonl")) as chunks:
-            yield (Envelope.parse(line) async for line in _split(chunks, b"\n"))
+            parser = LineParser(_NO_LIMIT)
+            yield (Envelope.parse(line) async for chunk in chunks for line in parser.feed(chunk))
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
@@ -195,39 +200,26 @@ class _StreamEvent:
     envelope: Envelope
 
     @classmethod
-    def parse(cls, text: bytes) -> _StreamEvent | None:
-        """Return the event in a frame, or None for a comment or an event that is not part of the log.
+    def parse(cls, payload: bytes) -> _StreamEvent | None:
+        """Return the event with that payload, or None if it is not part of the log.
 
         Raise `RequestRejected` for a `reset` event: the cursor is not one of the server's log.
         """
-        lines = dict(line.split(b": ", 1) for line in text.splitlines() if b": " in line and not line.startswith(b":"))
-        data, cursor = lines.get(b"data"), lines.get(b"id")
-        if data is None:
-            return None
-        if cursor is None:
-            if json.loads(data)["type"] == "reset":
-                raise RequestRejected("the server's log was replaced; `agx sessions list` shows its sessions", "reset")
-            return None
-        return cls(cursor.decode(), Envelope.parse(data))
+        if isinstance(payload, IdentifiedEvent):
+            return cls(payload.id.decode(), Envelope.parse(payload))
+        if not isinstance(payload, StrayJson) and json.loads(payload)["type"] == "reset":
+            raise RequestRejected("the server's log was replaced; `agx sessions list` shows its sessions", "reset")
+        return None
 
 
 async def _stream_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_StreamEvent]:
-    async for text in _split(chunks, b"\n\n"):
-        frame = _StreamEvent.parse(text)
-        if frame is not None:
-            yield frame
-
-
-async def _split(chunks: AsyncIterator[bytes], separator: bytes) -> AsyncGenerator[bytes]:
-    """Split chunks of bytes at `separator`; an incomplete last piece is dropped."""
-    rest = bytearray()
+    """Yield the events of a stream; one that is cut off at its end is dropped."""
+    parser = SseParser(_NO_LIMIT)
     async for chunk in chunks:
-        searched = max(len(rest) - len(separator), 0)
-        rest += chunk
-        while (position := rest.find(separator, searched)) >= 0:
-            yield bytes(rest[:position])
-            del rest[: position + len(separator)]
-            searched = 0
+        for payload in parser.feed(chunk):
+            event = _StreamEvent.parse(payload)
+            if event is not None:
+                yield event
 
 
 def _path(session_id: str, subpath: str = "") -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.model_catalog import Provider
+from agenticx.llms.transport.http import ProviderHttp
 
 __all__ = ["KeyCheck", "check_key"]
 
@@ -45,8 +46,6 @@ async def check_key(provider: Provider, key: str) -> KeyCheck:
 
 
 async def _get(provider: Provider, key: str) -> bytes:
-    from agenticx.llms.transport.http import ProviderHttp  # the HTTP client takes 0.15 s
-
     base_url, path = provider.effective_base_url().rstrip("/"), provider.key_check
     version = path.rpartition("/")[0]
     if version and base_url.endswith(version):

@@ -6,26 +6,25 @@ an event loop.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from socket import SHUT_RDWR, socket
-from threading import Thread, Timer
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
+from threading import Thread
+from typing import Any, cast
 
 from agenticx.errors import AgenticXError
+from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
+from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
 from agenticx.llms.json_values import count_in, fields_in, items_in, text_in
 from agenticx.llms.model_catalog import Capability, ModelCatalog, ModelFacts, Provider
 from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
 from agenticx.logs import get_logger
-
-if TYPE_CHECKING:
-    from http.client import HTTPConnection
 
 __all__ = ["LocalModel", "ServedModel", "fetch_model_names", "fetch_models", "fetch_window"]
 
@@ -156,38 +155,50 @@ class LocalModel(ModelWrapper):
 
 
 def _fetch_json(base_url: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return the JSON object of a GET, or of a POST of `body` if given; empty for any other answer or none."""
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection
+    """Return the JSON object of a GET, or of a POST of `body` if given; empty for any other answer or none.
 
-    content = None if body is None else json.dumps(body).encode()
-    headers = {"accept": "application/json", "content-type": "application/json"}
-    try:
-        parts = urlsplit(base_url)
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=_WAIT_SECONDS)
-        with closing(connection), _answer_timeout(connection):
-            connection.request("GET" if body is None else "POST", parts.path.rstrip("/") + path, content, headers)
-            response = connection.getresponse()
-            answer: Any = json.loads(response.read(_ANSWER_BYTES)) if response.status == 200 else None
-    except (OSError, HTTPException, ValueError, RecursionError):
-        return {}
+    The event loop of the request has a thread of its own, because one may run in the caller's.
+    """
+    answers: list[Any] = []
+
+    def run() -> None:
+        with suppress(OSError, ProtocolError, ValueError, RecursionError), asyncio.Runner() as runner:
+            runner.get_loop()
+            answers.append(json.loads(runner.run(_fetch(base_url, path, body))))
+
+    thread = Thread(target=run, name="agx-request", daemon=True)
+    thread.start()
+    thread.join()
+    answer = answers[0] if answers else None
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
 
 
-@contextmanager
-def _answer_timeout(connection: HTTPConnection) -> Generator[None]:
-    """Connect, and shut the socket down after `_ANSWER_SECONDS`, also if the server keeps sending small pieces."""
-    connection.connect()
-    sock: socket = connection.sock
-    timer = Timer(_ANSWER_SECONDS, _shut_down, [sock])
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+async def _fetch(base_url: str, path: str, body: dict[str, Any] | None) -> bytes:
+    """Return the body of a response with status 200, empty for any other; `_ANSWER_SECONDS` begin once connected."""
+    url = Url.parse(base_url).with_path(path)
+    if url.scheme not in ("http", "https"):
+        return b""
+    content = b"" if body is None else json.dumps(body).encode()
+    headers = {
+        "host": url.netloc,
+        "accept": "application/json",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "content-length": str(len(content)),
+        "connection": "close",
+    }
+    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
+    request = request_bytes(b"GET" if body is None else b"POST", url.target.encode(), encoded, content)
+    tls = ssl.create_default_context() if url.scheme == "https" else None
+    with closing(ConnectionPool(idle_seconds=0, tls=tls)) as pool:
+        connection = await pool.acquire(url.origin, _WAIT_SECONDS)
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            with closing(await pool.send(connection, request, _WAIT_SECONDS)) as response:
+                return await _read_answer(response) if response.head.status == 200 else b""
 
 
-def _shut_down(sock: socket) -> None:
-    with suppress(OSError):
-        sock.shutdown(SHUT_RDWR)
+async def _read_answer(response: Http1Response) -> bytes:
+    answer = bytearray()
+    while len(answer) <= _ANSWER_BYTES and (data := await response.read()):
+        answer += data
+    return bytes(answer) if len(answer) <= _ANSWER_BYTES else b""

@@ -1,1 +1,1 @@
-"""Bytes from and to a provider: HTTP/1.1, server-sent events, JSON lines, errors."""
+"""Requests to a provider: its HTTP client, its hosts and its errors."""

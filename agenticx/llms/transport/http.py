@@ -1,35 +1,34 @@
 """The HTTP client of all wires: requests to a provider, responses as raw bytes.
 
-Known differences to a plain httpx client:
+Requests are sent by `agenticx.http`; only where a proxy is configured by httpx, through `proxies`.
 
 1. Redirects are never followed: the key is sent to the configured host and to no other.
 2. Proxies of the environment are not used for loopback addresses.
 3. Responses are requested uncompressed, so that a small body cannot unpack into a large one.
 4. Connections are kept per event loop; one that belongs to another loop is never used.
-5. Unless a proxy is configured, requests are sent by `http1`, which costs a fifth of httpx's own transport.
-6. Certificates are read when the provider is set up, so that their loading does not count as time of the first call.
+5. Certificates and modules are read when the provider is set up, so that their loading does not count as time of the
+   first call. Whether a proxy is configured is decided then, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 from types import TracebackType
 from typing import Self
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
-import httpx
-
 from agenticx.errors import ModelError, SettingsError
+from agenticx.http.url import Url
+from agenticx.llms.transport.clients import DirectClient, HttpRequest, HttpResponse, ProviderClient, TransportFailure
 from agenticx.llms.transport.errors import COMPRESSED_BODY, ErrorReport, hide_secrets, parse_error_body, status_error
 from agenticx.llms.transport.hosts import is_loopback
-from agenticx.llms.transport.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.secret_names import is_secret_name
+from agenticx.settings import provider_setting
 
 __all__ = ["ProviderHttp", "ProviderResponse"]
 
@@ -39,14 +38,6 @@ _CONNECT_SECONDS = 20.0
 _READ_SECONDS = 315.0
 _IDLE_SECONDS = 30.0
 _IDLE_SECONDS_LOCAL = 4.0  # uvicorn, which many local servers run on, closes idle connections after 5
-
-_TRANSPORT_FAILURES: tuple[tuple[type[Exception], str], ...] = (
-    (httpx.ConnectTimeout, "could not be reached in time"),
-    (httpx.ConnectError, "could not be reached"),
-    (httpx.ProxyError, "could not be reached through the proxy"),
-    (httpx.ReadTimeout, "went silent"),
-)
-_TRANSPORT_EXCEPTIONS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError)
 
 
 class ProviderHttp:
@@ -78,13 +69,14 @@ class ProviderHttp:
         elif key:
             self._headers["authorization"] = f"Bearer {key}"
         self._tls = _tls_context() if self._base_url.scheme == "https" else None
-        self._urls: dict[tuple[object, ...], httpx.URL] = {}
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, _Client] = WeakKeyDictionary()
+        self._make_client = _client_type(self._base_url.host)
+        self._urls: dict[tuple[object, ...], Url] = {}
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderClient] = WeakKeyDictionary()
 
     @property
     def host(self) -> str:
         """Host and port without credentials, for messages and logs."""
-        return self._base_url.netloc.decode("ascii")
+        return self._base_url.netloc
 
     async def post(
         self,
@@ -101,14 +93,13 @@ class ProviderHttp:
         closes the response.
         """
         headers = {**self._headers, "content-type": "application/json", "accept": accept}
-        limits = {"timeout": _timeout(timeout).as_dict()}
+        seconds = _READ_SECONDS if timeout is None else timeout
         url = self._url(path, query or {})
-        return await self._send(httpx.Request("POST", url, content=body, headers=headers, extensions=limits))
+        return await self._send(HttpRequest("POST", url, headers, body, min(_CONNECT_SECONDS, seconds), seconds))
 
     async def get(self, path: str, *, timeout: float, limit: int) -> bytes:
         """Return the body at `path`, at most `limit` bytes; raise `ModelError` otherwise."""
-        limits = {"timeout": httpx.Timeout(timeout).as_dict()}
-        request = httpx.Request("GET", self._url(path, {}), headers=self._headers, extensions=limits)
+        request = HttpRequest("GET", self._url(path, {}), self._headers, None, timeout, timeout)
         async with await self._send(request) as response:
             return await response.read(limit)
 
@@ -121,35 +112,33 @@ class ProviderHttp:
         if client := self._clients.pop(asyncio.get_running_loop(), None):
             await client.aclose()
 
-    def _url(self, path: str, query: Mapping[str, str]) -> httpx.URL:
+    def _url(self, path: str, query: Mapping[str, str]) -> Url:
         """Return the URL of `path`, from a cache: building one takes as long as reading ten tokens."""
         key = (path, *query.items())
         if key not in self._urls:
-            url = self._base_url.copy_with(path=self._base_url.path.rstrip("/") + path)
-            self._urls[key] = url.copy_merge_params(query) if query else url
+            self._urls[key] = self._base_url.with_path(path, query)
         return self._urls[key]
 
-    def _client(self) -> _Client:
+    def _client(self) -> ProviderClient:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
             idle_seconds = _IDLE_SECONDS if self._tls else _IDLE_SECONDS_LOCAL
-            proxied = not is_loopback(self._base_url.host) and bool(getproxies())
-            client = self._clients[loop] = (_proxy_client if proxied else _direct_client)(self._tls, idle_seconds)
+            client = self._clients[loop] = self._make_client(self._tls, idle_seconds)
         return client
 
-    async def _send(self, request: httpx.Request) -> ProviderResponse:
+    async def _send(self, request: HttpRequest) -> ProviderResponse:
         try:
             response = await self._client().send(request)
-        except _TRANSPORT_EXCEPTIONS as exc:
+        except TransportFailure as exc:
             raise self._transport_error(exc) from exc
         opened = ProviderResponse(response, self._transport_error)
-        if response.is_success:
+        if 200 <= response.status < 300:
             return opened
         async with opened:
             report = await self._error_report(opened)
         error = status_error(
-            response.status_code, opened.headers, report, label=self._label, base_url_hint=self._base_url_hint
+            response.status, opened.headers, report, label=self._label, base_url_hint=self._base_url_hint
         )
         raise self.hide_secrets(error)
 
@@ -158,23 +147,17 @@ class ProviderHttp:
             return COMPRESSED_BODY
         return parse_error_body(await response.read_prefix(_ERROR_BODY_BYTES, _ERROR_BODY_SECONDS))
 
-    def _transport_error(self, exc: Exception) -> ModelError:
-        what = next((what for kind, what in _TRANSPORT_FAILURES if isinstance(exc, kind)), "broke the connection")
-        error = ModelError(
-            f"{self._label} at {self.host} {what}: {str(exc) or type(exc).__name__}",
-            code="provider.transport",
-            retryable=not isinstance(exc, httpx.InvalidURL),
-        )
+    def _transport_error(self, exc: TransportFailure) -> ModelError:
+        error = ModelError(f"{self._label} at {self.host} {exc}", code="provider.transport", retryable=exc.retryable)
         return self.hide_secrets(error)
 
 
 class ProviderResponse:
     """A response: its headers and, read by read, its body. Use it in `async with`, or close it."""
 
-    def __init__(self, response: httpx.Response, transport_error: Callable[[Exception], ModelError]) -> None:
-        self.headers: Mapping[str, str] = response.headers
+    def __init__(self, response: HttpResponse, transport_error: Callable[[TransportFailure], ModelError]) -> None:
+        self.headers = response.headers
         self._response = response
-        self._reads: AsyncIterator[bytes] = response.aiter_raw()
         self._transport_error = transport_error
 
     @property
@@ -190,8 +173,8 @@ class ProviderResponse:
     async def next_bytes(self) -> bytes | None:
         """Return the bytes of one socket read, None at the clean end; raise `ModelError` if the connection breaks."""
         try:
-            return await anext(self._reads, None)
-        except _TRANSPORT_EXCEPTIONS as exc:
+            return await self._response.read() or None
+        except TransportFailure as exc:
             raise self._transport_error(exc) from exc
 
     async def read(self, limit: int) -> bytes:
@@ -228,107 +211,37 @@ class ProviderResponse:
         await self.aclose()
 
 
-# --- transports: httpx's own for proxies, else http1 ------------------------------------------------------------------
+# --- addresses, certificates and keys ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    """A function that sends requests, and one that closes the connections."""
+def _client_type(host: str) -> Callable[[ssl.SSLContext | None, float], ProviderClient]:
+    if is_loopback(host) or not getproxies():
+        return DirectClient
+    from agenticx.llms.transport.proxies import ProxyClient  # httpx takes 0.15 s
 
-    send: Callable[[httpx.Request], Awaitable[httpx.Response]]
-    aclose: Callable[[], Awaitable[None]]
-
-
-def _proxy_client(tls: ssl.SSLContext | None, idle_seconds: float) -> _Client:
-    """Return httpx's own client, which supports proxies."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=idle_seconds)
-    client = httpx.AsyncClient(verify=tls or True, follow_redirects=False, limits=limits)
-    return _Client(partial(client.send, stream=True), client.aclose)
-
-
-def _direct_client(tls: ssl.SSLContext | None, idle_seconds: float) -> _Client:
-    """Return a client that sends httpx requests by `http1`: no cookies, no redirects."""
-    transport = _Http1Transport(tls, idle_seconds)
-    return _Client(transport.handle_async_request, transport.aclose)
-
-
-class _Http1Transport(httpx.AsyncBaseTransport):
-    """An httpx transport over `http1`."""
-
-    def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
-        self._pool = ConnectionPool(idle_seconds=idle_seconds, tls=tls)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        url, limits = request.url, request.extensions["timeout"]
-        secure = url.scheme == "https"
-        origin = (url.raw_host.decode("ascii").strip("[]"), url.port or (443 if secure else 80), secure)
-        content = request_bytes(request.method.encode(), url.raw_path, request.headers.raw, request.content)
-        with _translate_errors(request):
-            connection = await self._pool.acquire(origin, limits["connect"])
-        with _translate_errors(request, httpx.ReadTimeout, httpx.ReadError):
-            response = await self._pool.send(connection, content, limits["read"])
-        return httpx.Response(
-            response.head.status, headers=response.head.headers, stream=_ResponseStream(response, request)
-        )
-
-    async def aclose(self) -> None:
-        self._pool.close()
-
-
-class _ResponseStream(httpx.AsyncByteStream):
-    def __init__(self, response: Http1Response, request: httpx.Request) -> None:
-        self._response = response
-        self._request = request
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while True:
-            with _translate_errors(self._request, httpx.ReadTimeout, httpx.ReadError):
-                data = await self._response.read()
-            if not data:
-                return
-            yield data
-
-    async def aclose(self) -> None:
-        self._response.close()
-
-
-@contextmanager
-def _translate_errors(
-    request: httpx.Request,
-    timeout_error: type[httpx.TimeoutException] = httpx.ConnectTimeout,
-    network_error: type[httpx.NetworkError] = httpx.ConnectError,
-) -> Generator[None]:
-    """Raise the exceptions of `http1` as those of httpx."""
-    try:
-        yield
-    except TimeoutError as exc:
-        raise timeout_error(str(exc), request=request) from exc
-    except OSError as exc:
-        raise network_error(str(exc), request=request) from exc
-    except ProtocolError as exc:
-        raise httpx.RemoteProtocolError(str(exc), request=request) from exc
+    return ProxyClient
 
 
 @cache
 def _tls_context() -> ssl.SSLContext:
     """Return the TLS context of all providers; reading the certificates takes 20 ms, and more on a busy machine."""
+    import certifi  # http:// does not need it
+
+    file, folder = provider_setting("SSL_CERT_FILE"), provider_setting("SSL_CERT_DIR")
     try:
-        tls = httpx.create_ssl_context()
+        tls = ssl.create_default_context(
+            cafile=file or (None if folder else certifi.where()), capath=None if file else folder
+        )
     except OSError as exc:
         raise SettingsError(f"the certificates for https cannot be read: {exc}; is SSL_CERT_FILE right?") from exc
     tls.set_alpn_protocols(["http/1.1"])
     return tls
 
 
-def _timeout(seconds: float | None) -> httpx.Timeout:
-    seconds = _READ_SECONDS if seconds is None else seconds
-    return httpx.Timeout(seconds, connect=min(_CONNECT_SECONDS, seconds))
-
-
-def _checked_url(text: str) -> httpx.URL:
+def _checked_url(text: str) -> Url:
     try:
-        url = httpx.URL(text.strip())
-    except httpx.InvalidURL as exc:
+        url = Url.parse(text.strip())
+    except ValueError as exc:
         raise SettingsError(f"base URL {text!r} is not a URL ({exc}); it looks like http://127.0.0.1:11434/v1") from exc
     if url.scheme not in ("http", "https") or not url.host:
         raise SettingsError(f"base URL {text!r} needs http:// or https:// and a host, as in http://127.0.0.1:11434/v1")
@@ -341,9 +254,10 @@ def _checked_key(key: str | None, label: str) -> str:
     return key or ""
 
 
-def _secrets_in(base: httpx.URL, headers: Mapping[str, str]) -> Iterator[str]:
+def _secrets_in(base: Url, headers: Mapping[str, str]) -> Iterator[str]:
     """Yield the values whose names mark them as secret, and the password in the base URL."""
     yield base.password
-    for name, value in (*headers.items(), *base.params.items()):
+    parameters = ((name, value) for name, values in base.parameters.items() for value in values)
+    for name, value in (*headers.items(), *parameters):
         if is_secret_name(name):
             yield value.rpartition(" ")[2]  # without `Bearer`

@@ -14,11 +14,11 @@ from typing import Any, Protocol, cast
 from pydantic_core import from_json
 
 from agenticx.errors import ModelError
+from agenticx.http.sse import MAX_EVENT_BYTES, SseParser, StrayJson
 from agenticx.llms.json_values import MAX_DEPTH, cleaned, object_from_pairs
 from agenticx.llms.memory_estimate import estimate_parsed_bytes
 from agenticx.llms.reply_limits import MAX_PARSED_BYTES, MAX_WIRE_BYTES
 from agenticx.llms.transport.errors import find_error
-from agenticx.llms.transport.sse import MAX_EVENT_BYTES, SseParser, StrayJson
 from agenticx.strict_json import is_nested_deeper
 
 __all__ = ["FrameParser", "JsonEventParser", "malformed_reply"]

@@ -6,6 +6,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from studio.http.guard import AccessMiddleware, OriginPolicy
+from studio.routes import is_public
 from tests.support.server.raw_http import (
     ALLOWED_ORIGIN,
     AUTHORIZED,
@@ -74,7 +75,7 @@ async def test_two_hosts_are_400_even_if_the_http_server_accepts_them() -> None:
 
     host = (b"host", b"localhost:1")
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [host, host]}
-    await AccessMiddleware(unreachable, OriginPolicy.for_port(1), TOKEN)(scope, receive, send)
+    await AccessMiddleware(unreachable, OriginPolicy.for_port(1), TOKEN, is_public)(scope, receive, send)
     assert sent[0]["status"] == 400
 
 

@@ -20,6 +20,8 @@ from tests.support.server.raw_http import (
 )
 from tests.support.server.running_studio import RunningStudio
 
+LIMIT = "'limit' must be a whole number from 1 to 200."
+
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
 
@@ -190,3 +192,31 @@ async def test_every_response_has_the_security_headers(studio: RunningStudio) ->
         assert headers["cache-control"] == "no-store"
         assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
         assert "server" not in headers
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "detail"),
+    [
+        *((f"/api/sessions?limit={text}", "bad_limit", LIMIT) for text in ("", "0", "201", "0x1", "+5", "5.0", "%205")),
+        (f"/api/sessions?q=+{'a' * 501}", "bad_query", "'q' must have at most 500 characters."),
+        ("/api/sessions?archived=", "bad_archived", "'archived' must be 'true', 'false' or 'all'."),
+        ("/api/sessions?before=ses_x", "bad_before", "'before' must be the id of an existing session."),
+        ("/api/usage?since=20260101", "bad_day", "'since' must be a date such as '2026-11-21'."),
+        ("/api/usage?until=2026-02-30", "bad_day", "'until' must be a date such as '2026-11-21'."),
+        ("/api/sessions/{}/export?format=pdf", "bad_format", "'format' must be 'jsonl' or 'markdown'."),
+    ],
+)
+async def test_an_invalid_parameter_is_refused_with_what_it_must_be(
+    studio: RunningStudio, url: str, code: str, detail: str
+) -> None:
+    answer = await studio.client.get(url.format(await studio.session()))
+    problem = answer.json()
+    assert (answer.status_code, problem["code"], problem["detail"]) == (422, code, detail)
+    assert f"{problem['field']}=" in url
+
+
+@pytest.mark.parametrize(
+    "query", [f"q={'+' * 600}a{'+' * 600}", "limit=007", "limit=x&limit=200", "q=", "archived=all"]
+)
+async def test_a_valid_parameter_is_accepted(studio: RunningStudio, query: str) -> None:
+    assert (await studio.client.get(f"/api/sessions?{query}")).status_code == 200

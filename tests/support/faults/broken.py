@@ -9,16 +9,17 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.runtime import ConfirmClosed, EventType, RuntimeEvent
-from agenticx.sessions import SqliteStore, Store, StoredEvent, TurnRecord
-from agenticx.sessions.store.base import read_log_pages
+from agenticx.runtime import ConfirmAnswer, ConfirmClosed, EventType, RuntimeEvent
+from agenticx.sessions import SqliteStore, Store, StoredEvent
+from agenticx.sessions.history.interrupted import InterruptedTurn
+from agenticx.sessions.hub.session_actor import SessionActor
+from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import encode_events
+from agenticx.sessions.store.records import FactKind, encode_events
 from studio.services import Services
 from tests.support.faults.broken_streams import STREAMS
-from tests.support.faults.faulty_stores import Operation, WrappedStore
+from tests.support.intercepted_store import Call, InterceptedStore, Write
 
-Around = Callable[[Operation], Awaitable[Any]]
 StoreFault = Callable[[SqliteStore], Store]
 
 
@@ -46,48 +47,57 @@ def _unchanged_store(good: SqliteStore) -> Store:
 def _unchanged_services(services: Services) -> None: ...
 
 
-def _around(good: Store, around: Around) -> Store:
-    return WrappedStore(good, around)  # type: ignore[return-value]
-
-
-class EarlyStore:
+class EarlyStore(InterceptedStore):
     """A store that shows events to readers before they are stored.
 
-    With `hides_failures` it also shows those that are never stored.
+    With `hides_failures` it also shows those that are never stored, and reports their commits as stored.
     """
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
-        self._good = good
+        super().__init__(good, self._show_and_store)
         self._hides = hides_failures
+        self._early_log = _EarlyLog(good.log)
+
+    @property
+    def log(self) -> Log:
+        return self._early_log  # type: ignore[return-value]
+
+    async def _show_and_store(self, write: Write) -> Sequence[StoredEvent]:
+        early = await self._early_log.show(write, after_shown=self._hides)
+        await asyncio.sleep(0.02)
+        try:
+            return await write.make()
+        except StoreError:
+            if self._hides:
+                return early
+            raise
+
+
+class _EarlyLog:
+    """The log of a store with the events that are about to be stored."""
+
+    def __init__(self, good: Log) -> None:
+        self._good = good
         self._notifier = Notifier()
         self._shown: dict[str, list[StoredEvent]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._good, name)
 
-    def subscribe(self, session_id: str | None, news: asyncio.Event) -> Any:
-        return self._notifier.subscribe(session_id, news)
-
-    async def append(
-        self,
-        session_id: str,
-        turn_id: str | None,
-        events: Sequence[RuntimeEvent],
-        *,
-        expected_seq: int,
-        **more: Any,
-    ) -> Sequence[StoredEvent]:
+    async def show(self, write: Write, *, after_shown: bool) -> Sequence[StoredEvent]:
+        """Show the events of `write`, behind the stored ones or, with `after_shown`, behind the shown ones."""
+        shown = self._shown.setdefault(write.session_id, [])
+        seq = shown[-1].seq if shown and after_shown else await self._good.head(write.session_id)
         ts = "2026-01-01T00:00:00.000Z"
-        early = encode_events(session_id, turn_id, events, seq=expected_seq, position=10**9, ts=ts)
-        self._shown.setdefault(session_id, []).extend(early)
-        self._notifier.notify(session_id)
-        await asyncio.sleep(0.02)
-        try:
-            return await self._good.append(session_id, turn_id, events, **more)
-        except StoreError:
-            if self._hides:
-                return early
-            raise
+        early = encode_events(
+            write.session_id, write.commit.turn_id, write.commit.events, seq=seq, position=10**9, ts=ts
+        )
+        shown.extend(early)
+        self._notifier.notify(write.session_id)
+        return early
+
+    def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> Any:
+        return self._notifier.subscribe(session_id, wakeup)
 
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
         shown = [event for event in self._shown.get(session_id, []) if event.seq > after]
@@ -96,49 +106,26 @@ class EarlyStore:
         return await self._good.read(session_id, after, limit)
 
 
-def _show_early(good: SqliteStore, *, hides_failures: bool = False) -> Store:
-    return EarlyStore(good, hides_failures=hides_failures)  # type: ignore[return-value]
-
-
 def _without_sync(good: SqliteStore) -> Store:
-    writer: Any = good._writer  # pyright: ignore[reportPrivateUsage]
+    writer: Any = good._database.writer  # pyright: ignore[reportPrivateUsage]
     usual = writer.submit
 
-    def submit(work: Any, *, synced: bool = False, on_commit: Any = None) -> Any:
-        return usual(work, synced=False, on_commit=on_commit)
+    def submit(work: Any, *, synced: bool = False, **options: Any) -> Any:
+        return usual(work, synced=False, **options)
 
     writer.submit = submit
     return good
 
 
-def _without_entries(*kinds: str) -> StoreFault:
-    return lambda good: _around(good, lambda operation: _drop_entries(operation, *kinds))
+def _without_facts(*kinds: FactKind) -> StoreFault:
+    async def around(write: Write) -> Sequence[StoredEvent]:
+        return await write.make(facts=[fact for fact in write.commit.facts if fact.kind not in kinds])
 
-
-async def _drop_entries(operation: Operation, *kinds: str) -> Any:
-    if operation.kind in kinds:
-        return operation.args[0]
-    if operation.name == "append":
-        facts = operation.run.keywords.get("journal", ())
-        return await operation.run(facts=[fact for fact in facts if fact.kind not in kinds])
-    return await operation.run()
-
-
-def _allow_any_turn(good: SqliteStore) -> Store:
-    async def around(operation: Operation) -> Any:
-        if operation.name != "claim":
-            return await operation.run()
-        turn: TurnRecord = operation.args[0]
-        running = [one for one in await good.unfinished_turns() if one.session_id == turn.session_id]
-        for one in running:
-            await good.release(one)
-        return await operation.run()
-
-    return _around(good, around)
+    return lambda good: InterceptedStore(good, around)
 
 
 def _without_lock(good: SqliteStore) -> Store:
-    owner: Any = good._owner  # pyright: ignore[reportPrivateUsage]
+    owner: Any = good._database._owner  # pyright: ignore[reportPrivateUsage]
     owner.release()
     return good
 
@@ -147,29 +134,27 @@ def _read_whole_log(good: SqliteStore) -> Store:
     """Read the whole log of a session before each read after its first event, and keep 4 KiB of memory per event."""
     kept: list[bytes] = []
 
-    async def around(operation: Operation) -> Any:
-        if operation.name == "read" and operation.args[1] > 0:
+    async def around_call(call: Call) -> Any:
+        if call.name == "read" and call.args[1] > 0:
             pages: list[bytes] = []
-            async for events in read_log_pages(good, operation.args[0]):
+            async for events in read_log_pages(good.log, call.args[0]):
                 pages.extend(event.frame_json.ljust(4096) for event in events)
             kept[:] = pages
-        return await operation.run()
+        return await call.run()
 
-    return _around(good, around)
+    return InterceptedStore(good, Write.make, around_call)
 
 
 def _append_after_end(make_event: Callable[[RuntimeEvent], RuntimeEvent]) -> StoreFault:
     """Append after the terminal event of each turn the event that `make_event` returns for it."""
 
-    async def around(operation: Operation) -> Any:
-        if operation.name != "append" or not operation.args[2][-1].terminal:
-            return await operation.run()
-        session_id, turn_id, events = operation.args
-        return await operation.run.func(
-            session_id, turn_id, [*events, make_event(events[-1])], **operation.run.keywords
-        )
+    async def around(write: Write) -> Sequence[StoredEvent]:
+        events = write.commit.events
+        if not events or not events[-1].terminal:
+            return await write.make()
+        return await write.make(events=[*events, make_event(events[-1])])
 
-    return lambda good: _around(good, around)
+    return lambda good: InterceptedStore(good, around)
 
 
 def _token_after_end(_final: RuntimeEvent) -> RuntimeEvent:
@@ -180,49 +165,53 @@ def _same_event(final: RuntimeEvent) -> RuntimeEvent:
     return final
 
 
-def _forget_begun_calls(services: Services) -> None:
-    """Resume interrupted turns as if none of their calls had begun."""
-    turns: Any = services.hub._turns  # pyright: ignore[reportPrivateUsage]
-    usual = turns.read_interrupted
+def _let_any_turn_begin(_services: Services) -> None:
+    """Begin a turn for each message at once, also while another one runs."""
+    actor: Any = SessionActor
+    assert isinstance(actor._is_free, property)
+    actor._is_free = property(lambda _self: True)
 
-    async def read_without_begun_calls(turn: TurnRecord) -> Any:
-        interrupted = await usual(turn)
+
+def _forget_begun_calls(_services: Services) -> None:
+    """Resume interrupted turns as if none of their calls had begun."""
+    turns: Any = InterruptedTurn
+    usual = turns.from_log
+
+    def from_log(*args: Any, **kwargs: Any) -> Any:
+        interrupted = usual(*args, **kwargs)
         interrupted.begun_calls = frozenset()
         return interrupted
 
-    def replaced(_self: object, turn: TurnRecord) -> Any:
-        return read_without_begun_calls(turn)
-
-    type(turns).read_interrupted = replaced
+    turns.from_log = from_log
 
 
 def _accept_all_answers(services: Services) -> None:
     """Report every answer to a question as accepted."""
-    confirms: Any = services.hub.confirms
-    usual = confirms.answer
+    hub: Any = services.hub
+    usual: Callable[..., Awaitable[ConfirmAnswer]] = hub.answer_confirm
 
-    async def answer(request_id: str, given: Any, *, digest: str) -> Any:
+    async def answer_confirm(request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
         with suppress(ConfirmClosed):
-            await usual(request_id, given, digest=digest)
-        return given
+            await usual(request_id, answer, digest=digest)
+        return answer
 
-    confirms.answer = answer
+    hub.answer_confirm = answer_confirm
 
 
 _STORES: dict[str, StoreFault] = {
-    "shows before it stores": _show_early,
+    "shows before it stores": EarlyStore,
     "never syncs": _without_sync,
-    "forgets that calls began": _without_entries("began"),
-    "forgets answers": _without_entries("answered", "closed"),
-    "lets any turn begin": _allow_any_turn,
+    "forgets that calls began": _without_facts("call_began"),
+    "forgets answers": _without_facts("question_answered", "question_closed"),
     "takes no lock": _without_lock,
-    "hides storage failures": partial(_show_early, hides_failures=True),
+    "hides storage failures": partial(EarlyStore, hides_failures=True),
     "reads the whole log to resume": _read_whole_log,
     "appends events after the end": _append_after_end(_token_after_end),
     "ends twice": _append_after_end(_same_event),
 }
 
 _SERVICES: dict[str, Callable[[Services], None]] = {
+    "lets any turn begin": _let_any_turn_begin,
     "runs calls again": _forget_begun_calls,
     "accepts every answer": _accept_all_answers,
     **STREAMS,

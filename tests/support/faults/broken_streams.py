@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agenticx.sessions import StoredEvent
 from studio.services import Services
-from tests.support.faults.faulty_stores import Operation, WrappedStore
+from tests.support.intercepted_store import Call, InterceptedCalls
 
 __all__ = ["STREAMS"]
 
@@ -227,16 +227,16 @@ def _wrap_streams(wrap: Wrap, services: Services) -> None:
 def _change_frames(change: Callable[[bytes], bytes]) -> ServicesFault:
     """Make the relay read `change(frame)` instead of each frame."""
 
-    async def around(operation: Operation) -> Any:
-        result = await operation.run()
-        if operation.name not in {"read", "read_all"}:
+    async def around(call: Call) -> Any:
+        result = await call.run()
+        if call.name not in {"read", "read_all"}:
             return result
         events: list[StoredEvent] = list(result)
         return [event._replace(frame_json=change(event.frame_json)) for event in events]
 
     def breaks(services: Services) -> None:
         relay: Any = services.relay
-        relay._store = WrappedStore(relay._store, around)
+        relay._log = InterceptedCalls(relay._log, around)
 
     return breaks
 

@@ -154,8 +154,7 @@ def _check_turns(log: Log) -> Iterator[str]:
             if event.terminal:
                 running = None
         kept = log.running.get(session)
-        claimed = running is None and kept is not None and all(event.turn != kept for event in events)
-        if kept != running and not claimed:
+        if kept != running:
             yield f"{session}: turn {kept} is kept as running, by its log it is {running}"
 
 
@@ -176,8 +175,8 @@ def _check_all_ended(log: Log) -> Iterator[str]:
 
 
 def _check_executions(log: Log, seen: Observations) -> Iterator[str]:
-    """Check that no call ran twice, and that each that ran is in the journal and not reported as not run."""
-    began = {(fact.session, fact.data["call_id"]) for fact in log.entries("began")}
+    """Check that no call ran twice, and that each that ran has a fact and is not reported as not run."""
+    began = {(fact.session, fact.data["call_id"]) for fact in log.facts_of("call_began")}
     outcomes = {
         (event.session, event.data["tool_call_id"]): event.data["outcome"] for event in _of_type(log, "tool_result")
     }
@@ -193,7 +192,7 @@ def _check_executions(log: Log, seen: Observations) -> Iterator[str]:
         if times > 1:
             yield f"call {call} ran {times} times"
         if call not in began:
-            yield f"call {call} ran and is not in the journal"
+            yield f"call {call} ran and no fact says that it began"
         if outcomes.get(call, "ok") not in RAN and call not in doubted:
             yield f"call {call} ran and is reported as {outcomes[call]}"
     for call, outcome in outcomes.items():
@@ -202,10 +201,10 @@ def _check_executions(log: Log, seen: Observations) -> Iterator[str]:
 
 
 def _check_answers(log: Log, seen: Observations) -> Iterator[str]:
-    """Check that reported decisions are in the journal; only a restart may have closed a question otherwise."""
+    """Check that reported decisions are stored; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
-        kept = [fact.data["approved"] for fact in log.entries("answered") if fact.key == question]
-        closed = [fact.data for fact in log.entries("closed") if fact.key == question]
+        kept = [fact.data["approved"] for fact in log.facts_of("question_answered") if fact.key == question]
+        closed = [fact.data for fact in log.facts_of("question_closed") if fact.key == question]
         if kept != [approved] and [data["approved"] for data in closed] != [approved]:
             yield f"question {question} was answered {approved} and is kept as {kept}"
         if closed and closed[0]["approved"] != approved and closed[0]["by"] != "restart":
@@ -221,7 +220,7 @@ def _check_decided_calls(log: Log, seen: Observations) -> Iterator[str]:
     outcomes = {
         (event.session, event.data["tool_call_id"]): event.data["outcome"] for event in _of_type(log, "tool_result")
     }
-    given_up = {fact.key for fact in log.entries("closed") if fact.data["by"] == "restart"}
+    given_up = {fact.key for fact in log.facts_of("question_closed") if fact.data["by"] == "restart"}
     executions = seen.executions()
     for question, approved in seen.answers.items():
         call = call_of[question]

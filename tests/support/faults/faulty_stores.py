@@ -1,108 +1,72 @@
-"""Stores with one fault each: an operation of a good store kills the process or fails."""
+"""Stores with one fault each: a call of a good store kills the process or fails."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from agenticx.errors import StoreError
-from agenticx.sessions import Fact, Store
+from agenticx.sessions import Doubtful, Store, StoredEvent
 from tests.support.faults.disk import DiskFault
+from tests.support.intercepted_store import Call, InterceptedStore, Write
 
-
-@dataclass(frozen=True)
-class Operation:
-    """One call of a store's method."""
-
-    name: str
-    args: Sequence[Any]
-    run: partial[Awaitable[Any]]
-
-    @property
-    def types(self) -> set[str]:
-        """The types of the events that it appends."""
-        return {str(event.type.value) for event in self.args[2]} if self.name == "append" else set()
-
-    @property
-    def kind(self) -> str | None:
-        """The kind of the entry that it adds to the journal, else None."""
-        entry = self.args[0] if self.name == "add_journal_entry" else None
-        return entry.kind if isinstance(entry, Fact) else None
-
-
-POINTS: dict[str, Callable[[Operation], bool]] = {
-    "append": lambda operation: operation.name == "append",
-    "tool start": lambda operation: operation.kind == "began",
-    "tool end": lambda operation: "tool_result" in operation.types,
-    "confirm ask": lambda operation: "confirm_required" in operation.types,
-    "confirm answer": lambda operation: operation.kind == "answered",
-    "confirm response": lambda operation: "confirm_response" in operation.types,
-    "compaction": lambda operation: "compaction" in operation.types,
-    "final": lambda operation: "final" in operation.types,
-    "claim": lambda operation: operation.name == "claim",
+POINTS: dict[str, Callable[[Write], bool]] = {
+    "append": lambda write: bool(write.commit.events),
+    "turn start": lambda write: write.commit.begins is not None,
+    "tool start": lambda write: "call_began" in write.fact_kinds,
+    "tool end": lambda write: "tool_result" in write.types,
+    "confirm ask": lambda write: "confirm_required" in write.types,
+    "confirm answer": lambda write: "question_answered" in write.fact_kinds,
+    "confirm response": lambda write: "confirm_response" in write.types,
+    "compaction": lambda write: "compaction" in write.types,
+    "final": lambda write: "final" in write.types,
 }
-"""The places at which a process can end; each has a before and an after."""
-
-
-class WrappedStore:
-    """A `Store` whose operations all go through `around`."""
-
-    METHODS = frozenset(name for name in vars(Store) if not name.startswith("_")) - {"subscribe", "aclose"}
-
-    def __init__(self, store: Store, around: Callable[[Operation], Awaitable[Any]]) -> None:
-        self._store = store
-        self._around = around
-
-    def __getattr__(self, name: str) -> Any:
-        method: Any = getattr(self._store, name)
-        if name not in self.METHODS or not callable(method):
-            return method
-
-        async def operate(*args: Any, **kwargs: Any) -> Any:
-            return await self._around(Operation(name, args, partial(method, *args, **kwargs)))
-
-        return operate
+"""The commits at which a process can end; each has a before and an after."""
 
 
 def crashing(store: Store, point: str, when: str, nth: int) -> Store:
-    """Return a store that kills the process `when` ("before" or "after") the `nth` operation of that kind."""
+    """Return a store that kills the process `when` ("before" or "after") the `nth` commit of that kind."""
     left = nth
 
-    async def around(operation: Operation) -> Any:
+    async def around(write: Write) -> Sequence[StoredEvent]:
         nonlocal left
-        left -= POINTS[point](operation)
-        here = left == 0 and POINTS[point](operation)
+        left -= POINTS[point](write)
+        here = left == 0 and POINTS[point](write)
         if here and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
         try:
-            return await operation.run()
-        finally:  # also behind one that was refused, such as the claim of a busy session
+            return await write.make()
+        finally:  # also after one that failed
             if here:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    return WrappedStore(store, around)  # type: ignore[return-value]
+    return InterceptedStore(store, around)
 
 
 REFUSED, UNANSWERED = "refused", "unanswered"
 
 
 def failing(store: Store, fault: DiskFault) -> Store:
-    """Return a store whose operations fail as `fault` says.
+    """Return a store whose calls fail as `fault` says: commits, claims, and reads of sessions, log and catalog.
 
-    An operation is refused, or carried out without an answer, as when the disk's answer is lost.
+    A call is refused, or carried out without an answer, as when the disk's answer is lost.
     """
 
-    async def around(operation: Operation) -> Any:
+    async def fail(run: Callable[[], Awaitable[Any]], unanswered: type[StoreError]) -> Any:
         what = fault.next_failure(lambda name: name in {REFUSED, UNANSWERED})
         if what == REFUSED:
             raise StoreError("the disk is full")
-        result = await operation.run()
+        result = await run()
         if what == UNANSWERED:
-            raise StoreError("the disk did not answer")
+            raise unanswered("the disk did not answer")
         return result
 
-    return WrappedStore(store, around)  # type: ignore[return-value]
+    async def around(write: Write) -> Sequence[StoredEvent]:
+        return await fail(write.make, Doubtful)
+
+    async def around_call(call: Call) -> Any:
+        return await fail(call.run, StoreError)
+
+    return InterceptedStore(store, around, around_call)

@@ -35,8 +35,8 @@ class LoggedEvent(NamedTuple):
         return self.envelope["data"]
 
 
-class LoggedEntry(NamedTuple):
-    """A journal entry."""
+class LoggedFact(NamedTuple):
+    """A fact as stored in the file."""
 
     session: str
     turn: str
@@ -51,12 +51,12 @@ class Log:
 
     integrity: str
     events: dict[str, list[LoggedEvent]] = field(default_factory=dict[str, list[LoggedEvent]])
-    journal: list[LoggedEntry] = field(default_factory=list[LoggedEntry])
+    facts: list[LoggedFact] = field(default_factory=list[LoggedFact])
     client_turn_ids: dict[str, str] = field(default_factory=dict[str, str])  # client_turn_id → turn
     running: dict[str, str] = field(default_factory=dict[str, str])  # session → turn
 
-    def entries(self, *kinds: str) -> Iterator[LoggedEntry]:
-        return (fact for fact in self.journal if fact.kind in kinds)
+    def facts_of(self, kind: str) -> Iterator[LoggedFact]:
+        return (fact for fact in self.facts if fact.kind == kind)
 
 
 def snapshot(database: Path, folder: Path) -> Path:
@@ -98,9 +98,9 @@ def _read_tables(log: Log, connection: sqlite3.Connection) -> Log:
         lines = (zlib.decompress(body) if packed else body).split(b"\n")
         log.events[names[number]] += _events(names[number], last_seq - len(lines) + 1, lines)
     for number, turn, kind, key, data in connection.execute(
-        "SELECT session, turn, kind, key, data FROM journal ORDER BY number"
+        "SELECT session, turn, kind, key, data FROM facts ORDER BY number"
     ):
-        log.journal.append(LoggedEntry(names[number], turn, kind, key, json.loads(data)))
+        log.facts.append(LoggedFact(names[number], turn, kind, key, json.loads(data)))
     query = "SELECT client_turn_id, id FROM turns WHERE client_turn_id IS NOT NULL"
     log.client_turn_ids.update(connection.execute(query).fetchall())
     return log

@@ -131,6 +131,20 @@ def test_at_most_1000_models_are_listed(monkeypatch: pytest.MonkeyPatch) -> None
         assert fetch_model_names(load_model_catalog().providers["vllm"]) == list(map(str, range(1_000)))
 
 
+@pytest.mark.usefixtures("long_timeouts")
+@pytest.mark.anyio
+async def test_models_can_be_listed_in_a_thread_that_runs_an_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving({"/v1/models": listed("a")}) as address:
+        monkeypatch.setenv("VLLM_BASE_URL", f"{address}/v1")
+        assert fetch_model_names(load_model_catalog().providers["vllm"]) == ["a"]
+
+
+@pytest.mark.parametrize("base_url", ["ftp://box/v1", "box", "http://", "http://a:x", "http://[::1"])
+def test_a_base_url_that_is_none_lists_no_models(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_BASE_URL", base_url)
+    assert fetch_model_names(load_model_catalog().providers["vllm"]) == []
+
+
 def test_there_is_no_window_query_for_providers_with_keys() -> None:
     assert (local_window_query("openai:gpt-5.4"), local_window_query("demo")) == (None, None)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.transport.http1 import ConnectionPool, ProtocolError, request_bytes
+from agenticx.http.http1 import ConnectionPool, ProtocolError, request_bytes
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

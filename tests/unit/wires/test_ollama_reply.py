@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from agenticx.http.json_lines import LineParser
 from agenticx.llms.base import Usage
 from agenticx.llms.reply_limits import MAX_CALLS
-from agenticx.llms.transport.json_lines import LineParser
 from agenticx.messages import ProviderState
 from tests.support.lanes import Count
 from tests.support.wires.ollama_lines import last_line, lines, message_line, read, tool_call

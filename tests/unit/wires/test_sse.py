@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.llms.transport.sse import SseParser
+from agenticx.http.sse import IdentifiedEvent, SseParser
 from tests.linear.growth import grows_linearly
 
 
@@ -99,3 +99,14 @@ def test_parsing_takes_linear_time() -> None:
         assert parser.feed(b"\n\n") == [b"x" * size]
 
     assert grows_linearly(read_one)
+
+
+@given(st.lists(st.integers(1, 9), max_size=20))
+def test_an_id_belongs_to_its_own_event_only(sizes: list[int]) -> None:
+    body, parser = b"id: 7\ndata: a\n\ndata: b\n\ndata: c\nid:8\n\nid: 9\n\ndata: d\n\n", SseParser()
+    found: list[bytes] = []
+    for size in [*sizes, len(body)]:
+        piece, body = body[:size], body[size:]
+        found += parser.feed(piece)
+    ids = [event.id if isinstance(event, IdentifiedEvent) else None for event in found]
+    assert (found, ids) == ([b"a", b"b", b"c", b"d"], [b"7", None, b"8", None])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agenticx.http.json_lines import LineParser
 from agenticx.llms.base import (
     Delta,
     Finished,
@@ -20,7 +21,6 @@ from agenticx.llms.base import (
 )
 from agenticx.llms.json_values import arguments_json, count_in, fields_in, items_in, text_in
 from agenticx.llms.transport.errors import find_error, stream_error
-from agenticx.llms.transport.json_lines import LineParser
 from agenticx.llms.wires.json_events import JsonEventParser
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.messages import ProviderState

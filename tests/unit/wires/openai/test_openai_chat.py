@@ -254,11 +254,40 @@ def set_up(base_url: str, **environ: str) -> str:
     return subprocess.run(program, env={**kept, **environ}, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize(("scheme", "reads_certificates"), [("https", True), ("http", False)])
+@pytest.mark.parametrize(
+    ("base_url", "proxied", "reads_certificates"),
+    [
+        ("https://127.0.0.1:9/v1", False, True),
+        ("http://127.0.0.1:9/v1", False, False),
+        ("https://llm.example/v1", True, True),
+    ],
+)
 def test_modules_and_certificates_of_a_call_are_loaded_when_the_model_is_made(
-    scheme: str, reads_certificates: bool
+    base_url: str, proxied: bool, reads_certificates: bool
 ) -> None:
-    assert set_up(f"{scheme}://127.0.0.1:9/v1") == f"True {reads_certificates}\n"
+    assert set_up(base_url, HTTPS_PROXY="http://127.0.0.1:9") == f"{proxied} {reads_certificates}\n"
+
+
+async def test_a_call_through_a_proxy_names_the_whole_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeOpenAIServer([say("hi"), status(429, "not today")]) as server:
+        monkeypatch.setenv("HTTP_PROXY", server.base_url.removesuffix("/v1"))
+        async with CHAT.open_model("http://llm.example/v1", api_key=KEY) as model:
+            replies = [await complete(model, HELLO) for _ in range(2)]
+    assert [(reply.text, getattr(error, "code", None)) for reply, error in replies] == [
+        ("hi", None),
+        ("", "provider.rate_limited"),
+    ]
+    (first, _) = server.requests
+    assert (first.path, first.headers["host"]) == ("http://llm.example/v1/chat/completions", "llm.example")
+
+
+async def test_an_unreachable_proxy_is_a_transport_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    async with CHAT.open_model("http://llm.example/v1") as model:
+        _, error = await complete(model, HELLO)
+    assert error is not None
+    assert (error.code, error.retryable) == ("provider.transport", True)
+    assert str(error).startswith("openai-chat:m at llm.example could not be reached: ")
 
 
 def test_unreadable_certificates_are_a_settings_error() -> None:

@@ -1,6 +1,6 @@
 """Server-sent events as bytes: an incremental parser without I/O, linear in its input.
 
-It follows the WHATWG algorithm for `data` and ignores `event`, `id` and `retry`, which no provider needs.
+It follows the WHATWG algorithm for `data` and ignores `event` and `retry`, which no client of this package needs.
 Known differences:
 
 1. `flush` returns an event that the end of the body left open. The specification drops it, but servers do end
@@ -9,11 +9,12 @@ Known differences:
 3. Lines that begin like JSON, which the specification ignores, are returned as a `StrayJson`: proxies and Google write
    a late error into the body without framing. The caller checks whether it is one.
 4. Payloads stay bytes. Line ends are ASCII, so UTF-8 split between reads needs no care here.
+5. An `id` is that of its own event only: the next one without `id` is a plain payload.
 """
 
 from __future__ import annotations
 
-__all__ = ["MAX_EVENT_BYTES", "SseParser", "StrayJson"]
+__all__ = ["MAX_EVENT_BYTES", "IdentifiedEvent", "SseParser", "StrayJson"]
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Longest event held in memory; the events of all known providers are far shorter."""
@@ -26,6 +27,12 @@ _JSON_CONTINUATIONS = (*_JSON_STARTS, b"}", b"]", b" ", b"\t", b'"')
 
 class StrayJson(bytes):
     """Adjacent lines of a body that are not fields of an event and look like JSON."""
+
+
+class IdentifiedEvent(bytes):
+    """The payload of an event with an `id` field."""
+
+    id: bytes
 
 
 class SseParser:
@@ -48,6 +55,7 @@ class SseParser:
         self._data: list[bytes] = []
         self._data_bytes = 0
         self._stray: list[bytes] = []
+        self._id: bytes | None = None
         self._after_cr = False
         self._at_start = True
 
@@ -91,10 +99,12 @@ class SseParser:
         for line in lines:
             if not line:
                 if data:
-                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
+                    payload = data[0] if len(data) == 1 else b"\n".join(data)
+                    events.append(payload if self._id is None else _identified(payload, self._id))
                     data.clear()
                 if stray:
                     events.append(self._take_stray())
+                self._id = None
                 self._data_bytes = 0
                 continue
             if line.startswith(b"data: ") and not stray:
@@ -115,6 +125,8 @@ class SseParser:
             events.append(self._take_stray())
         if (value := _field_value(line)) is not None:
             self._data.append(value)
+        elif line.startswith(b"id:"):
+            self._id = line[3:].removeprefix(b" ")
         elif line.startswith(_JSON_CONTINUATIONS if self._stray else _JSON_STARTS):
             self._stray.append(line)
         else:
@@ -134,6 +146,12 @@ class SseParser:
         if self._partial_bytes > self._max_bytes:
             self.overflowed = True
             self._partial_line.clear()
+
+
+def _identified(payload: bytes, id_: bytes) -> IdentifiedEvent:
+    event = IdentifiedEvent(payload)
+    event.id = id_
+    return event
 
 
 def _field_value(line: bytes) -> bytes | None:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on plain asyncio, as far as model calls need it: one request, one streamed response.
+"""HTTP/1.1 on plain asyncio, as far as the clients here need it: one request, one streamed response.
 
 Providers send a chunk per token, and the usual stack spends 6 µs on each chunk and 0.5 ms on each request.
 
@@ -77,15 +77,18 @@ class ConnectionPool:
         """Return a kept connection or a new one; raise OSError (which ssl.SSLError is) or TimeoutError."""
         return self._take_idle(origin) or await self._connect(origin, timeout)
 
-    async def send(self, connection: _Connection, request: bytes, timeout: float | None) -> Http1Response:
+    async def send(
+        self, connection: _Connection, request: bytes, timeout: float | None, body_timeout: float | None = None
+    ) -> Http1Response:
         """Send the bytes of a request and return the response once its head has arrived.
 
-        `timeout` bounds each wait for bytes. Raises OSError, TimeoutError, or `ProtocolError` for an invalid response.
+        `timeout` bounds each wait for bytes, unless `body_timeout` bounds those for the body. Raises OSError,
+        TimeoutError, or `ProtocolError` for an invalid response.
         """
         try:
             connection.transport.write(request)
             head, rest = await _read_head(connection, timeout)
-            return Http1Response(head, rest, connection, self, timeout)
+            return Http1Response(head, rest, connection, self, body_timeout or timeout)
         except BaseException:
             connection.transport.abort()
             raise

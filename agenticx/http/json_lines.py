@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agenticx.llms.transport.sse import MAX_EVENT_BYTES
+from agenticx.http.sse import MAX_EVENT_BYTES
 
 __all__ = ["LineParser"]
 

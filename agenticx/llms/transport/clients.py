@@ -1,0 +1,128 @@
+"""Clients for requests to a provider: their protocol, and the one over `agenticx.http`."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
+from agenticx.http.url import Url
+
+__all__ = ["DirectClient", "HttpRequest", "HttpResponse", "ProviderClient", "TransportFailure", "decode_headers"]
+
+
+class TransportFailure(Exception):
+    """A request or response that failed below HTTP; the message continues `the server …`."""
+
+    def __init__(self, what: str, exc: Exception, name: str, *, retryable: bool = True) -> None:
+        super().__init__(f"{what}: {str(exc) or name}")
+        self.retryable = retryable
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A request and its limits: seconds for the connection, and for each wait for bytes."""
+
+    method: str
+    url: Url
+    headers: Mapping[str, str]
+    body: bytes | None
+    connect_timeout: float
+    read_timeout: float
+
+
+class HttpResponse(Protocol):
+    """A response whose head has arrived; the names of its headers are lower case."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    async def read(self) -> bytes:
+        """Return the next bytes of the body, empty at its end; raise `TransportFailure`."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class ProviderClient(Protocol):
+    """A sender of requests; it keeps connections and belongs to one event loop."""
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        """Return the response once its head has arrived; raise `TransportFailure`."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class DirectClient:
+    """A client without proxies, cookies and redirects."""
+
+    def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
+        self._pool = ConnectionPool(idle_seconds=idle_seconds, tls=tls)
+
+    async def send(self, request: HttpRequest) -> HttpResponse:
+        content = _encode_request(request)
+        try:
+            connection = await self._pool.acquire(request.url.origin, request.connect_timeout)
+        except TimeoutError as exc:
+            raise TransportFailure("could not be reached in time", exc, "ConnectTimeout") from exc
+        except OSError as exc:
+            raise TransportFailure("could not be reached", exc, "ConnectError") from exc
+        try:
+            return _DirectResponse(await self._pool.send(connection, content, request.read_timeout))
+        except (OSError, ProtocolError) as exc:
+            raise _read_failure(exc) from exc
+
+    async def aclose(self) -> None:
+        self._pool.close()
+
+
+class _DirectResponse:
+    def __init__(self, response: Http1Response) -> None:
+        self.status = response.head.status
+        self.headers = decode_headers(response.head.headers)
+        self._response = response
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.read()
+        except (OSError, ProtocolError) as exc:
+            raise _read_failure(exc) from exc
+
+    async def aclose(self) -> None:
+        self._response.close()
+
+
+def _read_failure(exc: Exception) -> TransportFailure:
+    if isinstance(exc, TimeoutError):
+        return TransportFailure("went silent", exc, "ReadTimeout")
+    return TransportFailure("broke the connection", exc, "ReadError")
+
+
+def _encode_request(request: HttpRequest) -> bytes:
+    headers = dict(request.headers)
+    if not any(name.lower() == "host" for name in headers):
+        headers = {"host": request.url.netloc, **headers}
+    if request.body is not None:
+        headers["content-length"] = str(len(request.body))
+    encoded = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+    return request_bytes(request.method.encode(), request.url.target.encode("ascii"), encoded, request.body or b"")
+
+
+def decode_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by their names in lower case; the values of one that occurs several times are joined by commas."""
+    values: dict[str, list[str]] = {}
+    for name, value in headers:
+        values.setdefault(_decode(name).lower(), []).append(_decode(value))
+    return {name: ", ".join(found) for name, found in values.items()}
+
+
+def _decode(text: bytes) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError:
+        return text.decode("latin-1")

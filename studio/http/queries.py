@@ -1,0 +1,84 @@
+"""Query parameters: validated by a schema, from which problems and the OpenAPI document are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from starlette.requests import Request
+
+from studio.http.problems import Problem
+
+__all__ = ["ErrorCode", "RequestQuery", "WholeNumber", "parameter_schemas", "read_query"]
+
+
+class RequestQuery(BaseModel):
+    """The query parameters of a route; each has a default, and the last of several values counts."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+Q = TypeVar("Q", bound=RequestQuery)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """An annotation of a parameter: the code of the problem for an invalid value, instead of `bad_` and the name."""
+
+    code: str
+
+
+def _parse_digits(text: object) -> int:
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 4:
+        return int(text)
+    raise ValueError("no number of at most three digits")
+
+
+WholeNumber = Annotated[int, BeforeValidator(_parse_digits)]
+
+
+@cache
+def parameter_schemas(query: type[RequestQuery]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the JSON schema of each parameter by its name, with its description."""
+    properties = query.model_json_schema().get("properties", {})
+    return {name: _without_null(schema) for name, schema in properties.items()}
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a value that is sent: None only stands for a parameter that is not."""
+    kept = {key: value for key, value in schema.items() if key not in ("title", "anyOf")}
+    for choice in schema.get("anyOf", ()):
+        if choice != {"type": "null"}:
+            kept |= choice
+    if kept.get("default", ...) is None:
+        del kept["default"]
+    return kept
+
+
+def read_query(request: Request, schema: type[Q]) -> Q:
+    """Return the request's query parameters; raise `Problem` 422 for the first invalid one."""
+    try:
+        return schema.model_validate(dict(request.query_params))
+    except ValidationError as exc:
+        name = str(exc.errors(include_url=False, include_input=False, include_context=False)[0]["loc"][0])
+    field = next(field for key, field in schema.model_fields.items() if name in (key, field.alias))
+    code = next((note.code for note in field.metadata if isinstance(note, ErrorCode)), f"bad_{name}")
+    sentence = f"{name!r} must {_requirement(parameter_schemas(schema)[name])}."
+    raise Problem(422, code, sentence, field=name)
+
+
+def _requirement(schema: Mapping[str, Any]) -> str:
+    match schema:
+        case {"enum": [*most, last]}:
+            return f"be {', '.join(map(repr, most))} or {last!r}"
+        case {"type": "integer", "minimum": minimum, "maximum": maximum}:
+            return f"be a whole number from {minimum} to {maximum}"
+        case {"format": "date"}:
+            return "be a date such as '2026-11-21'"
+        case {"maxLength": most}:
+            return f"have at most {most} characters"
+        case _:
+            return "be another value"
