@@ -26,8 +26,10 @@ async def test_orphaned_commands_are_terminated_at_the_next_start(tmp_path: Path
     async with started(recorded) as server, server.client() as client:
         (session,) = await recorded.make_sessions(client, ["auto"])
         assert await recorded.start(client, session, f"run {command.replace('N', seconds)}") == 202
-        await until(lambda: any(True for _ in recorded.log().entries("process")) and len(sleeping(seconds)) == sleepers)
-        (process,) = recorded.log().entries("process")
+        await until(
+            lambda: any(True for _ in recorded.log().facts_of("process_started")) and len(sleeping(seconds)) == sleepers
+        )
+        (process,) = recorded.log().facts_of("process_started")
         supervisor = parent(process.data["pid"])
         kill_at_once(server.pid, parent(supervisor), supervisor)
     assert len(sleeping(seconds)) == sleepers, "they outlive all that watched over them"

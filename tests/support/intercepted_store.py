@@ -67,7 +67,7 @@ class InterceptedCalls:
 
 
 class InterceptedStore:
-    """A `Store` whose commits all go through `around`, and whose other calls go through `around_call` if it is given."""
+    """A `Store` whose commits all go through `around`, and whose other calls go through `around_call`, if given."""
 
     def __init__(
         self,
