@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from agenticx.clocks import SystemClock, rfc3339
 from agenticx.errors import StoreError
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, EventType, RuntimeEvent
 from agenticx.sessions import SqliteStore, Store, StoredEvent
@@ -55,6 +57,7 @@ class EarlyStore(InterceptedStore):
 
     def __init__(self, good: SqliteStore, *, hides_failures: bool = False) -> None:
         super().__init__(good, self._show_and_store)
+        good._database.clock = _StoppedClock()  # so that the early events are those that are stored
         self._hides = hides_failures
         self._early_log = _EarlyLog(good.log)
 
@@ -73,6 +76,13 @@ class EarlyStore(InterceptedStore):
             raise
 
 
+class _StoppedClock(SystemClock):
+    """A clock whose time of day never changes."""
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
 class _EarlyLog:
     """The log of a store with the events that are about to be stored."""
 
@@ -88,7 +98,7 @@ class _EarlyLog:
         """Show the events of `write`, behind the stored ones or, with `after_shown`, behind the shown ones."""
         shown = self._shown.setdefault(write.session_id, [])
         seq = shown[-1].seq if shown and after_shown else await self._good.head(write.session_id)
-        ts = "2026-01-01T00:00:00.000Z"
+        ts = rfc3339(_StoppedClock().now())
         early = encode_events(
             write.session_id, write.commit.turn_id, write.commit.events, seq=seq, position=10**9, ts=ts
         )
