@@ -128,7 +128,7 @@ async def fork(request: Request) -> Response:
     body = await read_body(request, ForkBody)
     now = rfc3339(studio.clock.now())
     record = await fork_session(studio.store, session_id, body.message_id, now=now, snapshots=studio.snapshots)
-    return JSONResponse(session_json(studio, record), 201, headers={"Location": f"/api/sessions/{record.id}"})
+    return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
 async def rewind(request: Request) -> Response:

@@ -155,7 +155,7 @@ async def create(request: Request) -> Response:
         created_at=rfc3339(studio.clock.now()),
     )
     await studio.store.create(record)
-    return JSONResponse(session_json(studio, record), 201, headers={"Location": f"/api/sessions/{record.id}"})
+    return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
 async def index(request: Request) -> Response:
@@ -164,12 +164,16 @@ async def index(request: Request) -> Response:
     await _check_before(studio, before)
     if not query.q:
         records = await studio.store.catalog.sessions(limit=limit, before=before, archived=archived)
-        return JSONResponse(SessionListResponse(sessions=[{**session_json(studio, record)} for record in records]))
+        running = await studio.hub.running_turn_ids([record.id for record in records])
+        sessions: list[SessionItem] = [{**session_json(record, running.get(record.id))} for record in records]
+        return JSONResponse(SessionListResponse(sessions=sessions))
     results = await studio.store.catalog.search(query.q, limit=limit, before=before, archived=archived)
-    listed: list[SessionItem] = [
-        {**session_json(studio, result.record), "matches": _matches(result)} for result in results
+    running = await studio.hub.running_turn_ids([result.record.id for result in results])
+    sessions = [
+        {**session_json(result.record, running.get(result.record.id)), "matches": _matches(result)}
+        for result in results
     ]
-    return JSONResponse(SessionListResponse(sessions=listed))
+    return JSONResponse(SessionListResponse(sessions=sessions))
 
 
 def _matches(result: SearchResult) -> list[SearchMatchItem]:
@@ -178,7 +182,12 @@ def _matches(result: SearchResult) -> list[SearchMatchItem]:
 
 async def show(request: Request) -> Response:
     studio = services(request)
-    return JSONResponse(session_json(studio, await studio.store.catalog.get(request.path_params["session_id"])))
+    return await _session_response(studio, await studio.store.catalog.get(request.path_params["session_id"]))
+
+
+async def _session_response(studio: Services, record: SessionRecord) -> Response:
+    running = await studio.hub.running_turn_ids([record.id])
+    return JSONResponse(session_json(record, running.get(record.id)))
 
 
 async def change(request: Request) -> Response:
@@ -189,7 +198,7 @@ async def change(request: Request) -> Response:
     if body.tools is not None:
         changes["tools"] = _tool_names(studio, body.tools)
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.catalog.get(session_id))
-    return JSONResponse(session_json(studio, record))
+    return await _session_response(studio, record)
 
 
 async def delete(request: Request) -> Response:
@@ -250,7 +259,7 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
         raise Problem(422, "bad_before", sentence, field="before") from None
 
 
-def session_json(studio: Services, record: SessionRecord) -> SessionResponse:
+def session_json(record: SessionRecord, running_turn_id: str | None) -> SessionResponse:
     """Return a session as clients read it."""
     return {
         "id": record.id,
@@ -263,5 +272,5 @@ def session_json(studio: Services, record: SessionRecord) -> SessionResponse:
         "archived": record.archived,
         "forked_from": record.forked_from,
         "created_at": record.created_at,
-        "running_turn_id": studio.hub.running_turn_id(record.id),
+        "running_turn_id": running_turn_id,
     }

@@ -78,7 +78,8 @@ class UsageResponse(TypedDict):
 
 async def index(request: Request) -> Response:
     query = read_query(request, UsageQuery)
-    rows = await services(request).store.catalog.usage(session_id=query.session_id, since=query.since, until=query.until)
+    catalog = services(request).store.catalog
+    rows = await catalog.usage(session_id=query.session_id, since=query.since, until=query.until)
     report: UsageResponse = {
         "total": _counts_json(_sum(rows)),
         "days": cast("list[UsageByDay]", _group_by("day", rows, lambda row: row.day)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -112,9 +112,16 @@ class Hub:
         return await self._perform(session_id, Stop())
 
     def running_turn_id(self, session_id: str) -> str | None:
-        """Return the id of the turn that the session runs, None when none runs."""
+        """Return the id of the turn that the session runs in this process, None when none runs."""
         actor = self._actors.get(session_id)
         return actor.running_turn.turn.id if actor and actor.running_turn else None
+
+    async def running_turn_ids(self, session_ids: Collection[str]) -> Mapping[str, str]:
+        """Return the ids of the turns that these sessions run, here or at another owner, by session id."""
+        actors = {session_id: self._actors.get(session_id) for session_id in session_ids}
+        elsewhere = [session_id for session_id, actor in actors.items() if actor is None]
+        running = {id_: actor.running_turn.turn.id for id_, actor in actors.items() if actor and actor.running_turn}
+        return running | dict(await self._store.catalog.running_turns(elsewhere) if elsewhere else {})
 
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append a `session_changed` event."""

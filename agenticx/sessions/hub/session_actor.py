@@ -235,9 +235,14 @@ class SessionActor:
 
     async def _steer(self, running: RunningTurn | None, message: QueuedMessage, own_turn_id: str) -> None:
         """Have the running turn take in a queued message, or queue it for its own turn if that one is ending."""
-        if running is None or not running.steering.put(message.message):
+        if running is not None and running.steering.put(message.message):
+            return
+        event = replace(message, turn_id=own_turn_id, steers=False).to_event(EventType.QUEUED)
+
+        def on_stored() -> None:
             message.turn_id, message.steers = own_turn_id, False
-            await self._writer.commit(None, [message.to_event(EventType.QUEUED)])
+
+        await self._writer.commit(None, [event], on_stored=on_stored)
 
     async def _dispatch(self) -> None:
         """Hand back cancelled messages and begin the turn of the first queued one, if no turn runs.

@@ -333,6 +333,7 @@ class TurnRunner:
         try:
             if not running.started.done():
                 running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
+                running.started.exception()  # retrieved: nobody awaits the begin of a queued message's turn
             await run_to_completion(self._end(running.turn, code, text))
         except (SessionNotFound, OwnershipLost) as exc:
             _log.info("session has no owner here any more before its turn ended", why=str(exc))

@@ -220,6 +220,13 @@ class MemoryStore:
         session.owner = _MemoryLease(self._data, self._clock, session_id, session.epoch, self._worker)
         return session.owner
 
+    def expire(self, session_id: str) -> None:
+        """End the lease of the session's owner, as a store does whose owner has not been heard of."""
+        session = self._data.session(session_id)
+        if session.owner is not None:
+            session.owner.lost.set()
+            session.owner = None
+
     async def call(self, session_id: str, command: bytes) -> bytes:
         owner = self._data.session(session_id).owner
         handler = None if owner is None else self._data.handlers.get(owner.worker)

@@ -20,6 +20,7 @@ from agenticx.sessions import (
 from agenticx.sessions.hub.queue import QueuedMessage
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.message_queue import QueueHarness, outline_of
+from tests.support.two_hubs import TwoHubs
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +56,9 @@ async def test_simultaneous_interrupts_begin_in_order_each_stopped_for_the_next(
     await harness.submit("one")
     await harness.wait_for("token")
     await harness.submit("two")
-    posted = await asyncio.gather(*(harness.submit(text, "interrupt") for text in ("A", "B", "C")))
+    requests = [TurnRequest(input=text, when_busy="interrupt") for text in ("A", "B", "C")]
+    hub = harness.hub.hubs[0] if isinstance(harness.hub, TwoHubs) else harness.hub  # two would reorder them
+    posted = await asyncio.gather(*(hub.submit(harness.record.id, request) for request in requests))
     events = await harness.wait_for("final", 2)
     assert [line for line in outline_of(events) if not line.startswith("queued")] == [
         "turn_started one",

@@ -1,0 +1,84 @@
+"""Messages to a session whose owner changes, in a store that loses acknowledgements and takes leases away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from agenticx.errors import AgenticXError, SessionBusy
+from agenticx.llms.scripted import ScriptedModel
+from agenticx.sessions import MemoryStore
+from agenticx.testing import check_grammar
+from tests.support.commits import load
+from tests.support.lanes import Count
+from tests.support.message_queue import QueueHarness
+from tests.support.timeouts import PATIENCE
+from tests.support.two_hubs import UnreliableStore
+
+pytestmark = pytest.mark.anyio
+
+INPUT_EVENTS = ("turn_started", "steered", "handed_back")
+MODES = ("reject", "queue", "queue", "steer", "interrupt")
+
+
+async def submit_with_retries(harness: QueueHarness, text: str, when_busy: str) -> bool:
+    """Submit a message to one hub after another, with the same id, until there is an answer."""
+    for _ in range(10):
+        try:
+            await harness.submit(text, when_busy, client_turn_id=text)
+        except SessionBusy:
+            return False
+        except AgenticXError:
+            await asyncio.sleep(0.001)
+        else:
+            return True
+    return False
+
+
+async def finish(harness: QueueHarness, store: UnreliableStore) -> None:
+    """Wait until no turn runs, then end both hubs and hand back what is left, as the next start does."""
+    store.failure_rate = 0.0
+    async with asyncio.timeout(PATIENCE):
+        while await harness.hub.recover() or await store.catalog.running_turns([harness.record.id]):
+            await asyncio.sleep(0.002)
+    await harness.hub.close()
+    last = QueueHarness(harness.folder, store.other_worker())
+    last.record = harness.record
+    await (await last.open(ScriptedModel([]))).close()
+    loaded = await load(store.other_worker(), harness.record.id)
+    assert (loaded.running, loaded.open_facts) == (None, [])
+
+
+async def take_leases(store: UnreliableStore, session_id: str, rng: random.Random) -> None:
+    for _ in range(rng.randrange(6)):
+        await asyncio.sleep(rng.random() * 0.01)
+        store.memory.expire(session_id)
+
+
+async def test_each_accepted_message_has_one_outcome_whoever_owns_the_session(
+    tmp_path: Path, rng: random.Random, count: Count
+) -> None:
+    for number in range(count(5, 100, 2_000)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        store = UnreliableStore(MemoryStore(), rng, failure_rate=rng.choice([0.0, 0.02, 0.1]))
+        harness = QueueHarness(folder, store, store.other_worker())
+        await harness.open(ScriptedModel(["yes"] * 500))
+        texts = {f"{number}-{index}": rng.choice(MODES) for index in range(12)}
+
+        taking = asyncio.create_task(take_leases(store, harness.record.id, rng))
+        accepted = [text for text, mode in texts.items() if await submit_with_retries(harness, text, mode)]
+        await taking
+        await finish(harness, store)
+        events = [json.loads(event.frame_json) for event in await store.memory.log.read(harness.record.id, 0, 10_000)]
+        check_grammar(events, complete=False)
+        outcomes = Counter(
+            event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in INPUT_EVENTS
+        )
+        assert {text for text in accepted if not outcomes[text]} == set(), number
+        assert [text for text, times in outcomes.items() if times > 1] == [], number
