@@ -1,4 +1,4 @@
-"""Running one turn: its events are committed in batches while it runs, and it always gets a terminal event.
+"""The turns of a session: each is committed in batches while it runs, and gets a terminal event.
 
 Readers get an event only once it is stored. So a client that resumes with its cursor gets exactly what it missed, and
 all clients of a session see the same turn.
@@ -100,7 +100,7 @@ class TurnSetup:
 
 @dataclass(slots=True, kw_only=True)
 class TurnServices:
-    """What the turns of all sessions share.
+    """The store, models, tools and settings that the turns of all sessions share.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `closing` is set once no turn may begin any more.
