@@ -10,8 +10,8 @@ import pytest
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.sessions import Hub, MemoryStore, SessionRecord, Store, TurnRequest
-from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.transcript import read_conversation
+from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.support.intercepted_store import FailingCommits
@@ -23,15 +23,17 @@ pytestmark = pytest.mark.anyio
 def hub_over(store: Store, model: ScriptedModel, tmp_path: Path) -> Hub:
     tools = builtin_tools()
     settings = load_settings({"home": tmp_path / "home"}, environ={})
-    snapshots = SnapshotFolder(tmp_path / "home" / "snapshots")
     return Hub(
         store,
         models=lambda _name: model,
         tools=lambda _record: tools,
         settings=settings,
-        snapshots=snapshots,
         clock=PatientClock(),
     )
+
+
+def memory_store(tmp_path: Path) -> MemoryStore:
+    return MemoryStore(blobs=BlobFolder(tmp_path / "home" / "snapshots"))
 
 
 async def session_in(store: Store, workspace: Path) -> str:
@@ -60,7 +62,7 @@ def a_write_and_more() -> ScriptedModel:
 
 
 async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
-    store, model = FailingCommits(MemoryStore(), error=StoreError("the disk is full")), a_write_and_more()
+    store, model = FailingCommits(memory_store(tmp_path), error=StoreError("the disk is full")), a_write_and_more()
     hub = hub_over(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     await run_turn(hub, store, session_id, "one")
@@ -69,9 +71,10 @@ async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeat
     with pytest.raises(StoreError):
         await hub.rewind(session_id, None)
     store.broken = False
+    assert (tmp_path / "work" / "a.txt").exists()
     assert await message_texts(store, session_id) == before == ["one", "", "Created a.txt (1 byte).", "written"]
     done = await hub.rewind(session_id, None)
-    assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "unchanged")]
+    assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "removed")]
     assert (await message_texts(store, session_id), (tmp_path / "work" / "a.txt").exists()) == ([], False)
     await run_turn(hub, store, session_id, "two")
     assert [message.content for message in model.requests[-1].messages if message.role == "user"] == ["two"]
@@ -79,7 +82,7 @@ async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeat
 
 
 async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path) -> None:
-    store, model = MemoryStore(), ScriptedModel(["hello"] * 60)
+    store, model = memory_store(tmp_path), ScriptedModel(["hello"] * 60)
     hub = hub_over(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     for _ in range(20):
