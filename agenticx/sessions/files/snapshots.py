@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from agenticx.errors import AgenticXError, StoreError, ToolError
@@ -22,7 +23,7 @@ from agenticx.sessions.files.changes import (
     parse_changes,
 )
 from agenticx.sessions.files.old_lists import read_old_lists, remove_old_lists
-from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import BlobFolder, Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import Fact
@@ -57,20 +58,22 @@ class SessionSnapshots:
     async def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
         """Store the edit, and both contents as far as there is room; raise `ToolError` if the storage fails.
 
-        Where the call is cancelled meanwhile, the edit is recorded as not made.
+        Where the call is cancelled meanwhile, or the outcome is unknown, the edit is recorded as not made.
         """
         edit = FileEdit(call_id, str(path), None if before is None else content_digest(before), content_digest(after))
-        recording = asyncio.ensure_future(self._record_edit(edit, before, after))
+        fact = change_fact(edit)
+        recording = asyncio.ensure_future(self._record_edit(fact, before, after))
         try:
             await asyncio.shield(recording)
         except asyncio.CancelledError:
-            cancelling = asyncio.ensure_future(self._cancel_edit(recording, edit))
-            await asyncio.shield(cancelling)
+            await asyncio.shield(asyncio.ensure_future(self._cancel_edit(recording, edit, fact)))
             raise
         except StoreError as exc:
+            if isinstance(exc, Doubtful):
+                await asyncio.shield(asyncio.ensure_future(self._cancel_edit(recording, edit, fact)))
             raise ToolError(f"nothing was changed, because a snapshot could not be stored: {exc}") from exc
 
-    async def _record_edit(self, edit: FileEdit, before: bytes | None, after: bytes) -> None:
+    async def _record_edit(self, fact: Fact, before: bytes | None, after: bytes) -> None:
         try:
             await self._import_old_lists()
         except DamagedData as exc:  # rewinds are refused
@@ -78,15 +81,17 @@ class SessionSnapshots:
         if before is not None:
             await self._blobs.put(self._session_id, before)
         await self._blobs.put(self._session_id, after, synced=False)  # it is about to be written to the file as well
-        await self._commit([change_fact(edit)])
+        await self._commit([fact])
 
-    async def _cancel_edit(self, recording: asyncio.Future[None], edit: FileEdit) -> None:
+    async def _cancel_edit(self, recording: asyncio.Future[None], edit: FileEdit, fact: Fact) -> None:
+        """Record the reverse of an edit that is not made, unless it is known that the edit is not recorded."""
         await asyncio.wait({recording})
         try:
-            recording.result()
-            await self._commit([change_fact(edit.reverse)])
+            with suppress(Doubtful):
+                recording.result()
+            await self._commit([fact, change_fact(edit.reverse)])  # the fact of the edit once, in either case
         except AgenticXError as exc:
-            _log.warning("recorded file edit could not be cancelled", error=str(exc))
+            _log.warning("file edit that is not made may be recorded", error=str(exc))
 
     async def record_rewind(self, edit: RewindEdit) -> None:
         """Store a change that a rewind is about to make to a file; raise `StoreError`."""

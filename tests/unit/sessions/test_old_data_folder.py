@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +60,7 @@ async def write_old_data_folder(settings: Settings, workspace: Path) -> list[Sto
     Two turns changed files; the second one was rewound, and that rewind was reversed.
     """
     store = MemoryStore()
-    record = SessionRecord(**(asdict(RECORD) | {"workspace": str(workspace)}))
+    record = replace(RECORD, workspace=str(workspace))
     await store.create(record)
     hub = hub_of(store, settings)
     for ends, text in enumerate(("one", "two"), 1):
