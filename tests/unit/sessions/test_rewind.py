@@ -114,7 +114,7 @@ async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(tmp
 async def test_rewinds_restore_files_over_an_unreliable_store(
     tmp_path: Path, rng: random.Random, count: Callable[..., int]
 ) -> None:
-    for number in range(count(quick=3, ci=10, deep=40)):
+    for number in range(count(3, 10, 40)):
         home = tmp_path / str(number)
         home.mkdir()
         store = UnreliableStore(memory_store(home), rng)
