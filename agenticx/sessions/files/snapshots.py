@@ -7,9 +7,10 @@ file is changed without a fact; a content is stored before the commit that names
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from agenticx.errors import AgenticXError, StoreError, ToolError
 from agenticx.logs import get_logger
@@ -54,6 +55,7 @@ class SessionSnapshots:
         self._commit = commit
         self._lock = asyncio.Lock()
         self._has_old_lists = True
+        self._recordings = set[asyncio.Future[None]]()
 
     async def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
         """Store the edit, and both contents as far as there is room; raise `ToolError` if the storage fails.
@@ -62,16 +64,23 @@ class SessionSnapshots:
         """
         edit = FileEdit(call_id, str(path), None if before is None else content_digest(before), content_digest(after))
         fact = change_fact(edit)
-        recording = asyncio.ensure_future(self._record_edit(fact, before, after))
+        recording = self._track(self._record_edit(fact, before, after))
         try:
             await asyncio.shield(recording)
         except asyncio.CancelledError:
-            await asyncio.shield(asyncio.ensure_future(self._cancel_edit(recording, edit, fact)))
+            await asyncio.shield(self._track(self._cancel_edit(recording, edit, fact)))
             raise
         except StoreError as exc:
             if isinstance(exc, Doubtful):
-                await asyncio.shield(asyncio.ensure_future(self._cancel_edit(recording, edit, fact)))
+                await asyncio.shield(self._track(self._cancel_edit(recording, edit, fact)))
             raise ToolError(f"nothing was changed, because a snapshot could not be stored: {exc}") from exc
+
+    def _track(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Return a task that goes on if its caller is cancelled, and that `delete` waits for."""
+        task = asyncio.ensure_future(work)
+        self._recordings.add(task)
+        task.add_done_callback(self._recordings.discard)
+        return task
 
     async def _record_edit(self, fact: Fact, before: bytes | None, after: bytes) -> None:
         try:
@@ -101,6 +110,12 @@ class SessionSnapshots:
         """Return all changes of files, in order; raise `DamagedData`."""
         await self._import_old_lists()
         return await _read_changes(self._read)
+
+    async def delete(self) -> None:
+        """Delete all contents of the session, whose turn was stopped, once no edit is being recorded."""
+        while self._recordings:
+            await asyncio.wait(self._recordings)
+        await self._blobs.forget(self._session_id)
 
     async def read_content(self, digest: str) -> bytes | None:
         """Return the content of that digest, None if it is not stored."""

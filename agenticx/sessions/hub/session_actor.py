@@ -470,10 +470,9 @@ class SessionActor:
         async with self._lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._drop_queue()
             await self._turns.stop()
-            store = self._services.store
-            if store.blobs is not None:
-                await store.blobs.forget(self.id)
-            await store.delete(self.lease)
+            if self._snapshots is not None:
+                await self._snapshots.delete()
+            await self._services.store.delete(self.lease)
             self._deleted = True
             self._drop_queue()
             self._turns.pending_end = None

@@ -373,6 +373,20 @@ async def test_an_edit_whose_call_is_stopped_meanwhile_is_recorded_as_not_made(
     assert done == [RestoredFile("a.txt", "removed")]
 
 
+async def test_contents_of_an_edit_that_was_being_recorded_are_deleted_too(
+    folder: SnapshotSessions, workspace: Path
+) -> None:
+    kept = await folder.session()
+    stopped = asyncio.create_task(write(folder, workspace, "call_1", "a.txt", "one"))
+    await asyncio.sleep(0)
+    stopped.cancel()
+    await asyncio.sleep(0)
+    await kept.delete()
+    assert not folder.folder().exists()
+    with pytest.raises(asyncio.CancelledError):
+        await stopped
+
+
 async def test_no_file_is_changed_if_no_snapshot_can_be_stored(tmp_path: Path, workspace: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ToolError, match="nothing was changed"):
