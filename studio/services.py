@@ -16,7 +16,6 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
 from agenticx.runtime import AgentHook, HookRegistry
-from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.hub.hub import Hub
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
@@ -50,7 +49,6 @@ class Services:
     settings: Settings
     clock: Clock
     store: Store
-    snapshots: SnapshotFolder
     hub: Hub
     relay: Relay
     models: ServerModels
@@ -85,8 +83,6 @@ def make_services(
     except ToolError as exc:
         raise SettingsError(f"AGX_ENABLED_TOOLS: {exc}") from exc
 
-    snapshots = SnapshotFolder(settings.home / "snapshots")
-
     def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
         return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
 
@@ -94,7 +90,6 @@ def make_services(
         settings=settings,
         clock=clock,
         store=store,
-        snapshots=snapshots,
         hub=Hub(
             store,
             models=models.get,
@@ -102,7 +97,6 @@ def make_services(
             settings=settings,
             hooks=hooks,
             clock=clock,
-            snapshots=snapshots,
         ),
         relay=Relay(store, clock=clock),
         models=models,

@@ -78,7 +78,7 @@ class ToolOutput:
 class Snapshots(Protocol):
     """A record of file contents before and after tools changed them, so that a user can undo changes."""
 
-    def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
+    async def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
         """Store that a call is about to replace `before` (None: no file) by `after` at `path`, with all links resolved.
 
         The record is durable on return. Raises `ToolError` if it cannot be stored; the tool must not change the file
@@ -100,7 +100,7 @@ class ToolContext:
     belong to the engine are refused with `ToolError`. `add_background_task(coroutine)` registers work that continues
     after the call has returned (terminating processes); the turn waits 3 s for it and then cancels it.
     `record_process(process)` stores the identity of a process, {pid, started, mark} of `tools.processes`, so that the
-    process can be terminated after a crash. A tool that changes files calls `snapshots.record_edit`, if `snapshots` is
+    process can be terminated after a crash. A tool that changes files awaits `snapshots.record_edit`, if `snapshots` is
     not None, just before each change.
     """
 

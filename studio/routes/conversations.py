@@ -127,7 +127,7 @@ async def fork(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, ForkBody)
     now = rfc3339(studio.clock.now())
-    record = await fork_session(studio.store, session_id, body.message_id, now=now, snapshots=studio.snapshots)
+    record = await fork_session(studio.store, session_id, body.message_id, now=now)
     return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zlib
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +222,11 @@ async def test_a_fork_can_undo_only_changes_made_before_it(
         assert outcomes(await rewind(studio, made, **done["undo"])) == {"a.txt": "restored", "deep/b.txt": "restored"}
         assert (studio.workspace / "a.txt").read_text() == "second\n"
         edits = [
-            [edit.path for edit in studio.services.snapshots.for_session(id_).edits()]
+            [
+                fact.data["path"]
+                for fact in await studio.services.store.log.file_facts(id_)
+                if fact.kind == "file_edited"
+            ]
             for id_ in (at_one.json()["id"], made)
         ]
         a, b = str(studio.workspace / "a.txt"), str(studio.workspace / "deep" / "b.txt")
@@ -282,9 +288,12 @@ async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
         session_id = await studio.session()
         await run_turn(studio, session_id, "alpha", "beta", "gamma")
         history, there = await messages(studio, session_id), files(studio.workspace)
-        edits = studio.services.snapshots.for_session(session_id).folder / "edits.jsonl"
-        whole = edits.read_bytes()
-        edits.write_bytes(whole[:9] + b"?" + whole[10:])
+        home = studio.services.settings.home
+        with closing(sqlite3.connect(home / "sessions.db", isolation_level=None)) as database:
+            damage = (
+                "UPDATE facts SET data = substr(data, 9) WHERE number = (SELECT max(number) FROM facts WHERE kind = ?)"
+            )
+            assert database.execute(damage, ("file_edited",)).rowcount == 1
         refused = await try_to_rewind(studio, session_id, history[0]["message_id"])
         assert (refused.status_code, refused.json()["code"]) == (503, "storage")
         assert "damaged" in refused.json()["detail"]
@@ -295,4 +304,4 @@ async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
         assert (await try_to_rewind(studio, made.json()["id"], None)).status_code == 503
         assert files(studio.workspace) == there
         assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 204
-        assert not edits.parent.exists()
+        assert list((home / "snapshots").iterdir()) == []

@@ -11,6 +11,7 @@ from typing import Any
 from agenticx.errors import StoreError
 from agenticx.sessions import Commit, Doubtful, Fact, Lease, SessionRecord, Store, StoredEvent, TurnRecord
 from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
+from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.records import FactKind, Loaded
 
 __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall", "Write"]
@@ -94,6 +95,10 @@ class InterceptedStore:
     def ownership(self) -> Ownership:
         return _Ownership(self.store.ownership, self._around, self._intercepted)
 
+    @property
+    def blobs(self) -> Blobs | None:
+        return self.store.blobs
+
     async def create(self, record: SessionRecord, **more: Any) -> None:
         await self._intercepted(self.store).create(record, **more)
 
@@ -163,6 +168,9 @@ class _Lease:
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:
         return await self._others.fact(kind, key)
+
+    async def file_facts(self) -> Sequence[Fact]:
+        return await self._others.file_facts()
 
     async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
         return await self._others.turn(client_turn_id=client_turn_id)

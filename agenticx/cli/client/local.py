@@ -14,7 +14,6 @@ from agenticx.clocks import SystemClock, rfc3339
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
-from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.hub import Hub, TurnRequest
@@ -63,7 +62,6 @@ class LocalClient:
             tools=self._tools_of,
             settings=settings,
             gate=gate,
-            snapshots=SnapshotFolder(settings.home / "snapshots") if store.log.durability != "memory" else None,
         )
 
     async def recover(self, resume: Collection[str] = ()) -> None:

@@ -15,14 +15,10 @@ from pathlib import Path
 from typing import Literal
 
 from agenticx.errors import ToolError
-from agenticx.sessions.files.snapshots import (
-    LARGEST_FILE,
-    TOO_LARGE,
-    FileEdit,
-    RewindEdit,
-    SessionSnapshots,
-    content_digest,
-)
+from agenticx.sessions.files.changes import FileChange, RewindEdit
+from agenticx.sessions.files.snapshots import SessionSnapshots
+from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, content_digest
+from agenticx.threads import run_in_thread
 from agenticx.tools.builtin.files import file_version, is_private
 from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_file, resolve_in_workspace
 
@@ -75,7 +71,23 @@ class _FilePlan:
     permitted: bool = True
 
 
-def restore_files(
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A planned change of a file that is as the plan expects it; `mode` are its permissions, None without a file."""
+
+    place: WorkspacePath
+    plan: _FilePlan
+    mode: int | None
+
+    @property
+    def record(self) -> RewindEdit:
+        """The record of the change, with the permissions of a file that it removes."""
+        transition = self.plan.transition
+        mode = self.mode if transition.end is None else None
+        return RewindEdit(self.plan.path, transition.undone, transition.redone, mode)
+
+
+async def restore_files(
     snapshots: SessionSnapshots,
     workspace: Path,
     *,
@@ -86,34 +98,33 @@ def restore_files(
     """Undo the edits of the calls `undone` and redo those of the calls `redone`, each file as far as possible.
 
     Files in the folders `private` are neither changed nor read. Raises `DamagedData`, with nothing changed, if the
-    lists of edits and rewinds cannot be read.
+    changes of files cannot be read; and another `StoreError` if one cannot be recorded: that file and those after it
+    are not changed.
     """
     if not undone and not redone:
         return []
-    plans = _plan_files(snapshots.edits(), snapshots.rewind_edits(), undone, redone)
-    return [_restore_file(snapshots, workspace, plan, private) for plan in plans]
+    plans = _plan_files(await snapshots.changes(), undone, redone)
+    return [await _restore_file(snapshots, workspace, plan, private) for plan in plans]
 
 
-def _plan_files(
-    edits: Iterable[FileEdit], rewinds: Iterable[RewindEdit], undone: Collection[str], redone: Collection[str]
-) -> list[_FilePlan]:
+def _plan_files(changes: Iterable[FileChange], undone: Collection[str], redone: Collection[str]) -> list[_FilePlan]:
     """Return a plan for each file that these calls changed."""
     undo_steps: dict[str, list[_Transition]] = {}
     redo_steps: dict[str, list[_Transition]] = {}
-    for edit in edits:
-        call_ids = frozenset((edit.call_id,))
-        if edit.call_id in undone:
-            undo_steps.setdefault(edit.path, []).insert(0, _Transition(edit.after, edit.before, undone=call_ids))
-        elif edit.call_id in redone:
-            redo_steps.setdefault(edit.path, []).append(_Transition(edit.before, edit.after, redone=call_ids))
     undone_by_rewinds: dict[str, frozenset[str]] = {}  # by path, the calls whose edits are undone now
     modes: dict[str, int] = {}
-    for rewind in rewinds:
-        undone_by_rewinds[rewind.path] = (
-            undone_by_rewinds.get(rewind.path, frozenset()).difference(rewind.redone).union(rewind.undone)
-        )
-        if rewind.mode is not None:
-            modes[rewind.path] = rewind.mode
+    for change in changes:
+        if isinstance(change, RewindEdit):
+            already = undone_by_rewinds.get(change.path, frozenset())
+            undone_by_rewinds[change.path] = already.difference(change.redone).union(change.undone)
+            if change.mode is not None:
+                modes[change.path] = change.mode
+            continue
+        call_ids = frozenset((change.call_id,))
+        if change.call_id in undone:
+            undo_steps.setdefault(change.path, []).insert(0, _Transition(change.after, change.before, undone=call_ids))
+        elif change.call_id in redone:
+            redo_steps.setdefault(change.path, []).append(_Transition(change.before, change.after, redone=call_ids))
     return [
         replace(
             _plan_file(
@@ -163,18 +174,13 @@ def _plan_file(
     return _FilePlan(path, joined[0], complete=len(joined) == 1)
 
 
-def _restore_file(
+async def _restore_file(
     snapshots: SessionSnapshots, workspace: Path, plan: _FilePlan, private: Collection[Path]
 ) -> RestoredFile:
+    """Apply the plan to the file; it is recorded in between, so the state of the file is read before and after that."""
     try:
-        place = resolve_in_workspace(plan.path, workspace)
-        if str(place.path) != plan.path:
-            return RestoredFile(_display_path(plan.path, workspace), "left", "The path resolves to another file now.")
-        if is_private(place, private):
-            return RestoredFile(
-                place.relative, "left", "It is one of AgenticX's own files, which a rewind does not change."
-            )
-        done = _apply(snapshots, place, plan)
+        change = await run_in_thread(_check, workspace, plan, private)
+        done = await _apply(snapshots, change) if isinstance(change, _Change) else change
     except ToolError as exc:
         return RestoredFile(_display_path(plan.path, workspace), "left", f"It cannot be restored: {exc}.")
     return done if plan.complete or done.outcome == "left" else replace(done, reason=_PARTIAL_REASON, version=None)
@@ -185,13 +191,16 @@ def _display_path(path: str, workspace: Path) -> str:
     return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path
 
 
-def _apply(snapshots: SessionSnapshots, place: WorkspacePath, plan: _FilePlan) -> RestoredFile:
-    """Apply the plan to the file.
-
-    Between reading its state and writing come only reading the content to be written, and recording the rewind.
-    """
+def _check(workspace: Path, plan: _FilePlan, private: Collection[Path]) -> _Change | RestoredFile:
+    """Return the change to make to the file, or the outcome for one that is not changed; raise `ToolError`."""
+    place = resolve_in_workspace(plan.path, workspace)
+    if str(place.path) != plan.path:
+        return RestoredFile(_display_path(plan.path, workspace), "left", "The path resolves to another file now.")
+    if is_private(place, private):
+        return RestoredFile(
+            place.relative, "left", "It is one of AgenticX's own files, which a rewind does not change."
+        )
     transition = plan.transition
-    content = None if transition.end is None else snapshots.read_content(transition.end)
     current, status = _read_current(place)
     if TOO_LARGE in (transition.start, transition.end):
         return RestoredFile(place.relative, "left", "Its content before or after is too large for a snapshot.")
@@ -201,22 +210,34 @@ def _apply(snapshots: SessionSnapshots, place: WorkspacePath, plan: _FilePlan) -
         return RestoredFile(place.relative, "left", _CHANGED_REASON)
     if not plan.permitted:
         return RestoredFile(place.relative, "left", "It was already like this before the rewind.")
-    if transition.end is None:
-        removed_mode = None if status is None else status.st_mode & 0o777
-        snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone, removed_mode))
+    return _Change(place, plan, None if status is None else status.st_mode & 0o777)
+
+
+async def _apply(snapshots: SessionSnapshots, change: _Change) -> RestoredFile:
+    end, content = change.plan.transition.end, None
+    if end is not None and (content := await snapshots.read_content(end)) is None:
+        return RestoredFile(change.place.relative, "left", "No snapshot of its content is left.")
+    await snapshots.record_rewind(change.record)
+    return await run_in_thread(_write, change, content)
+
+
+def _write(change: _Change, content: bytes | None) -> RestoredFile:
+    """Write the content, None to remove the file, unless the file was changed since `_check`; raise `ToolError`."""
+    place = change.place
+    current, status = _read_current(place)
+    if current != change.plan.transition.start:
+        return RestoredFile(place.relative, "left", _CHANGED_REASON)
+    if content is None:
         remove_file(place)
         return RestoredFile(place.relative, "removed")
-    if content is None:
-        return RestoredFile(place.relative, "left", "No snapshot of its content is left.")
-    snapshots.record_rewind(RewindEdit(plan.path, transition.undone, transition.redone))
-    mode = plan.mode if status is None else None
+    mode = change.plan.mode if status is None else None
     return RestoredFile(place.relative, "restored", version=file_version(replace_file(place, content, mode=mode)))
 
 
 def _read_current(place: WorkspacePath) -> tuple[str | None, os.stat_result | None]:
     """Return the digest and the status of the file, or two times None if there is none."""
     try:
-        content, status = read_file(place, LARGEST_FILE + 1)
+        content, status = read_file(place, LARGEST_CONTENT + 1)
     except ToolError as exc:
         if isinstance(exc.__cause__, FileNotFoundError):
             return None, None

@@ -8,10 +8,11 @@ from dataclasses import replace
 from operator import is_
 from typing import Any
 
+from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.events import encode_envelope
-from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.files.snapshots import copied_edits, share_contents
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.history.rebuild import NOT_RUN_RESULT, CurrentHistory, read_replacement_counts, rebuild_history
 from agenticx.sessions.history.transcript import (
@@ -21,10 +22,9 @@ from agenticx.sessions.history.transcript import (
     searchable_path_texts,
     tool_call_ids,
 )
-from agenticx.sessions.store.base import Log, Store
+from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Position, SessionRecord, SessionState, StateChange, StoredEvent
-from agenticx.threads import run_in_thread
 
 __all__ = ["fork"]
 
@@ -38,7 +38,6 @@ async def fork(
     message_id: str | None = None,
     *,
     now: str,
-    snapshots: SnapshotFolder | None = None,
 ) -> SessionRecord:
     """Create a session with the conversation of this one, up to and including that message, by default the last.
 
@@ -67,9 +66,18 @@ async def fork(
     for turn in _turns_on_path(events, conversation, path):
         log.add(turn)
     forked = _forked_state(messages, current, state.state_json)
-    await store.create(record, initial_events=log.events, texts=searchable_path_texts(path), state=forked)
-    if snapshots is not None:
-        await run_in_thread(snapshots.copy, session_id, record.id, tool_call_ids(path))
+    facts, blobs = [], store.blobs
+    if blobs is not None:
+        edits = await copied_edits(store.log, blobs, session_id, tool_call_ids(path))
+        facts = await share_contents(blobs, session_id, record.id, edits)
+    try:
+        await store.create(
+            record, initial_events=log.events, texts=searchable_path_texts(path), state=forked, facts=facts
+        )
+    except StoreError as exc:
+        if blobs is not None and not isinstance(exc, Doubtful):
+            await blobs.forget(record.id)
+        raise
     return record
 
 

@@ -13,7 +13,6 @@ from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, HookRegistry
-from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
     Answer,
@@ -39,7 +38,7 @@ from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
-from agenticx.threads import run_in_thread, run_sized
+from agenticx.threads import run_sized
 from agenticx.tools.base import Tool
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
@@ -53,9 +52,9 @@ class Hub:
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
-    `AgenticXError` whose message names the accepted values. `hooks` run in every turn. `snapshots` stores the previous
-    contents of the files that turns change. A turn runs with `settings` as they apply in its session's workspace. All
-    methods must be called on one event loop.
+    `AgenticXError` whose message names the accepted values. `hooks` run in every turn. If the store has `blobs`, the
+    previous contents of the files that turns change are kept. A turn runs with `settings` as they apply in its
+    session's workspace. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class Hub:
         gate: AsyncConfirmGate | None = None,
         hooks: HookRegistry | Sequence[AgentHook] = (),
         clock: Clock | None = None,
-        snapshots: SnapshotFolder | None = None,
     ) -> None:
         self.gate = gate or AsyncConfirmGate()
         self._store = store
@@ -80,7 +78,6 @@ class Hub:
             gate=self.gate,
             hooks=HookRegistry.from_hooks(hooks),
             clock=clock or SystemClock(),
-            snapshots=snapshots,
         )
         self._actors = ActorCache(self._claim)
         self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
@@ -140,8 +137,8 @@ class Hub:
             await self._perform(session_id, Delete())
         except DamagedData as exc:
             _log.error("unreadable session is being deleted", error=str(exc))
-            if self._services.snapshots is not None:
-                await run_in_thread(self._services.snapshots.delete, session_id)
+            if self._store.blobs is not None:
+                await self._store.blobs.forget(session_id)
             await self._store.delete(await self._store.ownership.claim(session_id))
 
     # --- questions ----------------------------------------------------------------------------------------------------

@@ -13,12 +13,11 @@ from pathlib import Path
 
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.files.restore import RestoredFile, restore_files
-from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.base import Log
-from agenticx.threads import run_in_thread
 
 __all__ = ["RewindResult", "rewind"]
 
@@ -37,14 +36,14 @@ async def rewind(
     session: Session,
     writer: SessionWriter,
     message_id: str | None,
-    snapshots: SnapshotFolder | None,
+    snapshots: SessionSnapshots | None,
     *,
     private: Collection[Path] = (),
 ) -> RewindResult:
     """Make that message, which may be one that was rewound away, the last of the conversation; no turn may run.
 
     Files come first: if the process ends in between, the same rewind finds them already restored. Raises
-    `MessageNotFound`; and `DamagedData`, with nothing changed, if the list of files that the calls in between changed
+    `MessageNotFound`; and `DamagedData`, with nothing changed, if the changes of files by the calls in between
     cannot be read: the conversation would no longer match the files. Files in `private` are not restored.
     """
     _, conversation = await read_conversation(log, session.id)
@@ -57,8 +56,7 @@ async def rewind(
     if snapshots is not None:
         current_calls, target_calls = tool_call_ids(current_path), tool_call_ids(target_path)
         undone, redone = current_calls - target_calls, target_calls - current_calls
-        of_session, workspace = snapshots.for_session(session.id), session.workspace
-        files = await run_in_thread(restore_files, of_session, workspace, undone=undone, redone=redone, private=private)
+        files = await restore_files(snapshots, session.workspace, undone=undone, redone=redone, private=private)
         _update_known_versions(session, files)
     previous, session.messages = session.messages, messages
     try:

@@ -17,6 +17,7 @@ from agenticx.errors import (
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
+from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.interrupted import resume_point
 from agenticx.sessions.hub.confirmations import answer_question
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
@@ -28,9 +29,9 @@ from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest,
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner, TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Lease, OwnershipLost
+from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, Loaded, SessionRecord, TurnRecord
-from agenticx.threads import run_in_thread
 
 __all__ = ["SessionActor"]
 
@@ -52,13 +53,13 @@ class SessionActor:
     def __init__(self, lease: Lease, loaded: Loaded, services: TurnServices) -> None:
         with map_decode_errors(f"state of session {lease.session_id!r}"):
             self.session = load_session(loaded.record, loaded.state)
-        if services.snapshots is not None:
-            self.session.snapshots = services.snapshots.for_session(lease.session_id)
         self.id = lease.session_id
         self.lease = lease
         self._services = services
         self._queue = MessageQueue()
         self._writer = SessionWriter(lease, loaded, self.session, self._queue)
+        self._snapshots = _snapshots(lease, services.store.blobs, self._writer)
+        self.session.snapshots = self._snapshots
         self._turns = TurnRunner(self.session, self._writer, services, self._on_free)
         self._unresumed = loaded.running
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
@@ -451,7 +452,7 @@ class SessionActor:
                 self.session,
                 self._writer,
                 message_id,
-                services.snapshots,
+                self._snapshots,
                 private=services.settings.private_paths,
             )
 
@@ -469,9 +470,18 @@ class SessionActor:
         async with self._lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._drop_queue()
             await self._turns.stop()
-            if self._services.snapshots is not None:
-                await run_in_thread(self._services.snapshots.delete, self.id)
+            if self._snapshots is not None:
+                await self._snapshots.delete()
             await self._services.store.delete(self.lease)
             self._deleted = True
             self._drop_queue()
             self._turns.pending_end = None
+
+
+def _snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:
+    """Return the snapshots of a session, None in a store without contents."""
+    if blobs is None:
+        return None
+    return SessionSnapshots(
+        lease.session_id, blobs, read=lease.file_facts, commit=lambda facts: writer.commit(None, facts=facts)
+    )

@@ -38,7 +38,6 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.sessions.files.snapshots import SnapshotFolder
 from agenticx.sessions.hub.batches import EventBatcher
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
@@ -113,7 +112,6 @@ class TurnServices:
     gate: AsyncConfirmGate
     hooks: HookRegistry
     clock: Clock
-    snapshots: SnapshotFolder | None = None
     closing: bool = False
 
     def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message
+from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.records import (
     Commit,
     Fact,
@@ -125,6 +126,10 @@ class Lease(Protocol):
         """Return the session's fact of that kind and key, else None."""
         ...
 
+    async def file_facts(self) -> Sequence[Fact]:
+        """Return the session's facts of `FILE_KINDS` in the order of storage; raises `DamagedData` for any damage."""
+        ...
+
     async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
         """Return the session's turn of that `client_turn_id`, running or ended, else None."""
         ...
@@ -207,6 +212,10 @@ class Log(Protocol):
         """Return the original messages, in order, that the summaries at the start of the conversation replace."""
         ...
 
+    async def file_facts(self, session_id: str) -> Sequence[Fact]:
+        """Return the session's facts of `FILE_KINDS` in the order of storage; raises `DamagedData` for any damage."""
+        ...
+
 
 class Catalog(Protocol):
     """The sessions by their records, texts, usage and open questions; it may lag behind the log."""
@@ -269,6 +278,11 @@ class Store(Protocol):
     @property
     def ownership(self) -> Ownership: ...
 
+    @property
+    def blobs(self) -> Blobs | None:
+        """The contents by digest; without them, what a rewind would need of a file is not stored."""
+        ...
+
     async def create(
         self,
         record: SessionRecord,
@@ -276,8 +290,9 @@ class Store(Protocol):
         initial_events: Sequence[StoredEvent] = (),
         texts: Sequence[SearchableText] = (),
         state: StateChange | None = None,
+        facts: Sequence[Fact] = (),
     ) -> None:
-        """Create a session; `initial_events` are put at the start of its log.
+        """Create a session with `facts`; `initial_events` are put at the start of its log.
 
         Those are copied from another session; the store sets their positions. The usage that they report was counted in
         that session and does not count here. A search finds `texts`, which belong to them.

@@ -8,12 +8,14 @@ from agenticx.clocks import Clock
 from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.settings import Settings
 
 __all__ = ["database_path", "open_store"]
 
 _FILE_NAME = "sessions.db"
+_SNAPSHOTS = "snapshots"
 _SQLITE = "sqlite:///"
 
 
@@ -23,7 +25,8 @@ def open_store(settings: Settings, clock: Clock | None = None) -> Store:
     Raises `OwnedElsewhere` while another process owns it, `StoreError` for a file that cannot be used and
     `SettingsError` for a path that cannot be resolved.
     """
-    return SqliteStore(database_path(settings), clock=clock)
+    blobs = BlobFolder(settings.home / _SNAPSHOTS)
+    return SqliteStore(database_path(settings), clock=clock, blobs=blobs)
 
 
 def database_path(settings: Settings) -> Path:

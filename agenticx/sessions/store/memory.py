@@ -25,9 +25,11 @@ from agenticx.sessions.store.base import (
     SearchResult,
     SessionOwnedElsewhere,
 )
+from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import (
     CLOSED_KINDS,
+    FILE_KINDS,
     Commit,
     Fact,
     FactKind,
@@ -85,6 +87,11 @@ class _SessionData:
         """The facts of the running turn, and those that no fact has closed."""
         closed = CLOSED_KINDS.values()
         return [fact for fact in self.facts.values() if fact.turn_id == self.running_turn_id or fact.kind in closed]
+
+    @property
+    def file_facts(self) -> list[Fact]:
+        """The facts about files."""
+        return [fact for fact in self.facts.values() if fact.kind in FILE_KINDS]
 
     def begin(self, turn: TurnRecord) -> None:
         """Make `turn`, whose first event comes next, the running one."""
@@ -147,14 +154,15 @@ class MemoryStore:
     the `other_worker` of the first.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, blobs: Blobs | None = None) -> None:
         self._clock = clock or SystemClock()
+        self._blobs = blobs
         self._data = _Data()
         self._worker = new_id("wrk")
 
     def other_worker(self) -> MemoryStore:
         """Return a store with the same sessions, for another owner of them."""
-        other = type(self)(self._clock)
+        other = type(self)(self._clock, blobs=self._blobs)
         other._data = self._data
         return other
 
@@ -170,6 +178,10 @@ class MemoryStore:
     def ownership(self) -> MemoryStore:
         return self
 
+    @property
+    def blobs(self) -> Blobs | None:
+        return self._blobs
+
     async def create(
         self,
         record: SessionRecord,
@@ -177,6 +189,7 @@ class MemoryStore:
         initial_events: Sequence[StoredEvent] = (),
         texts: Sequence[SearchableText] = (),
         state: StateChange | None = None,
+        facts: Sequence[Fact] = (),
     ) -> None:
         data = self._data
         positions = range(data.position + 1, data.position + 1 + len(initial_events))
@@ -190,6 +203,8 @@ class MemoryStore:
         session.add_texts(texts)
         if state is not None:
             session.apply(state)
+        for fact in facts:
+            session.add_fact(fact)
         data.notifier.notify(record.id)
 
     async def delete(self, lease: Lease) -> None:
@@ -288,6 +303,9 @@ class MemoryStore:
 
     async def compacted_messages(self, session_id: str) -> Sequence[Message]:
         return tuple(self._data.session(session_id).compacted)
+
+    async def file_facts(self, session_id: str) -> Sequence[Fact]:
+        return self._data.session(session_id).file_facts
 
     # --- catalog ------------------------------------------------------------------------------------------------------
 
@@ -405,6 +423,9 @@ class _MemoryLease:
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:
         return self._session().facts.get((kind, key))
+
+    async def file_facts(self) -> Sequence[Fact]:
+        return self._session().file_facts
 
     async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
         session = self._session()

@@ -12,6 +12,7 @@ from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "CLOSED_KINDS",
+    "FILE_KINDS",
     "SYNCED_EVENTS",
     "Commit",
     "Fact",
@@ -139,7 +140,12 @@ FactKind = Literal[
     "message_taken",
     "name_derived",
     "name_announced",
+    "file_edited",
+    "file_rewound",
 ]
+FILE_KINDS: tuple[FactKind, ...] = ("file_edited", "file_rewound")
+"""The kinds of the facts about files, which are kept as long as their session."""
+
 CLOSED_KINDS: Mapping[FactKind, FactKind] = {"message_taken": "message_posted", "name_announced": "name_derived"}
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
 
@@ -158,6 +164,9 @@ class Fact:
     was accepted and is queued, {message, …}. `message_taken`: the outcome of that message, {state, after_seq, …}.
     `name_derived`: the turn `key` gave its session the name {name}. `name_announced`: the event that reports this name
     is in the log.
+
+    `file_edited`: a call is about to change a file, {call_id, path, before, after, host, checksum}. `file_rewound`: a
+    rewind is about to, {path, undone, redone, mode, host, checksum}. These two belong to no turn (`turn_id` is "").
     """
 
     kind: FactKind

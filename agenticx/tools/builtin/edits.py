@@ -49,7 +49,7 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
     before = _read_current(target)
     _refuse_stale(target, before, context, content)
     data = _encode(content)
-    _write(target, before, data, context)
+    await _write(target, before, data, context)
     return (
         f"{'Created' if before is None else 'Overwrote'} {visible(target.relative)} ({pluralize(len(data), 'byte')})."
     )
@@ -82,7 +82,7 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
     before = _require_current(target)
     edit = _apply_edit(before, target, old_text, new_text, replace_all)
     _refuse_stale(target, before, context, edit.after)
-    _write(target, before, _encode(edit.after), context)
+    await _write(target, before, _encode(edit.after), context)
     return f"Replaced {pluralize(edit.count, 'occurrence')} in {visible(target.relative)}."
 
 
@@ -237,12 +237,19 @@ def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: T
     )
 
 
-def _write(target: WorkspacePath, before: _CurrentFile | None, content: bytes, context: ToolContext) -> None:
+async def _write(target: WorkspacePath, before: _CurrentFile | None, content: bytes, context: ToolContext) -> None:
     """Write `content` to `target`, after recording the edit, and remember the version of the file.
 
-    The callers do not await between reading the file and this call, so that a stop of the turn finds the file either
-    written with its result reported, or untouched.
+    A stop of the turn finds the file either written with its result reported, or untouched: nothing is awaited after
+    the recording. Raises `ToolError` if the file was changed while that was awaited.
     """
     if context.snapshots is not None:
-        context.snapshots.record_edit(context.call_id, target.path, None if before is None else before.content, content)
+        before_content = None if before is None else before.content
+        await context.snapshots.record_edit(context.call_id, target.path, before_content, content)
+        current = _read_current(target)
+        if (current and current.digest) != (before and before.digest):
+            raise ToolError(
+                f"{visible(target.relative)!r} was changed by the user or another program, so nothing was done;"
+                " read it again first"
+            )
     context.state.files[str(target.path)] = file_version(replace_file(target, content))

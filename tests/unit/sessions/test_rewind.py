@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.sessions import Hub, MemoryStore, SessionRecord, Store, TurnRequest
-from agenticx.sessions.files.snapshots import SnapshotFolder
+from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.transcript import read_conversation
+from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
-from tests.support.intercepted_store import FailingCommits
+from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.two_hubs import UnreliableStore
 
 pytestmark = pytest.mark.anyio
 
@@ -23,15 +26,17 @@ pytestmark = pytest.mark.anyio
 def hub_over(store: Store, model: ScriptedModel, tmp_path: Path) -> Hub:
     tools = builtin_tools()
     settings = load_settings({"home": tmp_path / "home"}, environ={})
-    snapshots = SnapshotFolder(tmp_path / "home" / "snapshots")
     return Hub(
         store,
         models=lambda _name: model,
         tools=lambda _record: tools,
         settings=settings,
-        snapshots=snapshots,
         clock=PatientClock(),
     )
+
+
+def memory_store(tmp_path: Path) -> MemoryStore:
+    return MemoryStore(blobs=BlobFolder(tmp_path / "home" / "snapshots"))
 
 
 async def session_in(store: Store, workspace: Path) -> str:
@@ -60,7 +65,7 @@ def a_write_and_more() -> ScriptedModel:
 
 
 async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
-    store, model = FailingCommits(MemoryStore(), error=StoreError("the disk is full")), a_write_and_more()
+    store, model = FailingCommits(memory_store(tmp_path), error=StoreError("the disk is full")), a_write_and_more()
     hub = hub_over(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     await run_turn(hub, store, session_id, "one")
@@ -69,17 +74,68 @@ async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeat
     with pytest.raises(StoreError):
         await hub.rewind(session_id, None)
     store.broken = False
+    assert (tmp_path / "work" / "a.txt").exists()
     assert await message_texts(store, session_id) == before == ["one", "", "Created a.txt (1 byte).", "written"]
     done = await hub.rewind(session_id, None)
-    assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "unchanged")]
+    assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "removed")]
     assert (await message_texts(store, session_id), (tmp_path / "work" / "a.txt").exists()) == ([], False)
     await run_turn(hub, store, session_id, "two")
     assert [message.content for message in model.requests[-1].messages if message.role == "user"] == ["two"]
     await hub.close()
 
 
+@pytest.mark.parametrize("is_stored", [False, True], ids=["refused", "doubtful"])
+async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(tmp_path: Path, is_stored: bool) -> None:
+    async def around(write: Write) -> Sequence[StoredEvent]:
+        if len(write.commit.facts) == 1 and "file_edited" in write.fact_kinds and failures:
+            failures.clear()
+            if not is_stored:
+                raise StoreError("the disk is full")
+            await write.make()
+            raise Doubtful("the store did not answer")
+        return await write.make()
+
+    failures = ["once"]
+    again = [call("file_write", {"path": "a.txt", "content": "y"})]
+    model = ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], again, "written"])
+    store = InterceptedStore(memory_store(tmp_path), around)
+    hub = hub_over(store, model, tmp_path)
+    session_id = await session_in(store, tmp_path / "work")
+    await run_turn(hub, store, session_id, "one")
+    texts = await message_texts(store, session_id)
+    assert texts[2].startswith("nothing was changed, because a snapshot could not be stored: the ")
+    assert texts[4] == "Created a.txt (1 byte)."
+    assert len(await store.log.file_facts(session_id)) == (3 if is_stored else 1)
+    done = await hub.rewind(session_id, None)
+    assert [(file.path, file.outcome, file.reason) for file in done.files] == [("a.txt", "removed", None)]
+    await hub.close()
+
+
+async def test_rewinds_restore_files_over_an_unreliable_store(
+    tmp_path: Path, rng: random.Random, count: Callable[..., int]
+) -> None:
+    for number in range(count(3, 10, 40)):
+        home = tmp_path / str(number)
+        home.mkdir()
+        store = UnreliableStore(memory_store(home), rng)
+        hub = hub_over(store, a_write_and_more(), home)
+        session_id = await session_in(store, home / "work")
+        await run_turn(hub, store, session_id, "one")
+        store.failure_rate = 0.3
+        while True:
+            try:
+                done = await hub.rewind(session_id, None)
+            except StoreError:
+                continue
+            break
+        assert [file.path for file in done.files] in ([], ["a.txt"])
+        assert not (home / "work" / "a.txt").exists()
+        store.failure_rate = 0
+        await hub.close()
+
+
 async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path) -> None:
-    store, model = MemoryStore(), ScriptedModel(["hello"] * 60)
+    store, model = memory_store(tmp_path), ScriptedModel(["hello"] * 60)
     hub = hub_over(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     for _ in range(20):

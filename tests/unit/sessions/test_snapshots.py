@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import zlib
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agenticx.errors import ToolError
+from agenticx.sessions import SessionRecord
+from agenticx.sessions.files.changes import FileEdit, RewindEdit, change_fact, parse_change, parse_changes
+from agenticx.sessions.files.old_lists import read_old_lists
 from agenticx.sessions.files.restore import RestoredFile, restore_files
-from agenticx.sessions.files.snapshots import LARGEST_FILE, FileEdit, SnapshotFolder, content_digest
+from agenticx.sessions.files.snapshots import SessionSnapshots, copied_edits, share_contents
+from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
+from tests.support.snapshots import SnapshotSessions, write_old_snapshots
 
 pytestmark = pytest.mark.anyio
 
 WRITE = next(tool for tool in builtin_tools() if tool.schema.name == "file_write")
 
 
-async def write(folder: SnapshotFolder, workspace: Path, call_id: str, path: str, content: str) -> None:
-    context = ToolContext(workspace=workspace, call_id=call_id, snapshots=folder.for_session("ses_1"))
+async def write(folder: SnapshotSessions, workspace: Path, call_id: str, path: str, content: str) -> None:
+    context = ToolContext(workspace=workspace, call_id=call_id, snapshots=await folder.session())
     await WRITE.run(WRITE.validate({"path": path, "content": content}), context)
 
 
@@ -34,54 +42,58 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> SnapshotFolder:
-    return SnapshotFolder(tmp_path / "home" / "snapshots")
+def folder(tmp_path: Path) -> SnapshotSessions:
+    return SnapshotSessions(tmp_path / "home" / "snapshots")
 
 
-async def test_an_edit_stores_both_contents_and_its_call_id(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_an_edit_stores_both_contents_and_its_call_id(folder: SnapshotSessions, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
     await write(folder, workspace, "call_2", "a.txt", "two")
-    kept, path = folder.for_session("ses_1"), str(workspace / "a.txt")
+    kept, path = await folder.session(), str(workspace / "a.txt")
     one, two = content_digest(b"one"), content_digest(b"two")
-    assert kept.edits() == [FileEdit("call_1", path, None, one), FileEdit("call_2", path, one, two)]
-    assert [kept.read_content(digest) for digest in (one, two, content_digest(b"three"))] == [b"one", b"two", None]
-    assert (folder.for_session("ses_2").edits(), folder.for_session("ses_2").read_content(one)) == ([], None)
-    assert restore_files(kept, workspace, undone={"call_2"}, redone=()) == [
+    assert await kept.changes() == [FileEdit("call_1", path, None, one), FileEdit("call_2", path, one, two)]
+    contents = [await kept.read_content(digest) for digest in (one, two, content_digest(b"three"))]
+    assert contents == [b"one", b"two", None]
+    other = await folder.session("ses_2")
+    assert (await other.changes(), await other.read_content(one)) == ([], None)
+    assert await restore_files(kept, workspace, undone={"call_2"}, redone=()) == [
         RestoredFile("a.txt", "restored", version=_version(workspace / "a.txt"))
     ]
     assert (workspace / "a.txt").read_text() == "one"
 
 
-async def test_a_file_keeps_its_mode_and_a_deleted_one_is_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_a_file_keeps_its_mode_and_a_deleted_one_is_not_restored(
+    folder: SnapshotSessions, workspace: Path
+) -> None:
     (workspace / "run.sh").write_text("old")
     (workspace / "run.sh").chmod(0o750)
     (workspace / "gone").write_text("old")
     await write(folder, workspace, "call_1", "run.sh", "new")
     await write(folder, workspace, "call_1", "gone", "new")
     (workspace / "gone").unlink()
-    done = restore_files(folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=())
+    done = await restore_files(await folder.session(), workspace, undone={"call_1"}, redone=())
     assert [(file.path, file.outcome) for file in done] == [("run.sh", "restored"), ("gone", "left")]
     assert ((workspace / "run.sh").stat().st_mode & 0o777, (workspace / "run.sh").read_text()) == (0o750, "old")
     assert not (workspace / "gone").exists()
 
 
-async def test_a_removed_file_is_restored_with_its_mode(folder: SnapshotFolder, workspace: Path) -> None:
-    script, kept = workspace / "run.sh", folder.for_session("ses_1")
+async def test_a_removed_file_is_restored_with_its_mode(folder: SnapshotSessions, workspace: Path) -> None:
+    script, kept = workspace / "run.sh", await folder.session()
     await write(folder, workspace, "call_1", "run.sh", "echo")
     modes: list[int] = []
     for mode in (0o755, 0o600):
         script.chmod(mode)
-        (away,) = restore_files(kept, workspace, undone={"call_1"}, redone=())
-        (back,) = restore_files(kept, workspace, undone=(), redone={"call_1"})
+        (away,) = await restore_files(kept, workspace, undone={"call_1"}, redone=())
+        (back,) = await restore_files(kept, workspace, undone=(), redone={"call_1"})
         assert (away.outcome, back.outcome) == ("removed", "restored")
         modes.append(script.stat().st_mode & 0o777)
     assert modes == [0o755, 0o600]
 
 
 async def test_a_rewind_stops_at_a_change_by_the_user_between_two_edits_and_can_be_undone(
-    folder: SnapshotFolder, workspace: Path
+    folder: SnapshotSessions, workspace: Path
 ) -> None:
-    file, kept = workspace / "a.txt", folder.for_session("ses_1")
+    file, kept = workspace / "a.txt", await folder.session()
     file.write_text("first")
     await write(folder, workspace, "call_1", "a.txt", "by the agent")
     file.write_text("by a person")
@@ -91,44 +103,44 @@ async def test_a_rewind_stops_at_a_change_by_the_user_between_two_edits_and_can_
     stopped = "Only in part: it was changed outside this conversation in between, and that change was kept."
 
     for outcome in ("restored", "unchanged"):
-        done = restore_files(kept, workspace, undone=calls, redone=())
+        done = await restore_files(kept, workspace, undone=calls, redone=())
         assert (done, file.read_text()) == ([RestoredFile("a.txt", outcome, stopped)], "by a person")
-    done = restore_files(kept, workspace, undone=(), redone=calls)
+    done = await restore_files(kept, workspace, undone=(), redone=calls)
     assert (done, file.read_text()) == ([RestoredFile("a.txt", "restored", version=_version(file))], "and again")
 
 
-async def test_switching_branches_keeps_changes_by_the_user(folder: SnapshotFolder, workspace: Path) -> None:
-    file, kept = workspace / "a.txt", folder.for_session("ses_1")
+async def test_switching_branches_keeps_changes_by_the_user(folder: SnapshotSessions, workspace: Path) -> None:
+    file, kept = workspace / "a.txt", await folder.session()
     file.write_text("first")
     await write(folder, workspace, "call_1", "a.txt", "one branch")
-    restore_files(kept, workspace, undone={"call_1"}, redone=())
+    await restore_files(kept, workspace, undone={"call_1"}, redone=())
     await write(folder, workspace, "call_2", "a.txt", "a second")
-    done = restore_files(kept, workspace, undone={"call_2"}, redone={"call_1"})
+    done = await restore_files(kept, workspace, undone={"call_2"}, redone={"call_1"})
     assert ([one.outcome for one in done], file.read_text()) == (["restored"], "one branch")
-    restore_files(kept, workspace, undone={"call_1"}, redone=())
+    await restore_files(kept, workspace, undone={"call_1"}, redone=())
     file.write_text("by a person")
     await write(folder, workspace, "call_3", "a.txt", "a third")
-    (one,) = restore_files(kept, workspace, undone={"call_3"}, redone={"call_1"})
+    (one,) = await restore_files(kept, workspace, undone={"call_3"}, redone={"call_1"})
     assert (one.outcome, one.version, file.read_text()) == ("restored", None, "by a person")
     assert one.reason is not None
     assert "changed outside this conversation in between" in one.reason
 
 
 async def test_a_file_that_the_user_deleted_between_two_edits_is_removed_and_not_restored(
-    folder: SnapshotFolder, workspace: Path
+    folder: SnapshotSessions, workspace: Path
 ) -> None:
     (workspace / "a.txt").write_text("first")
     await write(folder, workspace, "call_1", "a.txt", "second")
     (workspace / "a.txt").unlink()
     await write(folder, workspace, "call_2", "a.txt", "third")
-    (one,) = restore_files(folder.for_session("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
+    (one,) = await restore_files(await folder.session(), workspace, undone={"call_1", "call_2"}, redone=())
     assert (one.outcome, one.reason is None, (workspace / "a.txt").exists()) == ("removed", False, False)
 
 
-async def test_private_files_are_not_restored(folder: SnapshotFolder, workspace: Path) -> None:
+async def test_private_files_are_not_restored(folder: SnapshotSessions, workspace: Path) -> None:
     await write(folder, workspace, "call_1", "home/token", "x")
-    done = restore_files(
-        folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"]
+    done = await restore_files(
+        await folder.session(), workspace, undone={"call_1"}, redone=(), private=[workspace / "home"]
     )
     assert done == [
         RestoredFile("home/token", "left", "It is one of AgenticX's own files, which a rewind does not change.")
@@ -137,11 +149,11 @@ async def test_private_files_are_not_restored(folder: SnapshotFolder, workspace:
 
 
 async def test_a_file_too_large_for_a_snapshot_is_edited_but_not_restored(
-    folder: SnapshotFolder, workspace: Path
+    folder: SnapshotSessions, workspace: Path
 ) -> None:
-    (workspace / "big").write_bytes(b"x" * (LARGEST_FILE + 1))
+    (workspace / "big").write_bytes(b"x" * (LARGEST_CONTENT + 1))
     await write(folder, workspace, "call_1", "big", "small")
-    (done,) = restore_files(folder.for_session("ses_1"), workspace, undone={"call_1"}, redone=())
+    (done,) = await restore_files(await folder.session(), workspace, undone={"call_1"}, redone=())
     assert (done.outcome, done.reason) == ("left", "Its content before or after is too large for a snapshot.")
     assert (workspace / "big").read_text() == "small"
 
@@ -149,21 +161,21 @@ async def test_a_file_too_large_for_a_snapshot_is_edited_but_not_restored(
 async def test_a_full_session_stores_no_more_and_the_oldest_contents_are_deleted(
     tmp_path: Path, workspace: Path
 ) -> None:
-    full = SnapshotFolder(tmp_path / "full", session_bytes=6_000)
+    full = SnapshotSessions(tmp_path / "full", session_bytes=6_000)
     for number in range(3):
         await write(full, workspace, f"call_{number}", f"{number}.bin", os.urandom(2_000).hex())
-    done = restore_files(full.for_session("ses_1"), workspace, undone={"call_0", "call_1", "call_2"}, redone=())
+    done = await restore_files(await full.session(), workspace, undone={"call_0", "call_1", "call_2"}, redone=())
     assert [file.outcome for file in done] == ["removed"] * 3
-    done = restore_files(full.for_session("ses_1"), workspace, undone=(), redone={"call_0", "call_1", "call_2"})
+    done = await restore_files(await full.session(), workspace, undone=(), redone={"call_0", "call_1", "call_2"})
     assert [file.outcome for file in done] == ["restored", "restored", "left"]
 
-    shared = SnapshotFolder(tmp_path / "shared", all_bytes=6_000)
+    shared, contents = SnapshotSessions(tmp_path / "shared", all_bytes=6_000), [os.urandom(2_500) for _ in range(3)]
     for number in range(3):
-        kept = shared.for_session(f"ses_{number}")
-        kept.record_edit("call", workspace / "x", None, os.urandom(2_500))
-        os.utime(kept.folder / "edits.jsonl", (number, number))
+        kept = await shared.session(f"ses_{number}")
+        await kept.record_edit("call", workspace / "x", None, contents[number])
+        os.utime(shared.folder(f"ses_{number}"), (number, number))
     left = [
-        shared.for_session(f"ses_{number}").read_content(shared.for_session(f"ses_{number}").edits()[0].after)
+        await (await shared.session(f"ses_{number}")).read_content(content_digest(contents[number]))
         for number in range(3)
     ]
     assert [content is not None for content in left] == [False, True, True]
@@ -172,7 +184,7 @@ async def test_a_full_session_stores_no_more_and_the_oldest_contents_are_deleted
 
 
 async def test_the_undo_of_a_rewind_skips_files_that_the_user_had_reverted(
-    folder: SnapshotFolder, workspace: Path
+    folder: SnapshotSessions, workspace: Path
 ) -> None:
     (workspace / "both.txt").write_text("old")
     (workspace / "mine.txt").write_text("old")
@@ -180,11 +192,11 @@ async def test_the_undo_of_a_rewind_skips_files_that_the_user_had_reverted(
         await write(folder, workspace, "call_1", name, "agent")
     (workspace / "mine.txt").write_text("old")
     (workspace / "new.txt").unlink()
-    kept = folder.for_session("ses_1")
+    kept = await folder.session()
     for _ in range(2):
-        back = restore_files(kept, workspace, undone={"call_1"}, redone=())
+        back = await restore_files(kept, workspace, undone={"call_1"}, redone=())
         assert [file.outcome for file in back] == ["restored", "unchanged", "unchanged"]
-        forth = restore_files(kept, workspace, undone=(), redone={"call_1"})
+        forth = await restore_files(kept, workspace, undone=(), redone={"call_1"})
         assert [file.outcome for file in forth] == ["restored", "left", "left"]
         assert (workspace / "both.txt").read_text() == "agent"
         assert (workspace / "mine.txt").read_text() == "old"
@@ -197,128 +209,217 @@ NOT_OURS = [
 ]
 
 
+def write_old_lists(folder: SnapshotSessions, workspace: Path) -> Path:
+    """Write the lists of a session in which a call wrote a.txt and another b.txt, which was rewound and redone."""
+    a, b = workspace / "a.txt", workspace / "b.txt"
+    a.write_text("one")
+    b.write_text("two")
+    edits = [("call_1", a, None, b"one"), ("call_2", b, None, b"two")]
+    rewinds: list[tuple[Path, list[str], list[str], int | None]] = [
+        (b, ["call_2"], [], 0o644),
+        (b, [], ["call_2"], None),
+    ]
+    write_old_snapshots(folder.folder(), edits, rewinds)
+    return folder.folder()
+
+
 @pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
 @pytest.mark.parametrize("row", NOT_OURS, ids=range(len(NOT_OURS)))
 async def test_a_line_that_agenticx_did_not_write_refuses_a_rewind_and_changes_nothing(
-    folder: SnapshotFolder, workspace: Path, name: str, row: str
+    folder: SnapshotSessions, workspace: Path, name: str, row: str
 ) -> None:
-    await write(folder, workspace, "call_1", "a.txt", "one")
-    with (folder.for_session("ses_1").folder / name).open("a") as file:
-        file.write(f"\n{row}\n")
-    await write(folder, workspace, "call_2", "b.txt", "two")
-    with pytest.raises(DamagedData, match=name):
-        restore_files(folder.for_session("ses_1"), workspace, undone={"call_1", "call_2"}, redone=())
-    assert ((workspace / "a.txt").read_text(), (workspace / "b.txt").read_text()) == ("one", "two")
+    with (write_old_lists(folder, workspace) / name).open("a") as file:
+        file.write(f"\n{row}\n\n")
+    await write(folder, workspace, "call_3", "c.txt", "three")
+    for kept in (await folder.session(), await folder.reopen()):
+        with pytest.raises(DamagedData, match=name):
+            await restore_files(kept, workspace, undone={"call_1", "call_3"}, redone=())
+    assert [(workspace / name).read_text() for name in ("a.txt", "b.txt", "c.txt")] == ["one", "two", "three"]
 
 
-async def test_damage_of_any_byte_of_a_list_is_never_ignored(folder: SnapshotFolder, workspace: Path) -> None:
-    await write(folder, workspace, "call_1", "a.txt", "one")
-    await write(folder, workspace, "call_2", "b.txt", "two")
-    kept = folder.for_session("ses_1")
-    restore_files(kept, workspace, undone={"call_2"}, redone=())
-    restore_files(kept, workspace, undone=(), redone={"call_2"})
+async def test_damage_of_any_byte_of_an_old_list_is_never_ignored(folder: SnapshotSessions, workspace: Path) -> None:
+    lists = write_old_lists(folder, workspace)
+    intact = read_old_lists(lists)
     silent: list[tuple[str, int, int]] = []
     for name in ("edits.jsonl", "rewinds.jsonl"):
-        whole = (kept.folder / name).read_bytes()
+        whole = (lists / name).read_bytes()
         for place in range(len(whole)):
             for bits in (0x01, 0x04, 0x20, 0x80):
                 damaged = bytearray(whole)
                 damaged[place] ^= bits
-                (kept.folder / name).write_bytes(damaged)
+                (lists / name).write_bytes(damaged)
                 try:
-                    edits, moves = kept.edits(), kept.rewind_edits()
+                    changes = read_old_lists(lists)
                 except DamagedData:
                     continue
-                if [edit.path for edit in edits] != [str(workspace / "a.txt"), str(workspace / "b.txt")]:
+                if [change.path for change in changes] != [change.path for change in intact]:
                     silent.append((name, place, bits))
-                if len(moves) != 2:
-                    silent.append((name, place, bits))
-        (kept.folder / name).write_bytes(whole)
+        (lists / name).write_bytes(whole)
     assert silent == []
-    assert len(restore_files(kept, workspace, undone={"call_1", "call_2"}, redone=())) == 2
+    done = await restore_files(await folder.session(), workspace, undone={"call_1", "call_2"}, redone=())
+    assert [file.outcome for file in done] == ["removed", "removed"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [FileEdit("call_1", "/a", None, "0" * 64), RewindEdit("/a", frozenset({"call_1"}), frozenset(), 0o644)],
+    ids=["edit", "rewind"],
+)
+def test_damage_of_any_byte_of_a_fact_is_never_ignored(change: FileEdit | RewindEdit) -> None:
+    fact = change_fact(change)
+    whole = json.dumps(dict(fact.data)).encode()
+    assert parse_changes([fact]) == [change]
+    for place in range(len(whole)):
+        for bits in (0x01, 0x04, 0x20, 0x80):
+            damaged = bytearray(whole)
+            damaged[place] ^= bits
+            with suppress(ValueError):
+                assert parse_change(replace(fact, data=json.loads(damaged))) in (None, change)
 
 
 @pytest.mark.parametrize("name", ["edits.jsonl", "rewinds.jsonl"])
 @pytest.mark.parametrize("what", ["folder", "link", "pipe", "unreadable"])
-async def test_a_list_that_is_no_regular_file_refuses_rewinds_and_edits_without_blocking(
-    folder: SnapshotFolder, workspace: Path, name: str, what: str
+async def test_an_old_list_that_is_no_regular_file_refuses_rewinds_without_blocking(
+    folder: SnapshotSessions, workspace: Path, name: str, what: str
 ) -> None:
-    await write(folder, workspace, "call_1", "a.txt", "one")
-    kept = folder.for_session("ses_1")
-    (kept.folder / name).unlink(missing_ok=True)
+    old = write_old_lists(folder, workspace) / name
+    old.unlink()
     match what:
         case "folder":
-            (kept.folder / name).mkdir()
+            old.mkdir()
         case "link":
-            (kept.folder / name).symlink_to("/etc/passwd")
+            old.symlink_to("/etc/passwd")
         case "pipe":
-            os.mkfifo(kept.folder / name)
+            os.mkfifo(old)
         case _:
-            (kept.folder / name).write_bytes(b"\n" + os.urandom(2_000) + b"\n")
+            old.write_bytes(b"\n" + os.urandom(2_000) + b"\n")
+    kept = await folder.session()
     with pytest.raises(DamagedData, match=name):
-        restore_files(kept, workspace, undone={"call_1"}, redone=())
-    if what != "unreadable" and name == "edits.jsonl":
-        with pytest.raises(ToolError, match="nothing was changed"):
-            await write(folder, workspace, "call_2", "a.txt", "two")
+        await restore_files(kept, workspace, undone={"call_1"}, redone=())
     assert (workspace / "a.txt").read_text() == "one"
-    assert restore_files(kept, workspace, undone=(), redone=()) == []
-    folder.delete("ses_1")
-    assert not kept.folder.exists()
+    assert await restore_files(kept, workspace, undone=(), redone=()) == []
+    await folder.blobs.forget("ses_1")
+    assert not folder.folder().exists()
 
 
-async def test_a_fork_of_a_damaged_list_is_damaged_too(folder: SnapshotFolder, workspace: Path) -> None:
+async def fork(folder: SnapshotSessions, session_id: str, other_id: str, calls: set[str]) -> SessionSnapshots:
+    """Return the snapshots of a new session with the edits of these calls."""
+    await folder.session(session_id)
+    edits = await copied_edits(folder.store.log, folder.blobs, session_id, calls)
+    facts = await share_contents(folder.blobs, session_id, other_id, edits)
+    await folder.store.create(SessionRecord(id=other_id, workspace="/", created_at="2026-01-01"), facts=facts)
+    return await folder.reopen(other_id)
+
+
+async def test_a_fork_of_a_damaged_list_is_damaged_too(folder: SnapshotSessions, workspace: Path) -> None:
+    (write_old_lists(folder, workspace) / "edits.jsonl").write_text("\nnonsense\n\n")
+    of_old_list = await fork(folder, "ses_1", "ses_2", {"call_1"})
+    of_facts = await fork(folder, "ses_2", "ses_3", {"call_1"})
+    for damaged in (of_old_list, of_facts):
+        with pytest.raises(DamagedData):
+            await restore_files(damaged, workspace, undone={"call_1"}, redone=())
+    intact = await fork(folder, "ses_4", "ses_5", {"call_1"})
+    assert await restore_files(intact, workspace, undone={"call_1"}, redone=()) == []
+
+
+async def test_a_fork_has_the_edits_of_its_calls_from_an_old_list_and_from_facts(
+    folder: SnapshotSessions, workspace: Path
+) -> None:
+    lists = write_old_lists(folder, workspace)
+    whole = {name: (lists / name).read_bytes() for name in ("edits.jsonl", "rewinds.jsonl")}
+    first = await fork(folder, "ses_1", "ses_2", {"call_2"})
+    await write(folder, workspace, "call_3", "a.txt", "three")
+    assert not any((lists / name).exists() for name in whole)
+    for name, text in whole.items():  # a crash came between the commit and the deletion
+        (lists / name).write_bytes(text)
+    second = await fork(folder, "ses_1", "ses_3", {"call_1", "call_3"})
+    assert [[change.path for change in await kept.changes()] for kept in (first, second)] == [
+        [str(workspace / "b.txt")],
+        [str(workspace / "a.txt"), str(workspace / "a.txt")],
+    ]
+    assert len(await (await folder.reopen()).changes()) == 5
+    assert not any((lists / name).exists() for name in whole)
+    done = await restore_files(second, workspace, undone={"call_3"}, redone=())
+    assert ([file.outcome for file in done], (workspace / "a.txt").read_text()) == (["restored"], "one")
+
+
+async def test_a_line_that_a_crash_left_unfinished_damages_no_other(folder: SnapshotSessions, workspace: Path) -> None:
+    with (write_old_lists(folder, workspace) / "edits.jsonl").open("ab") as file:
+        file.write(b'\n["call_3", "/half')
+    await write(folder, workspace, "call_4", "a.txt", "four")
+    edits = [change for change in await (await folder.session()).changes() if isinstance(change, FileEdit)]
+    assert [edit.call_id for edit in edits] == ["call_1", "call_2", "call_4"]
+
+
+async def test_an_edit_whose_call_is_stopped_meanwhile_is_recorded_as_not_made(
+    folder: SnapshotSessions, workspace: Path
+) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    (folder.for_session("ses_1").folder / "edits.jsonl").write_text("\nnonsense\n")
-    folder.copy("ses_1", "ses_2", {"call_1"})
-    with pytest.raises(DamagedData):
-        restore_files(folder.for_session("ses_2"), workspace, undone={"call_1"}, redone=())
-    folder.copy("ses_3", "ses_4", {"call_1"})
-    assert restore_files(folder.for_session("ses_4"), workspace, undone={"call_1"}, redone=()) == []
+    stopped = asyncio.create_task(write(folder, workspace, "call_2", "a.txt", "two"))
+    await asyncio.sleep(0)
+    stopped.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopped
+    await write(folder, workspace, "call_3", "a.txt", "three")
+    one, two, three = map(content_digest, (b"one", b"two", b"three"))
+    edits = [change for change in await (await folder.session()).changes() if isinstance(change, FileEdit)]
+    assert [(edit.call_id, edit.before, edit.after) for edit in edits] == [
+        ("call_1", None, one),
+        ("call_2", one, two),
+        ("call_2", two, one),
+        ("call_3", one, three),
+    ]
+    done = await restore_files(await folder.session(), workspace, undone={"call_1", "call_2", "call_3"}, redone=())
+    assert done == [RestoredFile("a.txt", "removed")]
 
 
-async def test_a_line_that_a_crash_left_unfinished_damages_no_other(folder: SnapshotFolder, workspace: Path) -> None:
-    await write(folder, workspace, "call_1", "a.txt", "one")
-    edits = folder.for_session("ses_1").folder / "edits.jsonl"
-    with edits.open("ab") as file:
-        file.write(b'\n["call_2", "/half')
-    await write(folder, workspace, "call_3", "b.txt", "two")
-    assert [edit.call_id for edit in folder.for_session("ses_1").edits()] == ["call_1", "call_3"]
+async def test_contents_of_an_edit_that_was_being_recorded_are_deleted_too(
+    folder: SnapshotSessions, workspace: Path
+) -> None:
+    kept = await folder.session()
+    stopped = asyncio.create_task(write(folder, workspace, "call_1", "a.txt", "one"))
+    await asyncio.sleep(0)
+    stopped.cancel()
+    await asyncio.sleep(0)
+    await kept.delete()
+    assert not folder.folder().exists()
+    with pytest.raises(asyncio.CancelledError):
+        await stopped
 
 
 async def test_no_file_is_changed_if_no_snapshot_can_be_stored(tmp_path: Path, workspace: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(ToolError, match="nothing was changed"):
-        await write(SnapshotFolder(tmp_path / "file"), workspace, "call_1", "a.txt", "one")
+        await write(SnapshotSessions(tmp_path / "file"), workspace, "call_1", "a.txt", "one")
     assert list(workspace.iterdir()) == []
 
 
-async def test_a_snapshot_folder_that_is_a_link_is_not_followed(folder: SnapshotFolder, workspace: Path) -> None:
-    mine = folder.for_session("ses_1").folder
+async def test_a_snapshot_folder_that_is_a_link_is_not_followed(folder: SnapshotSessions, workspace: Path) -> None:
+    mine = folder.folder()
     mine.parent.mkdir(parents=True)
     mine.symlink_to(workspace)
     with pytest.raises(ToolError, match="nothing was changed"):
         await write(folder, workspace, "call_1", "a.txt", "one")
-    folder.delete("ses_1")
+    await folder.blobs.forget("ses_1")
     assert (list(workspace.iterdir()), workspace.is_dir()) == ([], True)
 
 
 async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots(
-    folder: SnapshotFolder, workspace: Path
+    folder: SnapshotSessions, workspace: Path
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    kept, outside = folder.for_session("ses_1"), workspace.parent / "outside.txt"
+    kept, outside = await folder.session(), workspace.parent / "outside.txt"
     outside.write_text("one")
-    (kept.folder.parent / "stolen").write_bytes(zlib.compress(b"secret"))
+    (folder.folder().parent / "stolen").write_bytes(zlib.compress(b"secret"))
     one = content_digest(b"one")
     forged = [
-        ["call_2", str(outside), None, one],
-        ["call_3", f"{workspace}/../outside.txt", None, one],
-        ["call_4", str(workspace / "a.txt"), "../stolen", one],
+        FileEdit("call_2", str(outside), None, one),
+        FileEdit("call_3", f"{workspace}/../outside.txt", None, one),
+        FileEdit("call_4", str(workspace / "a.txt"), "../stolen", one),
     ]
-    with (kept.folder / "edits.jsonl").open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in forged)
+    await folder.commit("ses_1", [change_fact(edit) for edit in forged])
     calls = {f"call_{number}" for number in range(2, 5)}
-    done = restore_files(kept, workspace, undone=calls, redone=())
+    done = await restore_files(kept, workspace, undone=calls, redone=())
     assert [(file.path, file.outcome) for file in done] == [
         (str(outside), "left"),
         ("../outside.txt", "left"),
@@ -329,10 +430,10 @@ async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots
 
 @pytest.mark.parametrize("session_id", ["../..", "/", ".", "", "ses_1/../../x", "a" * 5_000])
 async def test_a_session_id_is_never_part_of_a_path(
-    folder: SnapshotFolder, workspace: Path, tmp_path: Path, session_id: str
+    folder: SnapshotSessions, workspace: Path, tmp_path: Path, session_id: str
 ) -> None:
-    assert folder.for_session(session_id).folder.parent == tmp_path / "home" / "snapshots"
-    folder.delete(session_id)
+    assert folder.folder(session_id).parent == tmp_path / "home" / "snapshots"
+    await folder.blobs.forget(session_id)
     assert workspace.is_dir()
 
 

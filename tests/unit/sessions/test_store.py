@@ -16,14 +16,15 @@ from agenticx.runtime.events import EventType, RuntimeEvent, envelope_adapter
 from agenticx.sessions import (
     ArchivedFilter,
     Commit,
+    Fact,
     MemoryStore,
     SessionState,
     StateChange,
     Store,
     TurnRecord,
 )
-from agenticx.sessions.store.records import Position
-from tests.support.commits import append, delete, update
+from agenticx.sessions.store.records import FactKind, Position
+from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
     STORES,
     final,
@@ -181,6 +182,33 @@ async def test_methods_raise_session_not_found_for_an_unknown_session(store: Sto
     ):
         with pytest.raises(SessionNotFound, match="ses_none"):
             await attempt
+
+
+async def test_facts_about_files_are_kept_in_order_after_their_turn_and_deleted_with_the_session(store: Store) -> None:
+    def changed(key: str, kind: FactKind = "file_edited") -> Fact:
+        return Fact(kind=kind, key=key, turn_id="", data={"path": key})
+
+    made = record()
+    await store.create(made, facts=[changed("a")])
+    other = await session_in(store)
+    await add_fact(store, other, changed("of another"))
+    lease = await store.ownership.claim(made.id)
+    turn = TurnRecord(session_id=made.id, input="hi")
+    await lease.commit(Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[changed("b", "file_rewound")]))
+    await lease.commit(Commit(turn_id=turn.id, facts=[changed("c"), changed("a"), changed("b", "file_rewound")]))
+    await lease.commit(Commit(turn_id=turn.id, facts=[Fact(kind="call_began", key="d", turn_id=turn.id)]))
+    assert [fact.key for fact in (await lease.load()).open_facts] == ["d"]
+    await lease.commit(Commit(turn_id=turn.id, events=[final()]))
+    for facts in (await lease.file_facts(), await store.log.file_facts(made.id)):
+        assert [(fact.kind, fact.key, fact.data) for fact in facts] == [
+            ("file_edited", "a", {"path": "a"}),
+            ("file_rewound", "b", {"path": "b"}),
+            ("file_edited", "c", {"path": "c"}),
+        ]
+    await store.delete(lease)
+    with pytest.raises(SessionNotFound):
+        await store.log.file_facts(made.id)
+    assert [fact.key for fact in await store.log.file_facts(other)] == ["of another"]
 
 
 async def test_two_logs_have_different_ids() -> None:

@@ -201,6 +201,10 @@ class _SqliteLease:
             lambda connection: rows.find_fact(connection, self.session_id, kind, key)
         )
 
+    async def file_facts(self) -> Sequence[Fact]:
+        self._check()
+        return await self._database.reader.submit(lambda connection: rows.file_facts(connection, self.session_id))
+
     async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
         self._check()
         return await self._database.reader.submit(

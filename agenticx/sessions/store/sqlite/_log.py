@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 
 from agenticx.messages import Message
 from agenticx.sessions.store.base import Durability
-from agenticx.sessions.store.records import Position, SessionState, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import Fact, Position, SessionState, StoredEvent, TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
 from agenticx.sessions.store.sqlite._database import Database
@@ -86,6 +86,9 @@ class SqliteLog:
 
     async def compacted_messages(self, session_id: str) -> Sequence[Message]:
         return await self._database.reader.submit(lambda connection: rows.read_compacted(connection, session_id))
+
+    async def file_facts(self, session_id: str) -> Sequence[Fact]:
+        return await self._database.reader.submit(lambda connection: rows.file_facts(connection, session_id))
 
     def remove_session(self, session_id: str) -> None:
         """Drop the cached events of a deleted session, and notify its readers."""

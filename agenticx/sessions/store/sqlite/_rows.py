@@ -15,6 +15,7 @@ from agenticx.sessions.store.base import ArchivedFilter
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.records import (
     CLOSED_KINDS,
+    FILE_KINDS,
     Fact,
     FactKind,
     SessionRecord,
@@ -47,6 +48,7 @@ __all__ = [
     "decode_records",
     "decode_rows",
     "events_after",
+    "file_facts",
     "find_client_turn",
     "find_fact",
     "find_session_of_fact",
@@ -388,6 +390,9 @@ def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]
 _IS_OPEN = f"kind IN ({', '.join(repr(kind) for kind in sorted(CLOSED_KINDS.values()))})"
 """The condition of the index `open_facts`."""
 
+_IS_ABOUT_FILES = f"kind IN ({', '.join(map(repr, FILE_KINDS))})"
+"""The condition of the index `file_facts`."""
+
 
 def add_fact(connection: sqlite3.Connection, number: int, fact: Fact) -> None:
     """Store a fact unless there is one of its kind and key already; delete the one that it closes."""
@@ -405,6 +410,12 @@ def find_fact(connection: sqlite3.Connection, session_id: str, kind: FactKind, k
     number = session_number(connection, session_id)
     found = _select_facts(connection, "session = ? AND kind = ? AND key = ?", (number, kind, key))
     return next((_decode_fact(row) for row in found), None)
+
+
+def file_facts(connection: sqlite3.Connection, session_id: str) -> list[Fact]:
+    """Return the session's facts about files, in the order of storage; raise `DamagedData`."""
+    number = session_number(connection, session_id)
+    return [_decode_fact(row) for row in _select_facts(connection, f"session = ? AND {_IS_ABOUT_FILES}", (number,))]
 
 
 def find_session_of_fact(connection: sqlite3.Connection, kind: FactKind, key: str) -> str | None:

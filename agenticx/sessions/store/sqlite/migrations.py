@@ -162,6 +162,12 @@ MIGRATIONS: tuple[Migration, ...] = (
         DELETE FROM turns WHERE after_seq IS NULL;     -- claimed by a process that died before the first event
         """,
     ),
+    Migration(
+        "0005 facts about files",
+        """
+        CREATE INDEX file_facts ON facts (session) WHERE kind IN ('file_edited', 'file_rewound');
+        """,
+    ),
 )
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.sessions.store.base import Catalog, Doubtful, Lease, Log, Ownership, OwnershipLost
-from agenticx.sessions.store.records import Position, SessionRecord, StateChange, StoredEvent
+from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.records import Fact, Position, SessionRecord, StateChange, StoredEvent
 from agenticx.sessions.store.search import SearchableText
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
@@ -34,11 +35,12 @@ class SqliteStore:
     Raises `OwnedElsewhere` while another process owns it, and `StoreError` for a file that cannot be used.
     """
 
-    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
+    def __init__(self, path: Path, *, clock: Clock | None = None, blobs: Blobs | None = None) -> None:
         self._database = Database(path, clock or SystemClock())
         self._log = SqliteLog(self._database)
         self._catalog = SqliteCatalog(self._database)
         self._ownership = SqliteOwnership(self._database)
+        self._blobs = blobs
 
     @property
     def log(self) -> Log:
@@ -52,6 +54,10 @@ class SqliteStore:
     def ownership(self) -> Ownership:
         return self._ownership
 
+    @property
+    def blobs(self) -> Blobs | None:
+        return self._blobs
+
     async def create(
         self,
         record: SessionRecord,
@@ -59,6 +65,7 @@ class SqliteStore:
         initial_events: Sequence[StoredEvent] = (),
         texts: Sequence[SearchableText] = (),
         state: StateChange | None = None,
+        facts: Sequence[Fact] = (),
     ) -> None:
         database = self._database
         events = [
@@ -74,6 +81,8 @@ class SqliteStore:
             index.add_texts(connection, number, texts)
             if state is not None:
                 apply_state(connection, number, state)
+            for fact in facts:
+                rows.add_fact(connection, number, fact)
 
         await database.writer.submit(work, synced=True, on_commit=lambda: database.publish(record.id, events))
 

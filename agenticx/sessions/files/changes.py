@@ -1,0 +1,137 @@
+"""Changes of files by the agent and by rewinds, and the facts of a session that record them.
+
+Without one of these facts it is unknown which files are unchanged. So each has a checksum, and if one is not as it was
+written all are refused (`DamagedData`): a rewind that would concern files then changes neither files nor the
+conversation, and raises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import zlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from agenticx.logs import get_logger
+from agenticx.messages import new_id
+from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.records import Fact, FactKind
+
+__all__ = [
+    "FileChange",
+    "FileEdit",
+    "RewindEdit",
+    "change_fact",
+    "damaged_fact",
+    "damaged_list_error",
+    "is_path",
+    "parse_change",
+    "parse_changes",
+]
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """A call's change of one file: the digests of its content before and after (None: no file)."""
+
+    call_id: str
+    path: str
+    before: str | None
+    after: str | None
+
+    @property
+    def reverse(self) -> FileEdit:
+        """The edit that cancels this one, which was recorded but not made."""
+        return FileEdit(self.call_id, self.path, self.after, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class RewindEdit:
+    """A rewind's change of one file: the ids of the calls whose edits it undid and of those whose edits it redid.
+
+    `mode` are the permissions of a file that it removed.
+    """
+
+    path: str
+    undone: Collection[str]
+    redone: Collection[str]
+    mode: int | None = None
+
+
+FileChange: TypeAlias = FileEdit | RewindEdit
+
+
+def change_fact(change: FileChange, key: str | None = None) -> Fact:
+    """Return the fact that records a change made on this host."""
+    data: dict[str, Any]
+    if isinstance(change, FileEdit):
+        kind: FactKind = "file_edited"
+        data = {"call_id": change.call_id, "path": change.path, "before": change.before, "after": change.after}
+    else:
+        kind = "file_rewound"
+        undone, redone = sorted(change.undone), sorted(change.redone)
+        data = {"path": change.path, "undone": undone, "redone": redone, "mode": change.mode}
+    data["host"] = platform.node()
+    return Fact(kind=kind, key=key or new_id("chg"), turn_id="", data=data | {"checksum": _checksum(data)})
+
+
+def damaged_fact() -> Fact:
+    """Return a fact that stands for changes which cannot be read."""
+    return Fact(kind="file_edited", key=new_id("chg"), turn_id="")
+
+
+def parse_changes(facts: Sequence[Fact]) -> list[FileChange]:
+    """Return the changes that facts record, in their order; raise `DamagedData`."""
+    changes: list[FileChange] = []
+    for fact in facts:
+        change = parse_change(fact)
+        if change is None:
+            raise damaged_list_error(fact.kind, "a fact is not what was written")
+        changes.append(change)
+    return changes
+
+
+def parse_change(fact: Fact) -> FileChange | None:
+    """Return the change that a fact records, None if it is not as it was written."""
+    data = dict(fact.data)
+    if data.pop("checksum", None) != _checksum(data):
+        return None
+    match fact.kind, data:
+        case (
+            "file_edited",
+            {"call_id": str() as call_id, "path": str() as path, "before": None | str() as old, "after": new},
+        ) if is_path(path) and (new is None or isinstance(new, str)):
+            return FileEdit(call_id, path, old, new)
+        case (
+            "file_rewound",
+            {"path": str() as path, "undone": [*undone], "redone": [*redone], "mode": None | int() as mode},
+        ) if is_path(path):
+            return RewindEdit(path, frozenset(undone), frozenset(redone), None if mode is None else mode & 0o777)
+        case _:
+            return None
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"
+
+
+def damaged_list_error(name: str, why: str) -> DamagedData:
+    """Return the error for a list of changes that cannot be read."""
+    _log.error("list of changed files of a session is damaged", list=name, why=why)
+    return DamagedData(
+        f"the session's list of changed files is damaged ({name}: {why}), so neither files nor the conversation were"
+        " rewound; a fork of the session leaves the files as they are"
+    )
+
+
+def is_path(text: str) -> bool:
+    """Return whether the text can be the path of a file."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False

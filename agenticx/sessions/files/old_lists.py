@@ -1,0 +1,108 @@
+"""The lists of file edits and rewinds of earlier releases, which are facts since then.
+
+The two files are beside the contents of a session and have a line for each change. A line ends in a checksum of the
+rest of it. A line that a crash left unfinished is no edit: its file was not touched, and the next line begins after it.
+Any other line that is not as it was written is damage, and then the lists are refused as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.sessions.files.changes import FileChange, FileEdit, RewindEdit, damaged_list_error, is_path
+from agenticx.sessions.store.blobs import OLD_LISTS, OpenFolder
+
+__all__ = ["read_old_lists", "remove_old_lists"]
+
+
+def read_old_lists(folder: Path) -> list[FileChange]:
+    """Return the edits of a session, then its rewinds, each in order; none if there are no lists.
+
+    Raises `DamagedData`.
+    """
+    return [change for name in OLD_LISTS for change in _read_list(folder, name)]
+
+
+def remove_old_lists(folder: Path) -> None:
+    """Delete the lists, which are facts in the store now."""
+    with OpenFolder(folder) as opened:
+        for name in OLD_LISTS:
+            opened.remove(name)
+
+
+def _read_list(path: Path, name: str) -> Iterator[FileChange]:
+    try:
+        with OpenFolder(path) as folder:
+            text = folder.read(name)
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        raise_if_exhausted(exc)
+        raise damaged_list_error(name, exc.strerror or type(exc).__name__) from exc
+    for line in _complete_lines(text):
+        change = _parse_row(name, _decode_line(line))
+        if change is None:
+            raise damaged_list_error(name, "a line is not what was written")
+        yield change
+
+
+def _parse_row(name: str, row: Any) -> FileChange | None:
+    match row:
+        case [str() as call_id, str() as path, None | str() as before, str() as after] if is_path(path):
+            return FileEdit(call_id, path, before, after) if name == OLD_LISTS[0] else None
+        case [str() as path, [*undone], [*redone], None | int() as mode] if is_path(path):
+            mode = None if mode is None else mode & 0o777
+            return RewindEdit(path, _strings(undone), _strings(redone), mode) if name == OLD_LISTS[1] else None
+        case _:
+            return None
+
+
+def _strings(items: list[Any]) -> frozenset[str]:
+    return frozenset(name for name in items if isinstance(name, str))
+
+
+def _decode_line(line: bytes) -> Any:
+    """Return the row of a line without its checksum, which lines of the first releases do not have.
+
+    None if the line is not as it was written.
+    """
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    match row:
+        case [_, _, _, _]:
+            return row
+        case [*rest, str() as checksum] if f"{zlib.crc32(json.dumps(rest).encode()):08x}" == checksum:
+            return rest
+        case _:
+            return None
+
+
+def _complete_lines(text: bytes) -> Iterator[bytes]:
+    """Yield all lines except empty ones and those that a crash cut off.
+
+    A line that was cut off has no line break after it, so the next line written follows without an empty one:
+
+    >>> list(_complete_lines(b'\\n["a"]\\n' + b'\\n["cut o' + b'\\n["b"]\\n'))
+    [b'["a"]', b'["b"]']
+    """
+    lines = text.split(b"\n")
+    for line, following in zip(lines, [*lines[1:], b"?"], strict=True):
+        if line and not (following and _is_unfinished(line)):
+            yield line
+
+
+def _is_unfinished(line: bytes) -> bool:
+    if not line.strip(b"\0"):  # a power cut can leave the file longer than the data written to it
+        return True
+    try:
+        json.JSONDecoder().raw_decode(line.decode("latin-1"))
+    except (ValueError, RecursionError):
+        return line.startswith(b"[")
+    return False

@@ -1,0 +1,265 @@
+"""Contents stored by their digest, for one session each: what is too large for a commit that names it.
+
+`BlobFolder` has a folder for each session, named after the digest of its id, with one file for each content
+(compressed, named after the digest of the content). Contents are stored up to a limit for each session and for all;
+beyond the second one the contents of the least recently written sessions are deleted first.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import stat
+import threading
+import zlib
+from collections.abc import Collection, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from agenticx.errors import StoreError
+from agenticx.logs import get_logger
+from agenticx.messages import new_id
+from agenticx.threads import run_in_thread
+
+__all__ = ["LARGEST_CONTENT", "OLD_LISTS", "TOO_LARGE", "BlobFolder", "Blobs", "OpenFolder", "content_digest"]
+
+LARGEST_CONTENT = 16 * 1024 * 1024
+"""The size in bytes above which a content is not stored."""
+
+TOO_LARGE = "too large"
+"""The digest of any content that is too large to be stored; two such contents may differ, so never compare it."""
+
+OLD_LISTS = ("edits.jsonl", "rewinds.jsonl")
+"""The files beside the contents that earlier releases wrote, see `agenticx.sessions.files.old_lists`."""
+
+_MAX_SESSION_BYTES = 256 * 1024 * 1024
+_MAX_TOTAL_BYTES = 2 * 1024 * 1024 * 1024
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_log = get_logger(__name__)
+
+
+def content_digest(content: bytes) -> str:
+    """Return the digest of a content, or TOO_LARGE."""
+    return hashlib.sha256(content).hexdigest() if len(content) <= LARGEST_CONTENT else TOO_LARGE
+
+
+class Blobs(Protocol):
+    """Contents by session and digest. A content may be missing: it was too large, or there was no room for it."""
+
+    async def put(self, session_id: str, content: bytes, *, synced: bool = True) -> str:
+        """Store a content as far as there is room, before the commit that names it; return its `content_digest`.
+
+        A content that is not `synced` survives the death of the process only. Raises `StoreError`.
+        """
+        ...
+
+    async def get(self, session_id: str, digest: str) -> bytes | None:
+        """Return the content of that digest, None if it is not stored."""
+        ...
+
+    async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
+        """Give the session `other_id` the contents of those digests as well; raises `StoreError`."""
+        ...
+
+    async def forget(self, session_id: str) -> None:
+        """Delete all contents of a session; raises `StoreError`."""
+        ...
+
+
+class BlobFolder:
+    """The `Blobs` of all sessions in files below `root`, which is created when there is something to store."""
+
+    def __init__(
+        self, root: Path, *, session_bytes: int = _MAX_SESSION_BYTES, all_bytes: int = _MAX_TOTAL_BYTES
+    ) -> None:
+        self._root = root
+        self._session_bytes = session_bytes
+        self._all_bytes = all_bytes
+        self._lock = threading.Lock()  # of the sizes
+        self._used_bytes: dict[Path, int] = {}  # by folder, read when it is first needed
+        self._total_bytes: int | None = None
+
+    def folder(self, session_id: str) -> Path:
+        """Return the folder of a session."""
+        name = hashlib.sha256(session_id.encode()).hexdigest()[:40]  # an id from outside is never part of a path
+        return self._root / name
+
+    async def put(self, session_id: str, content: bytes, *, synced: bool = True) -> str:
+        return await run_in_thread(self._put, self.folder(session_id), content, synced, name="agx storing a snapshot")
+
+    async def get(self, session_id: str, digest: str) -> bytes | None:
+        return await run_in_thread(_read_content, self.folder(session_id), digest, name="agx reading a snapshot")
+
+    async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
+        await run_in_thread(self._share, self.folder(session_id), self.folder(other_id), digests)
+
+    async def forget(self, session_id: str) -> None:
+        await run_in_thread(self._forget, self.folder(session_id))
+
+    def _put(self, path: Path, content: bytes, synced: bool) -> str:
+        name = content_digest(content)
+        with _mapped_errors(), OpenFolder(path, create=True) as folder:
+            folder.touch()
+            if name == TOO_LARGE or folder.has(name):
+                return name
+            body = zlib.compress(content, 1)
+            if self._make_room(path, len(body)):
+                folder.create(name, body, synced=synced)
+            else:
+                _log.warning("no snapshot of a changed file: the session's limit is reached", size=len(content))
+        return name
+
+    def _share(self, source: Path, target: Path, digests: Collection[str]) -> None:
+        with _mapped_errors(), suppress(FileNotFoundError), OpenFolder(source) as source_folder:
+            with OpenFolder(target, create=True) as folder:
+                for digest in filter(_DIGEST.fullmatch, digests):
+                    folder.link(digest, source_folder)
+            with self._lock:
+                self._total_bytes = None
+
+    def _forget(self, folder: Path) -> None:
+        with _mapped_errors():
+            if folder.is_dir() and not folder.is_symlink():
+                shutil.rmtree(folder)
+            else:  # a link or file that was put in its place from outside
+                folder.unlink(missing_ok=True)
+        with self._lock:
+            self._used_bytes.pop(folder, None)
+            self._total_bytes = None
+
+    def _make_room(self, folder: Path, size: int) -> bool:
+        """Reserve `size` bytes for a session, False if it has used its own; delete the oldest contents of others."""
+        with self._lock:
+            used = self._used_bytes.get(folder)
+            used = _folder_bytes(folder) if used is None else used
+            if used + size > self._session_bytes:
+                self._used_bytes[folder] = used
+                return False
+            if self._total_bytes is None:
+                self._total_bytes = sum(_folder_bytes(other) for other in self._folders())
+            if self._total_bytes + size > self._all_bytes:
+                for other in sorted((other for other in self._folders() if other != folder), key=_last_used):
+                    self._total_bytes -= _drop_contents(other)
+                    self._used_bytes.pop(other, None)
+                    if self._total_bytes + size <= self._all_bytes:
+                        break
+            self._total_bytes += size
+            self._used_bytes[folder] = used + size
+            return True
+
+    def _folders(self) -> list[Path]:
+        with suppress(FileNotFoundError):
+            return [entry for entry in self._root.iterdir() if entry.is_dir() and not entry.is_symlink()]
+        return []
+
+
+class OpenFolder:
+    """A folder held open, so that it cannot be replaced by another one; new files are readable by the owner only."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self._path = path
+        self._create = create
+
+    def __enter__(self) -> OpenFolder:
+        if self._create:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path.mkdir(mode=0o700, exist_ok=True)
+        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def touch(self) -> None:
+        """Make this the least recent folder to lose its contents."""
+        os.utime(self._descriptor)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a regular file of that name."""
+        try:
+            return stat.S_ISREG(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a regular file; opening does not block if it is a pipe."""
+        descriptor = os.open(name, _READ, 0o600, dir_fd=self._descriptor)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, f"{name} is no regular file")
+            return file.read()
+
+    def create(self, name: str, body: bytes, *, synced: bool) -> None:
+        """Create a file, whole or not at all."""
+        temporary = new_id("tmp")
+        with open(os.open(temporary, _NEW, 0o600, dir_fd=self._descriptor), "wb") as file:
+            file.write(body)
+            file.flush()
+            if synced:
+                os.fsync(file.fileno())
+        os.rename(temporary, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        if synced:
+            os.fsync(self._descriptor)
+
+    def link(self, name: str, other: OpenFolder) -> None:
+        """Link a file of another folder, if it is there."""
+        with suppress(FileNotFoundError, FileExistsError):
+            os.link(name, name, src_dir_fd=other._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
+
+    def remove(self, name: str) -> None:
+        """Delete a file, if it is there; the folder keeps its time."""
+        times = os.fstat(self._descriptor)
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
+        os.utime(self._descriptor, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+@contextmanager
+def _mapped_errors() -> Generator[None]:
+    """Raise `StoreError` for an `OSError`."""
+    try:
+        yield
+    except OSError as exc:
+        raise StoreError(exc.strerror or type(exc).__name__) from exc
+
+
+def _read_content(path: Path, digest: str) -> bytes | None:
+    if not _DIGEST.fullmatch(digest):
+        return None
+    try:
+        with OpenFolder(path) as folder:
+            content = zlib.decompressobj().decompress(folder.read(digest), LARGEST_CONTENT + 1)
+    except (OSError, zlib.error):
+        return None
+    return content if content_digest(content) == digest else None
+
+
+def _folder_bytes(folder: Path) -> int:
+    with os.scandir(folder) as entries:
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+
+
+def _last_used(folder: Path) -> float:
+    """Return the time of the folder's last edit."""
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _drop_contents(folder: Path) -> int:
+    """Delete the contents, not the lists; return the number of bytes freed."""
+    freed = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name not in OLD_LISTS and not entry.is_dir(follow_symlinks=False):
+                freed += entry.stat(follow_symlinks=False).st_size
+                os.unlink(entry.path)
+    return freed
