@@ -1,4 +1,4 @@
-"""One call of a model within its time limits; in a turn, its deltas become events and the reply is kept."""
+"""One call of a model within its time limits, and a turn's call, whose deltas become events."""
 
 from __future__ import annotations
 
