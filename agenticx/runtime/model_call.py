@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,15 +21,25 @@ __all__ = ["ModelReader", "call_model"]
 
 
 class ModelReader(ABC):
-    """The loop that reads one call of a model within its time limits; subclasses use the deltas."""
+    """The loop that reads one call of a model within its time limits."""
 
     def __init__(self, clock: Clock, clocks: ModelClocks) -> None:
         self._clock = clock
         self._clocks = clocks
         self._deadlines = Deadlines(clocks, clock.monotonic())
 
-    async def read(self, model: ChatModel, request: ModelRequest) -> None:
-        """Receive until the model ends; raise `ClockExpired` if one of the time limits expires first."""
+    async def read(
+        self,
+        model: ChatModel,
+        request: ModelRequest,
+        write: Callable[[Sequence[Delta]], bool],
+        wait_for_room: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Receive until the model ends; raise `ClockExpired` if one of the time limits expires first.
+
+        `write` uses the deltas and returns whether any of them was progress. After progress `wait_for_room` is awaited,
+        which returns when more can be used.
+        """
         clock, deadlines = self._clock, self._deadlines
         source = ModelStream(model, request, clock)
         try:
@@ -42,9 +52,12 @@ class ModelReader(ABC):
                     self._handle_expiry(expiry)
                 elif not deltas:
                     return
-                elif self._write(deltas):
+                elif write(deltas):
                     deadlines.record_progress(clock.monotonic())
-                    await self._wait_for_room()
+                    if wait_for_room is not None:
+                        await wait_for_room()
+                else:
+                    self._check_attempt()
         finally:
             await source.close()
 
@@ -63,12 +76,8 @@ class ModelReader(ABC):
 
     # --- implemented by the readers
 
-    @abstractmethod
-    def _write(self, deltas: Sequence[Delta]) -> bool:
-        """Use the deltas; return whether any of them was progress."""
-
-    async def _wait_for_room(self) -> None:
-        """Wait until more deltas can be used; called after each progress."""
+    def _check_attempt(self) -> None:
+        """React to an `Attempt` among the deltas, which were no progress."""
         return
 
     @abstractmethod
@@ -99,7 +108,7 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
 async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: ModelRequest) -> tuple[Reply, str]:
     complete = False
     try:
-        await call.read(model, request)
+        await call.read(model, request, call.writer.write, turn.channel.wait_for_room)
         reply = call.writer.reply()
         complete = reply.complete and reply.stop not in ("content_filter", "failed")
     except ModelError as exc:
@@ -137,15 +146,9 @@ class _ModelCall(ModelReader):
         """Return the name of the model that was called last, and its counts so far."""
         return self.model_name, self.writer.usage
 
-    def _write(self, deltas: Sequence[Delta]) -> bool:
-        if self.writer.write(deltas):
-            return True
+    def _check_attempt(self) -> None:
         if (attempt := self.writer.take_attempt()) is not None:
             self._start_attempt(attempt)
-        return False
-
-    async def _wait_for_room(self) -> None:
-        await self._turn.channel.wait_for_room()
 
     def _start_attempt(self, attempt: Attempt) -> None:
         """Restart the time limit for the first delta, as each attempt does; the hard limit continues."""

@@ -87,7 +87,7 @@ async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) ->
     """Return the reply received, and the error that ended it, if any; the time limits of a turn apply to the call."""
     reader = _ReplyReader(SystemClock(), clocks)
     try:
-        await reader.read(model, request)
+        await reader.read(model, request, reader.add)
     except ModelError as exc:
         return reader.builder.reply(), exc
     return reader.builder.reply(), None
@@ -100,7 +100,8 @@ class _ReplyReader(ModelReader):
         super().__init__(clock, clocks)
         self.builder = ReplyBuilder()
 
-    def _write(self, deltas: Sequence[Delta]) -> bool:
+    def add(self, deltas: Sequence[Delta]) -> bool:
+        """Add the deltas to the reply; return whether any of them was more than token counts."""
         for delta in deltas:
             self.builder.add(delta)
         return not all(isinstance(delta, UsageDelta) for delta in deltas)
