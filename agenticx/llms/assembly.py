@@ -2,7 +2,8 @@
 
 From the inside out: the wire, the real window of a local model (`LocalModel`), capabilities (`CapabilityModel`), think
 blocks (`ThinkBlockModel`), tools in the prompt (`XmlToolModel` or `ToolFallbackModel`), prices (`PricedModel`), and
-around all models together retries and fallbacks (`RetryingModel`).
+around all models together retries and fallbacks (`RetryingModel`). Most of them act only while a reply is being opened;
+the path of a token has the transforms of `ThinkBlockModel`, `XmlToolModel` and `PricedModel`, run by one iterator.
 """
 
 from __future__ import annotations

@@ -1,21 +1,95 @@
-"""One call of the model within its time limits: deltas become events, the reply is kept."""
+"""One call of a model within its time limits, and a turn's call, whose deltas become events."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from agenticx.clocks import rfc3339
+from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import ModelError
-from agenticx.llms.base import Attempt, ChatModel, ModelRequest, Reply, Usage, failed_reply_error
+from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest, Reply, Usage, failed_reply_error
 from agenticx.messages import clean_text
-from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream, clock_expired
+from agenticx.runtime.deadlines import Deadlines, Expiry, FatalExpiry, ModelClocks, ModelStream, clock_expired
 from agenticx.runtime.events import EventType
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import LlmCallLine
 
-__all__ = ["call_model"]
+__all__ = ["ModelReader", "call_model"]
+
+
+class ModelReader(ABC):
+    """The loop that reads one call of a model within its time limits."""
+
+    def __init__(self, clock: Clock, clocks: ModelClocks) -> None:
+        self._clock = clock
+        self._clocks = clocks
+        self._deadlines = Deadlines(clocks, clock.monotonic())
+
+    async def read(
+        self,
+        model: ChatModel,
+        request: ModelRequest,
+        write: Callable[[Sequence[Delta]], bool],
+        wait_for_room: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Receive until the model ends; raise `ClockExpired` if one of the time limits expires first.
+
+        `write` uses the deltas and returns whether any of them was progress. After progress `wait_for_room` is awaited,
+        which returns when more can be used.
+        """
+        clock, deadlines = self._clock, self._deadlines
+        source = ModelStream(model, request, clock)
+        try:
+            while True:
+                if source.is_open and deadlines.is_hard_limit_reached(clock.monotonic()):
+                    self._handle_expiry("hard")
+                until, expiry = deadlines.next_expiry()
+                deltas = await source.receive(until)
+                if deltas is None:
+                    self._handle_expiry(expiry)
+                elif not deltas:
+                    return
+                elif write(deltas):
+                    deadlines.record_progress(clock.monotonic())
+                    if wait_for_room is not None:
+                        await wait_for_room()
+                else:
+                    self._check_attempt()
+        finally:
+            await source.close()
+
+    def _handle_expiry(self, expiry: Expiry) -> None:
+        """Report an expired time limit; raise `ClockExpired` unless the limit only causes a notice."""
+        now, deadlines, limit = self._clock.monotonic(), self._deadlines, self._clocks.limit(expiry)
+        total = now - deadlines.started
+        silent = now - (deadlines.last_progress or deadlines.started)
+        if expiry == "first_feedback" or expiry == "slow":
+            deadlines.mark_noticed()
+            self._report_slow(total, None if expiry == "first_feedback" else silent)
+            return
+        elapsed = silent if expiry == "heartbeat" else total
+        self._report_expired(expiry, elapsed, limit)
+        raise clock_expired(expiry, elapsed, limit)
+
+    # --- implemented by the readers
+
+    def _check_attempt(self) -> None:
+        """React to an `Attempt` among the deltas, which were no progress."""
+        return
+
+    @abstractmethod
+    def _report_slow(self, total: float, silent: float | None) -> None:
+        """Report that the model is slow.
+
+        `total` are the seconds since the call began, `silent` those since the last progress, None if there was none.
+        """
+
+    def _report_expired(self, expiry: FatalExpiry, elapsed: float, limit: float) -> None:
+        """Report a time limit that ends the call, before its error is raised."""
+        return
 
 
 async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, str]:
@@ -34,7 +108,7 @@ async def call_model(turn: Turn, model: ChatModel, request: ModelRequest, clocks
 async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: ModelRequest) -> tuple[Reply, str]:
     complete = False
     try:
-        await call.stream(model, request)
+        await call.read(model, request, call.writer.write, turn.channel.wait_for_room)
         reply = call.writer.reply()
         complete = reply.complete and reply.stop not in ("content_filter", "failed")
     except ModelError as exc:
@@ -59,41 +133,22 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
     return reply, call.writer.message_id
 
 
-class _ModelCall:
-    """A call while it runs; `model_name` is the model that is being called, which a fallback may change."""
+class _ModelCall(ModelReader):
+    """A call of a turn while it runs; `model_name` is the model that is being called, which a fallback may change."""
 
     def __init__(self, turn: Turn, model_name: str, clocks: ModelClocks) -> None:
+        super().__init__(turn.clock, clocks)
         self.writer = ReplyWriter(turn)
         self.model_name = model_name
         self._turn = turn
-        self._clocks = clocks
-        self._deadlines = Deadlines(clocks, turn.clock.monotonic())
 
     def current_usage(self) -> tuple[str, Usage]:
         """Return the name of the model that was called last, and its counts so far."""
         return self.model_name, self.writer.usage
 
-    async def stream(self, model: ChatModel, request: ModelRequest) -> None:
-        """Receive until the model ends; raise `ClockExpired` if one of the time limits expires first."""
-        clock, writer, deadlines = self._turn.clock, self.writer, self._deadlines
-        source = ModelStream(model, request, clock)
-        try:
-            while True:
-                if source.is_open and deadlines.is_hard_limit_reached(clock.monotonic()):
-                    self._handle_expiry("hard")
-                until, expiry = deadlines.next_expiry()
-                deltas = await source.receive(until)
-                if deltas is None:
-                    self._handle_expiry(expiry)
-                elif not deltas:
-                    return
-                elif writer.write(deltas):
-                    deadlines.record_progress(clock.monotonic())
-                    await self._turn.channel.wait_for_room()
-                elif (attempt := writer.take_attempt()) is not None:
-                    self._start_attempt(attempt)
-        finally:
-            await source.close()
+    def _check_attempt(self) -> None:
+        if (attempt := self.writer.take_attempt()) is not None:
+            self._start_attempt(attempt)
 
     def _start_attempt(self, attempt: Attempt) -> None:
         """Restart the time limit for the first delta, as each attempt does; the hard limit continues."""
@@ -109,24 +164,14 @@ class _ModelCall:
             limit = self._clocks.limit("first_chunk")
             self._stall("first_chunk", now - self._deadlines.started, limit, "retrying", **more)
 
-    def _handle_expiry(self, expiry: Expiry) -> None:
-        """Emit the event of an expired time limit; raise `ClockExpired` unless the limit only causes a notice."""
-        now, deadlines, limit = self._turn.clock.monotonic(), self._deadlines, self._clocks.limit(expiry)
-        total = now - deadlines.started
-        silent = now - (deadlines.last_progress or deadlines.started)
-        match expiry:
-            case "first_feedback":
-                deadlines.mark_noticed()
-                self.writer.emit_waiting(round(total, 3))
-            case "slow":
-                deadlines.mark_noticed()
-                self._stall("heartbeat", silent, self._clocks.heartbeat, "waiting")
-            case "heartbeat":
-                self._stall(expiry, silent, limit, "failed")
-                raise clock_expired(expiry, silent, limit)
-            case "first_chunk" | "hard":
-                self._stall(expiry, total, limit, "failed")
-                raise clock_expired(expiry, total, limit)
+    def _report_slow(self, total: float, silent: float | None) -> None:
+        if silent is None:
+            self.writer.emit_waiting(round(total, 3))
+        else:
+            self._stall("heartbeat", silent, self._clocks.heartbeat, "waiting")
+
+    def _report_expired(self, expiry: FatalExpiry, elapsed: float, limit: float) -> None:
+        self._stall(expiry, elapsed, limit, "failed")
 
     def _stall(self, phase: str, elapsed: float, limit: float, action: str, **more: Any) -> None:
         data = {"phase": phase, "elapsed_seconds": round(elapsed, 3), "limit_seconds": limit, "action": action}

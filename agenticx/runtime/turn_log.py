@@ -1,7 +1,7 @@
 """The log lines of a turn at level info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
 
 Each is written once. The names are those of the `LoggerManager` in the published MetaChain interface; its `retry` is
-written by `llms.wrappers.retrying`. Arguments of calls are part of `tool_call` at debug only. Session, turn and agent
+written by `llms.opening_policy`. Arguments of calls are part of `tool_call` at debug only. Session, turn and agent
 are on every line (`logs.bound_ids`).
 """
 

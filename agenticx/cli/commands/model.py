@@ -6,17 +6,19 @@ import asyncio
 import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AttachmentRefused, ModelError
-from agenticx.llms.base import ChatModel, ModelRequest, Reply, ReplyBuilder, UsageDelta
+from agenticx.llms.base import ChatModel, Delta, ModelRequest, Reply, ReplyBuilder, UsageDelta
 from agenticx.llms.catalog.resolve import find_model_facts, resolve_model
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
-from agenticx.runtime.deadlines import Deadlines, Expiry, ModelClocks, ModelStream, clock_expired
+from agenticx.runtime.deadlines import ModelClocks
+from agenticx.runtime.model_call import ModelReader
 from agenticx.settings import load_settings
 from agenticx.strict_json import read_json
 from agenticx.tools.visible import escape_controls, visible_line
@@ -83,39 +85,29 @@ def run(arguments: Namespace) -> int:
 
 async def _call(model: ChatModel, request: ModelRequest, clocks: ModelClocks) -> tuple[Reply, ModelError | None]:
     """Return the reply received, and the error that ended it, if any; the time limits of a turn apply to the call."""
-    clock, builder = SystemClock(), ReplyBuilder()
-    deadlines = Deadlines(clocks, clock.monotonic())
-    stream = ModelStream(model, request, clock)
+    reader = _ReplyReader(SystemClock(), clocks)
     try:
-        while True:
-            until, expiry = deadlines.next_expiry()
-            deltas = await stream.receive(until)
-            if deltas is None:
-                _handle_expired_limit(expiry, clocks, deadlines, clock)
-            elif not deltas:
-                return builder.reply(), None
-            else:
-                for delta in deltas:
-                    builder.add(delta)
-                if not all(isinstance(delta, UsageDelta) for delta in deltas):
-                    deadlines.record_progress(clock.monotonic())
+        await reader.read(model, request, reader.add)
     except ModelError as exc:
-        return builder.reply(), exc
-    finally:
-        await stream.close()
+        return reader.builder.reply(), exc
+    return reader.builder.reply(), None
 
 
-def _handle_expired_limit(expiry: Expiry, clocks: ModelClocks, deadlines: Deadlines, clock: Clock) -> None:
-    """Raise `ClockExpired` for a time limit that ends the call; print a notice for one that only reports slowness."""
-    now, limit = clock.monotonic(), clocks.limit(expiry)
-    match expiry:
-        case "heartbeat":
-            raise clock_expired(expiry, now - (deadlines.last_progress or deadlines.started), limit)
-        case "first_chunk" | "hard":
-            raise clock_expired(expiry, now - deadlines.started, limit)
-        case "first_feedback" | "slow":
-            deadlines.mark_noticed()
-            print(f"agx model call: waiting for the model ({now - deadlines.started:.0f} s)", file=sys.stderr)
+class _ReplyReader(ModelReader):
+    """A reader that keeps the reply, and prints a notice if the model is slow."""
+
+    def __init__(self, clock: Clock, clocks: ModelClocks) -> None:
+        super().__init__(clock, clocks)
+        self.builder = ReplyBuilder()
+
+    def add(self, deltas: Sequence[Delta]) -> bool:
+        """Add the deltas to the reply; return whether any of them was more than token counts."""
+        for delta in deltas:
+            self.builder.add(delta)
+        return not all(isinstance(delta, UsageDelta) for delta in deltas)
+
+    def _report_slow(self, total: float, silent: float | None) -> None:
+        print(f"agx model call: waiting for the model ({total:.0f} s)", file=sys.stderr)
 
 
 def _find_problem(reply: Reply, error: ModelError | None) -> dict[str, str] | None:

@@ -11,7 +11,7 @@ import json
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from threading import Thread
@@ -23,7 +23,8 @@ from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest
 from agenticx.llms.json_values import count_in, fields_in, items_in, text_in
 from agenticx.llms.model_catalog import Capability, ModelCatalog, ModelFacts, Provider
-from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
+from agenticx.llms.opening import OpenReply, open_reply
+from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
 
 __all__ = ["LocalModel", "ServedModel", "fetch_model_names", "fetch_models", "fetch_window"]
@@ -133,13 +134,10 @@ class LocalModel(ModelWrapper):
     def context_window(self) -> int | None:
         return self._window or self._model.context_window
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Return the batches of the inner model; after the first whole reply the window is queried."""
-        return (
-            self._model.stream(request)
-            if self._has_queried
-            else transform_stream(self._model, request, self._query_at_end)
-        )
+    async def open(self, request: ModelRequest) -> OpenReply:
+        """Open the inner model's reply; after the first whole one the window is queried."""
+        reply = await open_reply(self._model, request)
+        return reply if self._has_queried else await reply.transform(self._query_at_end)
 
     def _query_at_end(self, batch: Sequence[Delta]) -> Sequence[Delta]:
         if not self._has_queried and isinstance(batch[-1], Finished):

@@ -8,17 +8,19 @@ and names the reason, this request and all later ones are changed.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import cast
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, Delta, ModelRequest, OutputSchema
+from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.model_catalog import ModelFacts
-from agenticx.llms.wrappers.base import ModelWrapper, stream_with_downgrades
+from agenticx.llms.opening import OpenReply
+from agenticx.llms.opening_policy import open_with_downgrades
+from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
@@ -39,9 +41,9 @@ class CapabilityModel(ModelWrapper):
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return not self._facts.lacks("structured_output") and super().takes_output_schema(output, with_tools=with_tools)
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Return the batches of the inner model; a refused request is changed and sent again before the first batch."""
-        return stream_with_downgrades(lambda: (self._model, self._adapt(request)), self._try_downgrade)
+    async def open(self, request: ModelRequest) -> OpenReply:
+        """Open the inner model's reply; a refused request is changed and sent again before the first batch."""
+        return await open_with_downgrades(lambda: (self._model, self._adapt(request)), self._try_downgrade)
 
     def _adapt(self, request: ModelRequest) -> ModelRequest:
         original = request

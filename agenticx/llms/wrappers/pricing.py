@@ -5,13 +5,14 @@ A call that was cut short has no cost, because its last counts are missing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta
+from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.prices import Price
-from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
+from agenticx.llms.wrappers.base import ModelWrapper
 
 __all__ = ["PricedModel"]
 
@@ -24,8 +25,8 @@ class PricedModel(ModelWrapper):
         self._price = price
         self._clock = clock
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Return the batches of the inner model; the cost is added before the end marker, when the counts are final."""
+    async def open(self, request: ModelRequest) -> OpenReply:
+        """Open the inner model's reply; the cost is added before the end marker, when the counts are final."""
         usage = Usage()
 
         def add_cost(batch: Sequence[Delta]) -> Sequence[Delta]:
@@ -35,7 +36,7 @@ class PricedModel(ModelWrapper):
                     usage = usage.updated(delta.usage)
             return self._with_cost(batch, usage) if isinstance(batch[-1], Finished) else batch
 
-        return transform_stream(self._model, request, add_cost)
+        return await (await open_reply(self._model, request)).transform(add_cost)
 
     def _with_cost(self, batch: Sequence[Delta], usage: Usage) -> Sequence[Delta]:
         cost = None if usage.cost_usd is not None else self._price.cost(usage, self._clock.now().date())

@@ -12,7 +12,7 @@ Known differences to servers that separate the reasoning themselves:
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from agenticx.llms.base import (
     Delta,
@@ -21,7 +21,8 @@ from agenticx.llms.base import (
     TextDelta,
     ThinkingDelta,
 )
-from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
+from agenticx.llms.opening import OpenReply, open_reply
+from agenticx.llms.wrappers.base import ModelWrapper
 
 __all__ = ["ThinkBlockModel", "ThinkBlockParser"]
 
@@ -45,6 +46,11 @@ class ThinkBlockParser:
         self._closing: str | None = None  # the tag that ends the current block
         self._seen_block = False
         self._in_answer = False
+
+    @property
+    def is_in_answer(self) -> bool:
+        """True if all further text is visible: the answer has begun, or the reply has ended."""
+        return self._in_answer
 
     def feed(self, text: str) -> list[Delta]:
         """Return the deltas that are certain after `text`; an end that may be part of a tag is held back."""
@@ -118,13 +124,16 @@ def _partial_tag_length(text: str, tag: str) -> int:
 class ThinkBlockModel(ModelWrapper):
     """A wrapper that turns the leading think blocks of a model into thinking deltas."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Return the batches of the inner model with their text split; batches that become empty are left out."""
+    async def open(self, request: ModelRequest) -> OpenReply:
+        """Open the inner model's reply with its text split; batches that become empty are left out."""
         parser = ThinkBlockParser()
-        return transform_stream(self._model, request, lambda batch: _split_thinking(parser, batch), parser.end)
+        reply = await open_reply(self._model, request)
+        return await reply.transform(lambda batch: _split_thinking(parser, batch), parser.end)
 
 
-def _split_thinking(parser: ThinkBlockParser, batch: Sequence[Delta]) -> list[Delta]:
+def _split_thinking(parser: ThinkBlockParser, batch: Sequence[Delta]) -> Sequence[Delta]:
+    if parser.is_in_answer:
+        return batch
     deltas: list[Delta] = []
     for delta in batch:
         if isinstance(delta, TextDelta):

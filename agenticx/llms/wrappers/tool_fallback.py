@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, Delta, ModelRequest
+from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
-from agenticx.llms.wrappers.base import ModelWrapper, stream_with_downgrades
+from agenticx.llms.opening import OpenReply
+from agenticx.llms.opening_policy import open_with_downgrades
+from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.logs import get_logger
 
@@ -36,9 +37,9 @@ _TOOLS_IN_PROMPT = Downgrade(
 class ToolFallbackModel(ModelWrapper):
     """A wrapper that calls the model with tools in its prompt from its first refusal of tools on."""
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Return the batches of the inner model; a refused request is sent again before the first batch."""
-        return stream_with_downgrades(lambda: (self._model, request), self._try_downgrade)
+    async def open(self, request: ModelRequest) -> OpenReply:
+        """Open the inner model's reply; a refused request is sent again before the first batch."""
+        return await open_with_downgrades(lambda: (self._model, request), self._try_downgrade)
 
     def _try_downgrade(self, model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
         """Switch to tools in the prompt if the server refused tools of the request; return whether it did."""

@@ -1,13 +1,13 @@
 """A wrapper that gives tools to models without function calling, as XML-like text.
 
-Tools are described in the system prompt, calls and results are written into the messages. The wrapper yields the same
+Tools are described in the system prompt, calls and results are written into the messages. The wrapper returns the same
 deltas as a model with function calling. A reply that ends inside a call gets the stop reason `length`, so that none of
 its calls run.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import cast
@@ -27,7 +27,8 @@ from agenticx.llms.base import (
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.memory_estimate import history_size
 from agenticx.llms.message_attachments import content_parts
-from agenticx.llms.wrappers.base import ModelWrapper, transform_stream
+from agenticx.llms.opening import OpenReply, open_reply
+from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.llms.wrappers.xml_format import (
     TAG_NAME_RULE,
     XmlCallParser,
@@ -54,12 +55,12 @@ class XmlToolModel(ModelWrapper):
         """Return False with tools: calls are text, which a schema for the text would forbid."""
         return not with_tools and takes_output_schema(self._model, output, with_tools=False)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Yield the batches of the inner model, with the calls in its text as tool-call deltas."""
+    async def open(self, request: ModelRequest) -> OpenReply:
+        """Open the inner model's reply, with the calls in its text as tool-call deltas."""
         names = ToolNames(TAG_NAME_RULE, request)
         parser = XmlCallParser([replace(tool, name=names.sent_name(tool.name)) for tool in request.tools])
         originals = names.originals
-        last: list[Delta] = []  # deltas of the batch with the parser's error, which are yielded before it is raised
+        last: list[Delta] = []  # deltas of the batch with the parser's error, which are returned before it is raised
 
         def read_calls(batch: Sequence[Delta]) -> list[Delta]:
             deltas = [_with_original_name(delta, originals) for delta in self._parse_batch(parser, batch)]
@@ -71,12 +72,8 @@ class XmlToolModel(ModelWrapper):
         xml_request = await run_sized(
             with_tools_in_prompt, request, size=history_size(request.messages), name="agx xml tools"
         )
-        batches = transform_stream(self._model, xml_request, read_calls, lambda: [*last, *parser.end()])
-        try:
-            async for batch in batches:
-                yield batch
-        finally:
-            await cast("AsyncGenerator[Sequence[Delta]]", batches).aclose()
+        reply = await open_reply(self._model, xml_request)
+        return await reply.transform(read_calls, lambda: [*last, *parser.end()])
 
     def _parse_batch(self, parser: XmlCallParser, batch: Sequence[Delta]) -> list[Delta]:
         deltas: list[Delta] = []
