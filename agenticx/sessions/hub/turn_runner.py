@@ -1,4 +1,4 @@
-"""Running one turn: its events are committed in batches while it runs, and it always gets a terminal event.
+"""Running one turn: its events are committed in batches, and it always gets a terminal event.
 
 Readers get an event only once it is stored. So a client that resumes with its cursor gets exactly what it missed, and
 all clients of a session see the same turn.
@@ -35,11 +35,12 @@ from agenticx.runtime import (
     Session,
     Steering,
     StopSignal,
+    TurnContext,
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.files.snapshots import SnapshotFolder
-from agenticx.sessions.hub.batches import EventBatcher
+from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.submission import TurnFailed
@@ -60,9 +61,9 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class RunningTurn:
-    """A turn from its beginning until its generator is exhausted.
+    """A turn from its beginning until it has emitted its last event.
 
-    `closed`: no further event of its generator is stored, because the terminal event is stored, the turn is being
+    `closed`: no further event of it is stored, because the terminal event is stored, the turn is being
     aborted, or it is `suspended`. `suspended` is set when the turn waits for a confirmation while the program ends: it
     continues after the next start. `done_event` is set once the turn's end is stored, its session deleted or its end
     left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once the
@@ -100,7 +101,7 @@ class TurnSetup:
 
 @dataclass(slots=True, kw_only=True)
 class TurnServices:
-    """What the turns of all sessions share.
+    """The store, models, tools and settings that the turns of all sessions share.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `closing` is set once no turn may begin any more.
@@ -252,8 +253,8 @@ class TurnRunner:
     async def _run_into_log(
         self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup
     ) -> None:
-        """Run the turn's generator until it is exhausted, and write its events in batches."""
-        session, services, batcher = self._session, self._services, EventBatcher(partial(self._write_events, running))
+        """Run the turn to its end, and write its events in batches."""
+        session, services, sink = self._session, self._services, partial(self._write_events, running)
         settings = setup.settings or await services.read_settings(session.workspace)
         runtime = AgentRuntime(
             setup.model,
@@ -263,20 +264,21 @@ class TurnRunner:
             settings=settings,
             clock=services.clock,
         )
-        events = runtime.run_turn(
-            turn_input,
-            session,
-            running.stop,
-            tools=setup.tools,
-            system_prompt=_default_system_prompt(session.workspace, services.clock.now().date()),
+        system_prompt = _default_system_prompt(session.workspace, services.clock.now().date())
+        context = TurnContext(
             client_turn_id=running.turn.client_turn_id,
-            journal=_FactJournal(self, running.turn, batcher),
+            journal=_FactJournal(self, running.turn),
             steering=running.steering,
         )
-        await batcher.drain(events)
+        if isinstance(turn_input, ResumePoint):
+            run = partial(runtime.resume_turn, turn_input)
+        else:
+            run = partial(runtime.write_turn, turn_input)
+        await run(session, sink, running.stop, tools=setup.tools, system_prompt=system_prompt, context=context)
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        """Store events of the turn; those after its terminal event are dropped."""
+        """Store events of the turn, with their text deltas merged; those after its terminal event are dropped."""
+        batch = merge_deltas(batch)
         if running.closed:
             if not running.suspended:
                 _log.error("events after the terminal event dropped", count=len(batch))
@@ -413,10 +415,8 @@ class _FactJournal:
 
     writer: TurnRunner
     turn: TurnRecord
-    batcher: EventBatcher
 
     async def record_call(self, call: ToolCall) -> None:
-        await self.batcher.flush()  # events before the call are in the log before the call has an effect
         await self._write("call_began", call.id, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
 
     async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
