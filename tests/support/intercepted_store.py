@@ -13,7 +13,7 @@ from agenticx.sessions import Commit, Doubtful, Fact, Lease, SessionRecord, Stor
 from agenticx.sessions.store.base import Catalog, CommandHandler, Log, Ownership
 from agenticx.sessions.store.records import FactKind, Loaded
 
-__all__ = ["Call", "FailingCommits", "InterceptedCalls", "InterceptedStore", "Write"]
+__all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall", "Write"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Write:
 
 
 @dataclass(frozen=True)
-class Call:
+class StoreCall:
     """A call of a coroutine method that is about to be made."""
 
     name: str
@@ -51,7 +51,7 @@ class Call:
 class InterceptedCalls:
     """An object whose coroutine methods are those of `target`, and all go through `around`."""
 
-    def __init__(self, target: Any, around: Callable[[Call], Awaitable[Any]]) -> None:
+    def __init__(self, target: Any, around: Callable[[StoreCall], Awaitable[Any]]) -> None:
         self._target = target
         self._around = around
 
@@ -61,7 +61,7 @@ class InterceptedCalls:
             return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._around(Call(name, args, partial(method, *args, **kwargs)))
+            return await self._around(StoreCall(name, args, partial(method, *args, **kwargs)))
 
         return call
 
@@ -73,7 +73,7 @@ class InterceptedStore:
         self,
         store: Store,
         around: Callable[[Write], Awaitable[Sequence[StoredEvent]]],
-        around_call: Callable[[Call], Awaitable[Any]] | None = None,
+        around_call: Callable[[StoreCall], Awaitable[Any]] | None = None,
     ) -> None:
         self.store = store
         self._around = around

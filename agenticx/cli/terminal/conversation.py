@@ -241,6 +241,7 @@ async def _open_local_client(
     session = await _requested_session(client, arguments, settings)
     if session is not None:
         client = make_client(settings_for(arguments, Path(session.record.workspace)))
+        await client.recover()  # or it would resume the session's turn at its first call
     return client, session
 
 

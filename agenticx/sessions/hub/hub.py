@@ -83,7 +83,7 @@ class Hub:
             snapshots=snapshots,
         )
         self._actors = ActorCache(self._claim)
-        self._resume_only: Collection[str] | None = None
+        self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
         self._serving, self._is_serving = AsyncExitStack(), False
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:

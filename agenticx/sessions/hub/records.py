@@ -1,4 +1,4 @@
-"""Changes of session records, and the names that sessions get from their first message, without a model call.
+"""Names that sessions get from their first message, without a model call.
 
 Such a name is stored with the first event of its turn and announced (`session_changed`) after the last one. The fact
 `name_derived` lists names that were not announced yet, so that the next start announces them.

@@ -18,9 +18,9 @@ from typing import Any
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message
-from agenticx.runtime import RuntimeEvent, Session
+from agenticx.runtime import Session
 from agenticx.sessions.history.rebuild import read_replacement_counts
-from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange, must_sync
+from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.tools.base import ToolState
 
 __all__ = ["StateTracker", "load_session"]
@@ -65,13 +65,8 @@ class StateTracker:
         self._messages: list[Message] = list(session.messages)
         self._state = _state_text(session)
 
-    def pending_change(self, events: Sequence[RuntimeEvent]) -> StateChange | None:
-        """Return the change to store together with `events`, None if there is none.
-
-        Messages are added and removed only beside events of `SYNCED_EVENTS`.
-        """
-        if not must_sync(events):
-            return None
+    def pending_change(self) -> StateChange | None:
+        """Return the change to store with the next events of `SYNCED_EVENTS`, None if there is none."""
         common = _common_prefix(self._messages, self._session.messages)
         state = _state_text(self._session)
         if common == len(self._messages) == len(self._session.messages) and state == self._state:

@@ -1,4 +1,4 @@
-"""Running one turn: its events are committed in batches, and it always gets a terminal event.
+"""The turns of a session: each is committed in batches while it runs, and gets a terminal event.
 
 Readers get an event only once it is stored. So a client that resumes with its cursor gets exactly what it missed, and
 all clients of a session see the same turn.

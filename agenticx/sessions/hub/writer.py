@@ -53,6 +53,7 @@ class SessionWriter:
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
         self._unsettled: _Write | None = None
+        self._commit_count = 0
 
     async def commit(
         self,
@@ -73,15 +74,21 @@ class SessionWriter:
         """
         async with self._lock:
             await self._settle()
-            all_facts = (*facts, *self._question_facts(turn_id, events), *self._taken_facts(turn_id, events))
+            self._commit_count += 1
+            synced = must_sync(events)
+            state: StateChange | None = None
+            if synced:  # all events that change messages, questions or the queue are
+                state = self._state_change(searchable_ids)
+                facts = (*facts, *self._question_facts(turn_id, events), *self._taken_facts(turn_id, events))
             commit = Commit(
+                id=f"{self._lease.epoch}-{self._commit_count}",
                 turn_id=turn_id,
                 events=events,
                 begins=begins,
-                state=self._state_change(events, searchable_ids),
-                facts=all_facts,
+                state=state,
+                facts=facts,
                 record=record,
-                sync=bool(all_facts) or record is not None or must_sync(events),
+                sync=synced or bool(facts) or record is not None,
             )
             return await self._store(_Write(commit, on_stored), self._lease.commit)
 
@@ -124,10 +131,8 @@ class SessionWriter:
             write.on_stored()
         return stored
 
-    def _state_change(
-        self, events: Sequence[RuntimeEvent], searchable_ids: frozenset[str] | None
-    ) -> StateChange | None:
-        change = None if self.state_frozen else self._tracker.pending_change(events)
+    def _state_change(self, searchable_ids: frozenset[str] | None) -> StateChange | None:
+        change = None if self.state_frozen else self._tracker.pending_change()
         if searchable_ids is not None:
             change = replace(
                 change or StateChange(keep_messages=len(self._session.messages)), searchable_ids=searchable_ids

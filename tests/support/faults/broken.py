@@ -20,7 +20,7 @@ from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import FactKind, encode_events
 from studio.services import Services
 from tests.support.faults.broken_streams import STREAMS
-from tests.support.intercepted_store import Call, InterceptedStore, Write
+from tests.support.intercepted_store import InterceptedStore, StoreCall, Write
 
 StoreFault = Callable[[SqliteStore], Store]
 
@@ -144,7 +144,7 @@ def _read_whole_log(good: SqliteStore) -> Store:
     """Read the whole log of a session before each read after its first event, and keep 4 KiB of memory per event."""
     kept: list[bytes] = []
 
-    async def around_call(call: Call) -> Any:
+    async def around_call(call: StoreCall) -> Any:
         if call.name == "read" and call.args[1] > 0:
             pages: list[bytes] = []
             async for events in read_log_pages(good.log, call.args[0]):

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agenticx.sessions import StoredEvent
 from studio.services import Services
-from tests.support.intercepted_store import Call, InterceptedCalls
+from tests.support.intercepted_store import InterceptedCalls, StoreCall
 
 __all__ = ["STREAMS"]
 
@@ -227,7 +227,7 @@ def _wrap_streams(wrap: Wrap, services: Services) -> None:
 def _change_frames(change: Callable[[bytes], bytes]) -> ServicesFault:
     """Make the relay read `change(frame)` instead of each frame."""
 
-    async def around(call: Call) -> Any:
+    async def around(call: StoreCall) -> Any:
         result = await call.run()
         if call.name not in {"read", "read_all"}:
             return result

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.faults.log_file import Log, LoggedEvent
+from tests.support.faults.log_file import LogFile, LoggedEvent
 
 VOLATILE = frozenset(
     {
@@ -56,7 +56,7 @@ class Observations:
         return Counter((line.split()[0], line.split()[1]) for line in lines)
 
 
-def findings(log: Log, seen: Observations, *, over: bool = False, may_be_lost: Collection[str] = ()) -> list[str]:
+def findings(log: LogFile, seen: Observations, *, over: bool = False, may_be_lost: Collection[str] = ()) -> list[str]:
     """Return all findings; with `over` no turn runs any more. Events of the types `may_be_lost` may be missing."""
     if log.integrity != "ok":
         return [f"integrity_check: {log.integrity}"]
@@ -73,7 +73,7 @@ def findings(log: Log, seen: Observations, *, over: bool = False, may_be_lost: C
 # --- A: the log -------------------------------------------------------------------------------------------------------
 
 
-def _check_numbers(log: Log) -> Iterator[str]:
+def _check_numbers(log: LogFile) -> Iterator[str]:
     """Check that sequence numbers have no gaps, positions are unique and rise, and envelopes agree."""
     places: Counter[int] = Counter()
     for session, events in log.events.items():
@@ -90,7 +90,7 @@ def _check_numbers(log: Log) -> Iterator[str]:
     yield from (f"position {place} was given out {times} times" for place, times in places.items() if times > 1)
 
 
-def _check_received_events(log: Log, seen: Observations, may_be_lost: Collection[str]) -> Iterator[str]:
+def _check_received_events(log: LogFile, seen: Observations, may_be_lost: Collection[str]) -> Iterator[str]:
     for session, transcript in seen.sessions.items():
         yield from _check_frames(f"client of {session}", log, transcript, may_be_lost)
         numbers = [json.loads(frame)["seq"] for frame in transcript.frames]
@@ -100,7 +100,7 @@ def _check_received_events(log: Log, seen: Observations, may_be_lost: Collection
     yield from _check_stream_of_all(log, seen.everything)
 
 
-def _check_frames(who: str, log: Log, transcript: Transcript, may_be_lost: Collection[str]) -> Iterator[str]:
+def _check_frames(who: str, log: LogFile, transcript: Transcript, may_be_lost: Collection[str]) -> Iterator[str]:
     yield from (f"{who}: {unexpected}" for unexpected in transcript.unexpected)
     for frame in transcript.frames:
         envelope: dict[str, Any] = json.loads(frame)
@@ -112,7 +112,7 @@ def _check_frames(who: str, log: Log, transcript: Transcript, may_be_lost: Colle
             yield f"{who}: event {envelope['seq']} of {envelope['session_id']} is another one in the log"
 
 
-def _check_stream_of_all(log: Log, everything: Transcript) -> Iterator[str]:
+def _check_stream_of_all(log: LogFile, everything: Transcript) -> Iterator[str]:
     """Check that the stream of all sessions is in the order of the log, without gap or duplicate."""
     places = [_position_in_log(log, frame) for frame in everything.frames]
     known = [place for place in places if place is not None]
@@ -125,13 +125,13 @@ def _check_stream_of_all(log: Log, everything: Transcript) -> Iterator[str]:
         yield f"the stream of all sessions left out the positions {sorted(lacking)[:10]}"
 
 
-def _position_in_log(log: Log, frame: bytes) -> int | None:
+def _position_in_log(log: LogFile, frame: bytes) -> int | None:
     envelope: dict[str, Any] = json.loads(frame)
     events: list[LoggedEvent] = log.events.get(envelope["session_id"], [])
     return events[envelope["seq"] - 1].position if envelope["seq"] <= len(events) else None
 
 
-def _check_accepted_turns(log: Log, seen: Observations) -> Iterator[str]:
+def _check_accepted_turns(log: LogFile, seen: Observations) -> Iterator[str]:
     started = {event.data.get("client_turn_id") for event in _of_type(log, "turn_started")}
     yield from (f"turn {id_} was accepted and is not there" for id_ in seen.accepted - started)
     yield from (f"turn {id_} was refused and is there" for id_ in seen.refused & (started | log.client_turn_ids.keys()))
@@ -140,7 +140,7 @@ def _check_accepted_turns(log: Log, seen: Observations) -> Iterator[str]:
 # --- D: turns ---------------------------------------------------------------------------------------------------------
 
 
-def _check_turns(log: Log) -> Iterator[str]:
+def _check_turns(log: LogFile) -> Iterator[str]:
     """Check that turns do not overlap, each begun by turn_started and closed by one terminal event."""
     for session, events in log.events.items():
         running = None
@@ -158,7 +158,7 @@ def _check_turns(log: Log) -> Iterator[str]:
             yield f"{session}: turn {kept} is kept as running, by its log it is {running}"
 
 
-def _check_all_ended(log: Log) -> Iterator[str]:
+def _check_all_ended(log: LogFile) -> Iterator[str]:
     yield from (f"{session}: turn {turn} never ended" for session, turn in log.running.items())
     for session, events in log.events.items():
         calls: set[tuple[str, str]] = set()
@@ -174,7 +174,7 @@ def _check_all_ended(log: Log) -> Iterator[str]:
 # --- E, F: answers and effects ----------------------------------------------------------------------------------------
 
 
-def _check_executions(log: Log, seen: Observations) -> Iterator[str]:
+def _check_executions(log: LogFile, seen: Observations) -> Iterator[str]:
     """Check that no call ran twice, and that each that ran has a fact and is not reported as not run."""
     began = {(fact.session, fact.data["call_id"]) for fact in log.facts_of("call_began")}
     outcomes = {
@@ -200,7 +200,7 @@ def _check_executions(log: Log, seen: Observations) -> Iterator[str]:
             yield f"call {call} is reported as done and never ran"
 
 
-def _check_answers(log: Log, seen: Observations) -> Iterator[str]:
+def _check_answers(log: LogFile, seen: Observations) -> Iterator[str]:
     """Check that reported decisions are stored; only a restart may have closed a question otherwise."""
     for question, approved in seen.answers.items():
         kept = [fact.data["approved"] for fact in log.facts_of("question_answered") if fact.key == question]
@@ -211,7 +211,7 @@ def _check_answers(log: Log, seen: Observations) -> Iterator[str]:
             yield f"question {question} was answered {approved} and closed by {closed[0]['by']}"
 
 
-def _check_decided_calls(log: Log, seen: Observations) -> Iterator[str]:
+def _check_decided_calls(log: LogFile, seen: Observations) -> Iterator[str]:
     """Check that each approved call ran, or is reported as unknown or denied by a restart; no denied one ran."""
     call_of = {
         event.data["id"]: (event.session, event.data["context"]["tool_call_id"])
@@ -233,11 +233,11 @@ def _check_decided_calls(log: Log, seen: Observations) -> Iterator[str]:
             yield f"question {question} was answered no and its call is reported as {outcome}, having run {ran} times"
 
 
-def _of_type(log: Log, *types: str) -> Iterator[LoggedEvent]:
+def _of_type(log: LogFile, *types: str) -> Iterator[LoggedEvent]:
     return (event for events in log.events.values() for event in events if event.type in types)
 
 
-Check = Callable[[Log, Observations], Iterable[str]]
+Check = Callable[[LogFile, Observations], Iterable[str]]
 
 
 def report_findings(found: Sequence[Any], most: int = 10) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from agenticx.errors import StoreError
 from agenticx.sessions import Doubtful, Store, StoredEvent
 from tests.support.faults.disk import DiskFault
-from tests.support.intercepted_store import Call, InterceptedStore, Write
+from tests.support.intercepted_store import InterceptedStore, StoreCall, Write
 
 POINTS: dict[str, Callable[[Write], bool]] = {
     "append": lambda write: bool(write.commit.events),
@@ -66,7 +66,7 @@ def failing(store: Store, fault: DiskFault) -> Store:
     async def around(write: Write) -> Sequence[StoredEvent]:
         return await fail(write.make, Doubtful)
 
-    async def around_call(call: Call) -> Any:
+    async def around_call(call: StoreCall) -> Any:
         return await fail(call.run, StoreError)
 
     return InterceptedStore(store, around, around_call)

@@ -46,7 +46,7 @@ class LoggedFact(NamedTuple):
 
 
 @dataclass
-class Log:
+class LogFile:
     """The content of a database file; `events` by session, in the order of the file."""
 
     integrity: str
@@ -73,17 +73,17 @@ def snapshot(database: Path, folder: Path) -> Path:
     return copy
 
 
-def read_log(copy: Path) -> Log:
+def read_log(copy: Path) -> LogFile:
     """Return the content of a copy of the database; if it is damaged, only SQLite's error as `integrity`."""
     with closing(sqlite3.connect(copy)) as connection:
         try:
             integrity = "; ".join(text for (text,) in connection.execute("PRAGMA integrity_check(5)"))
-            return _read_tables(Log(integrity), connection)
+            return _read_tables(LogFile(integrity), connection)
         except sqlite3.DatabaseError as exc:
-            return Log(f"unreadable: {exc}")
+            return LogFile(f"unreadable: {exc}")
 
 
-def _read_tables(log: Log, connection: sqlite3.Connection) -> Log:
+def _read_tables(log: LogFile, connection: sqlite3.Connection) -> LogFile:
     names: dict[int, str] = {}
     for number, id_, running in connection.execute("SELECT number, id, running FROM sessions"):
         names[number] = id_

@@ -20,7 +20,7 @@ from httpx_sse import aconnect_sse
 
 from tests.support.faults.checker import Observations, Transcript
 from tests.support.faults.http_transport import LightTransport
-from tests.support.faults.log_file import Log, read_log, snapshot
+from tests.support.faults.log_file import LogFile, read_log, snapshot
 from tests.support.forked import AsyncProcess
 from tests.support.server.agx_processes import READY, agx
 from tests.support.timeouts import PATIENCE
@@ -193,7 +193,7 @@ class RecordedFolder:
     def database(self) -> Path:
         return self.home / "sessions.db"
 
-    def log(self) -> Log:
+    def log(self) -> LogFile:
         """Return the log as stored now, read from a copy."""
         return read_log(snapshot(self.database, self.home / "copy"))
 

@@ -14,24 +14,24 @@ from tests.support.timeouts import PATIENCE
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
 
 PROGRAM = """
-import asyncio, sys, threading
+import asyncio, os, sys, threading
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import ScriptedModel, call
 from agenticx.tools import tool
 
 @tool(risk="read")
 def plain() -> None:
-    print("running", flush=True)
+    os.write(1, b"running\\n")  # a daemon thread in the middle of a print would abort the interpreter at its end
     threading.Event().wait()
 
 @tool(risk="read")
 async def later() -> None:
-    print("running", flush=True)
+    os.write(1, b"running\\n")
     await asyncio.Event().wait()
 
 @tool(risk="read")
 async def deaf() -> None:
-    print("running", flush=True)
+    os.write(1, b"running\\n")
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:

@@ -35,6 +35,7 @@ from agenticx.sessions.store.sqlite._usage import add_usage
 __all__ = ["SqliteOwnership", "apply_state"]
 
 _MAX_FRESH_ROWS = 256
+_PAGE_EVENTS = 1000
 
 
 class SqliteOwnership:
@@ -85,8 +86,8 @@ class SqliteOwnership:
 class _SqliteLease:
     """The `Lease` of one session.
 
-    `_unsettled` is the commit whose outcome is unknown, with its events; `_last` the id of the last other one, with its
-    events.
+    `_unsettled` is the commit whose outcome is unknown, with its events; `_last` the id of the last other one, with the
+    number before its first event.
     """
 
     def __init__(self, database: Database, ownership: SqliteOwnership, session_id: str, epoch: int, seq: int) -> None:
@@ -97,7 +98,7 @@ class _SqliteLease:
         self._ownership = ownership
         self._seq = seq
         self._unsettled: tuple[Commit, Sequence[StoredEvent]] | None = None
-        self._last: tuple[str, Sequence[StoredEvent]] = ("", ())
+        self._last = ("", 0)
 
     async def load(self) -> Loaded:
         self._check()
@@ -134,8 +135,8 @@ class _SqliteLease:
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
         if self._unsettled is None:
-            last_id, last_events = self._last
-            return last_events if last_id == commit.id else await self.commit(commit)
+            last_id, after = self._last
+            return await self._events_after(after) if last_id == commit.id else await self.commit(commit)
         unsettled, events = self._unsettled
         if unsettled.id != commit.id:
             raise ValueError("only the commit whose outcome is unknown can be settled")
@@ -187,9 +188,12 @@ class _SqliteLease:
         except Exception:
             self._unsettled = None
             raise
-        self._unsettled, self._last = None, (commit.id, stored)
+        self._unsettled, self._last = None, (commit.id, self._seq)
         self._seq += len(stored)
         return stored
+
+    async def _events_after(self, after: int) -> Sequence[StoredEvent]:
+        return await self._database.reader.submit(lambda connection: _read_events(connection, self.session_id, after))
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:
         self._check()
@@ -235,11 +239,16 @@ def _find_stored(connection: sqlite3.Connection, events: Sequence[StoredEvent]) 
     """Return `events` as they are stored if exactly these are the last of their session, else none."""
     if not events:
         return ()
-    first = events[0]
-    found: list[StoredEvent] = []
-    while page := rows.events_after(connection, first.session_id, first.seq - 1 + len(found), len(events) + 1):
-        found += page
+    found = _read_events(connection, events[0].session_id, events[0].seq - 1)
     return found if [event.frame_json for event in found] == [event.frame_json for event in events] else ()
+
+
+def _read_events(connection: sqlite3.Connection, session_id: str, after: int) -> Sequence[StoredEvent]:
+    """Return all events of the session after that number."""
+    found: list[StoredEvent] = []
+    while page := rows.events_after(connection, session_id, after + len(found), _PAGE_EVENTS):
+        found += page
+    return found
 
 
 def apply_state(connection: sqlite3.Connection, number: int, state: StateChange) -> None:

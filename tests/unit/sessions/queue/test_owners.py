@@ -1,4 +1,4 @@
-"""Messages to a session whose owner changes, in a store that loses acknowledgements and takes leases away."""
+"""Messages to a session whose owner changes, in a store that loses acknowledgements."""
 
 from __future__ import annotations
 
