@@ -22,6 +22,7 @@ from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
+from agenticx.runtime.turn import TurnContext
 
 __all__ = [
     "AgentHook",
@@ -44,6 +45,7 @@ __all__ = [
     "Steering",
     "StopSignal",
     "SyncConfirmGate",
+    "TurnContext",
     "UnknownConfirm",
     "encode_envelope",
     "envelope_adapter",

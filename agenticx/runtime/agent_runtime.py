@@ -1,7 +1,7 @@
 """The think-act loop: one user message becomes a stream of typed events with one terminal event.
 
-    run_turn            the public method, the only async generator; drains a channel and cleans up
-    └── _run            every failure becomes the turn's terminal event (endings)
+    write_turn, resume_turn     pass the events to a sink in batches; run_turn, the only async generator, yields them
+    └── _run (in a _TurnTask)   every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
             ├── prepare    sanitize, compact, before_model (request)
             ├── _think     call the model within its time limits (model_call), after_model
@@ -17,7 +17,7 @@ runs and may cancel that instead (PEP 789); and tools that run concurrently need
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -41,12 +41,11 @@ from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted,
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.request import RequestBuilder
-from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumePoint
+from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session
-from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import Turn, attachment_data
+from agenticx.runtime.turn import EventSink, Turn, TurnContext, attachment_data
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool
@@ -111,7 +110,7 @@ class AgentRuntime:
 
     async def run_turn(
         self,
-        user_input: str | UserMessage | ResumePoint,
+        user_input: str | UserMessage,
         session: Session,
         should_stop: StopSignal | Callable[[], bool] | None = None,
         *,
@@ -119,17 +118,12 @@ class AgentRuntime:
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
         output_type: Any = None,
-        client_turn_id: str | None = None,
-        parent_turn_id: str | None = None,
-        journal: CallJournal | None = None,
-        steering: Steering | None = None,
+        context: TurnContext | None = None,
     ) -> AsyncGenerator[RuntimeEvent, None]:
         """Run one turn of `session` and yield its events, from `turn_started` to the one terminal event.
 
-        `journal` records each call before it runs, so that after a crash it is known which calls may have taken effect.
-        A `ResumePoint` continues a turn that was interrupted at that point and yields the events that follow. Messages
-        put into `steering` while the turn runs are sent to the model with its next call. `agent_id` names the agent in
-        the events; `meta` is the main agent, the one that the user talks to.
+        `agent_id` names the agent in the events; `meta` is the main agent, the one that the user talks to. No call runs
+        before the consumer has taken its `tool_call` and asks for the next event.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
@@ -141,27 +135,72 @@ class AgentRuntime:
         `SessionBusy` while the session runs another turn, all before the turn begins.
         """
         _check_arguments(user_input, session)
-        turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, journal, steering)
-        calls: Sequence[ToolCall] = ()
-        if isinstance(user_input, ResumePoint):
-            calls = _resume_turn(turn, user_input)
-        else:
-            message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
-            _begin_turn(turn, message, client_turn_id, parent_turn_id)
-        unwatch_stop = watch_stop(should_stop, turn.stop)
-        with bound_ids(session=session.id, agent=agent_id):
-            task = asyncio.create_task(self._run(turn, calls), name=f"agx turn {session.id}")
-            task.add_done_callback(turn.end)
+        turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context)
+        _begin_turn(turn, user_input)
+        running = _TurnTask(turn, self._run(turn, ()), should_stop)
         try:
             while batch := await turn.channel.take():
                 for event in batch:
                     yield event
-            await task  # raises the exception of an internal bug
+            await running.task
         finally:
-            unwatch_stop()
-            await cancel_and_wait(task)
-            session.end_turn(turn)
-            await turn.finish_background_tasks()
+            await running.close()
+
+    async def write_turn(
+        self,
+        user_input: str | UserMessage,
+        session: Session,
+        sink: EventSink,
+        should_stop: StopSignal | Callable[[], bool] | None = None,
+        *,
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
+        system_prompt: str | None = None,
+        context: TurnContext | None = None,
+    ) -> None:
+        """Run one turn as `run_turn` does, with `sink` as the consumer: no call runs before its events are written.
+
+        An exception of `sink` ends the turn and is raised. A cancellation ends it too; it is raised once all events are
+        written.
+        """
+        _check_arguments(user_input, session)
+        turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
+        _begin_turn(turn, user_input)
+        await self._write(turn, (), sink, should_stop)
+
+    async def resume_turn(
+        self,
+        point: ResumePoint,
+        session: Session,
+        sink: EventSink,
+        should_stop: StopSignal | Callable[[], bool] | None = None,
+        *,
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
+        system_prompt: str | None = None,
+        context: TurnContext | None = None,
+    ) -> None:
+        """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
+        turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
+        _resume_turn(turn, point)
+        await self._write(turn, point.calls, sink, should_stop)
+
+    async def _write(
+        self,
+        turn: Turn,
+        calls: Sequence[ToolCall],
+        sink: EventSink,
+        should_stop: StopSignal | Callable[[], bool] | None,
+    ) -> None:
+        """Run the turn and write its events in a task of their own, as no write may be cancelled midway."""
+        running, writing = _TurnTask(turn, self._run(turn, calls), should_stop), None
+        try:
+            writing = asyncio.create_task(turn.channel.write_to(sink), name=f"agx events {turn.session.id}")
+            await asyncio.shield(writing)
+            await running.task
+        finally:
+            await running.close()  # which ends `writing` too, once all events are written
+            if writing is not None:
+                await asyncio.wait({writing})
+                _ = writing.cancelled() or writing.exception()  # retrieved: the failure that is being raised is older
 
     def _new_turn(
         self,
@@ -170,8 +209,7 @@ class AgentRuntime:
         agent_id: str,
         system_prompt: str | None,
         output_type: Any,
-        journal: CallJournal | None,
-        steering: Steering | None,
+        context: TurnContext | None,
     ) -> Turn:
         toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools or ())
         return Turn(
@@ -185,8 +223,7 @@ class AgentRuntime:
             clock=self._clock,
             loops=self._new_loop_detector(session),
             interrupts=Interrupts(self._turn_seconds),
-            journal=journal or NullCallJournal(),
-            steering=steering or Steering(),
+            context=context or TurnContext(),
         )
 
     def _new_loop_detector(self, session: Session) -> LoopDetector:
@@ -353,10 +390,30 @@ class AgentRuntime:
 
 
 def _check_arguments(user_input: object, session: object) -> None:
-    if not isinstance(user_input, str | UserMessage | ResumePoint):
+    if not isinstance(user_input, str | UserMessage):
         raise TypeError(f"user_input must be a str or a UserMessage, not {type(user_input).__name__}")
     if not isinstance(session, Session):
         raise TypeError(f"session must be a Session, not {type(session).__name__}")
+
+
+class _TurnTask:
+    """A turn that runs in a task until its consumer closes it; an internal bug is raised from the task."""
+
+    def __init__(
+        self, turn: Turn, work: Coroutine[Any, Any, None], should_stop: StopSignal | Callable[[], bool] | None
+    ) -> None:
+        self._turn = turn
+        self._unwatch_stop = watch_stop(should_stop, turn.stop)
+        with bound_ids(session=turn.session.id, agent=turn.agent_id):
+            self.task = asyncio.create_task(work, name=f"agx turn {turn.session.id}")
+            self.task.add_done_callback(turn.end)
+
+    async def close(self) -> None:
+        """End the turn and everything it started."""
+        self._unwatch_stop()
+        await cancel_and_wait(self.task)
+        self._turn.session.end_turn(self._turn)
+        await self._turn.finish_background_tasks()
 
 
 def _max_tool_rounds(settings: Settings) -> int:
@@ -384,20 +441,22 @@ async def _with_inline_calls(turn: Turn, reply: Reply, tool_names: Sequence[str]
     return replace(reply, text="", tool_calls=named)
 
 
-def _begin_turn(turn: Turn, message: UserMessage, client_turn_id: str | None, parent_turn_id: str | None) -> None:
+def _begin_turn(turn: Turn, user_input: str | UserMessage) -> None:
     """Check the attachments, begin the turn and emit its first event; append the user's message."""
+    message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
     check_attachments(message.attachments)
     started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
-    optional = {"client_turn_id": client_turn_id, "parent_turn_id": parent_turn_id, **attachment_data(message)}
+    context = turn.context
+    ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": context.parent_turn_id}
+    optional = {**ids, **attachment_data(message)}
     turn.session.begin_turn(turn)
     turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
     turn.append(message)
 
 
-def _resume_turn(turn: Turn, point: ResumePoint) -> Sequence[ToolCall]:
-    """Restore the state of an interrupted turn and return the calls that are to be answered first."""
+def _resume_turn(turn: Turn, point: ResumePoint) -> None:
+    """Restore the state of an interrupted turn."""
     turn.session.begin_turn(turn)
     turn.round, turn.state, turn.usage, turn.last_text = point.round, point.state, point.usage, point.last_text
     turn.resumed_questions.update(point.questions)
     turn.log.resume(point)
-    return point.calls

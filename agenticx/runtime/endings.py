@@ -107,10 +107,12 @@ class Endings:
         return {"retryable": failure.retryable, "retry_at": rfc3339(at)}
 
     async def _run_end_hooks(self, turn: Turn, reason: str, text: str) -> None:
-        """Run the on_agent_end hooks.
+        """Run the on_agent_end hooks, if there are any.
 
         After a stop they delay the terminal event by at most 100 ms and then continue in the background.
         """
+        if not self.hooks.has("on_agent_end"):
+            return
         work = self.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report_hook_failure)
         task = asyncio.create_task(work, name="agx on_agent_end")
         try:

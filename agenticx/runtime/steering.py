@@ -9,7 +9,7 @@ __all__ = ["Steering"]
 
 
 class Steering:
-    """An inbox to pass to `run_turn`; all methods must be called on the turn's event loop.
+    """An inbox to pass to `run_turn` in its `context`; all methods must be called on the turn's event loop.
 
     Before each model call, after the results of the round before, the turn takes the messages in the inbox and emits
     one `steered` event for each. A turn that is about to end with its answer makes one more round for pending messages,

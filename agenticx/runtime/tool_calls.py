@@ -91,7 +91,7 @@ class ToolCalls:
             finally:
                 if not announced:
                     self._announce(turn, pending_calls)
-            await turn.channel.wait_until_delivered()  # the consumer has received the calls before any of them runs
+            await turn.channel.wait_until_written()  # the calls are known to the consumer before any of them runs
             for group in _groups(pending_calls):
                 await self._run_group(turn, group, outcomes)
         finally:
@@ -176,7 +176,7 @@ class ToolCalls:
     async def _execute(
         self, turn: Turn, pending: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> CallOutcome:
-        await turn.channel.wait_until_delivered()  # the consumer has also received the confirmation
+        await turn.channel.wait_until_written()  # the confirmation too
         await turn.journal.record_call(pending.call)
         pending.started = self.clock.monotonic()
         timer = self._progress_timer(turn, pending)

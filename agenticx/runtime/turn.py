@@ -1,9 +1,9 @@
-"""The mutable state of one running turn, and the events it emits."""
+"""The mutable state of one running turn, and the queue of the events it emits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,6 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
-from agenticx.runtime.channel import Channel
 from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
@@ -26,12 +25,103 @@ from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Turn", "attachment_data", "usage_data"]
+__all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "usage_data"]
 
 BACKGROUND_SECONDS = 3.0
 """Real seconds that background work (ending processes) may take after the terminal event."""
 
 _log = get_logger(__name__)
+
+
+EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
+"""A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
+
+
+class Channel:
+    """The queue of a turn's events, from the turn to one consumer on the same loop.
+
+    `put` never waits; a producer waits in `wait_for_room` and `wait_until_written` only.
+    """
+
+    def __init__(self, *, limit: int = 1024) -> None:
+        self._limit = limit
+        self._queue: list[RuntimeEvent] = []
+        self._closed = False
+        self._wake: asyncio.Future[None] | None = None
+        self._released = asyncio.Event()
+        self._consumer_waits = False
+
+    def put(self, event: RuntimeEvent) -> None:
+        """Add an event. After `close` it is dropped, because there is no consumer any more."""
+        if self._closed:
+            return
+        self._queue.append(event)
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def close(self) -> None:
+        """Close the channel, because no more events will be put or the consumer has ended."""
+        self._closed = True
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+        self._release()
+
+    async def take(self) -> list[RuntimeEvent]:
+        """Return all queued events, waiting for at least one; return an empty list only if the channel is closed.
+
+        By calling it again the consumer reports that it has processed the events of the previous call.
+        """
+        if not self._queue:
+            self._consumer_waits = True
+            self._release()
+            if not self._closed:
+                self._wake = asyncio.get_running_loop().create_future()
+                try:
+                    await self._wake
+                finally:
+                    self._wake = None
+        self._consumer_waits = False
+        batch, self._queue = self._queue, []
+        self._release()
+        return batch
+
+    async def write_to(self, sink: EventSink) -> None:
+        """Pass all events to `sink`, each time all that were put since it was last called, until `close`."""
+        while batch := await self.take():
+            await sink(batch)
+
+    async def wait_for_room(self) -> None:
+        """Wait while the queue holds more than `limit` events."""
+        while len(self._queue) > self._limit and not self._closed:
+            await self._released.wait()
+
+    async def wait_until_written(self) -> None:
+        """Wait until the consumer has taken or written every event put so far and waits for more.
+
+        What is to happen only once its events are known to others, such as a call, waits here first.
+        """
+        while (self._queue or not self._consumer_waits) and not self._closed:
+            await self._released.wait()
+
+    def _release(self) -> None:
+        """Wake the producers that wait now; each checks its own condition again."""
+        self._released.set()
+        self._released.clear()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnContext:
+    """The part of a turn that only an application with a log of its own gives.
+
+    `client_turn_id` and `parent_turn_id` are named in `turn_started`. `journal` records each call before it runs, so
+    that after a crash it is known which calls may have taken effect. Messages put into `steering` while the turn runs
+    are sent to the model with its next call.
+    """
+
+    client_turn_id: str | None = None
+    parent_turn_id: str | None = None
+    journal: CallJournal = field(default_factory=NullCallJournal)
+    steering: Steering = field(default_factory=Steering)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,8 +143,9 @@ class Turn:
     loops: LoopDetector
     poll_backoff: PollBackoff = field(default_factory=PollBackoff)
     read_only_calls: set[str] = field(default_factory=set[str])
-    journal: CallJournal = field(default_factory=NullCallJournal)
-    steering: Steering = field(default_factory=Steering)
+    context: TurnContext = field(default_factory=TurnContext)
+    journal: CallJournal = field(init=False)
+    steering: Steering = field(init=False)
     resumed_questions: dict[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
     channel: Channel = field(default_factory=Channel)
     interrupts: Interrupts = field(default_factory=Interrupts)
@@ -72,6 +163,7 @@ class Turn:
 
     def __post_init__(self) -> None:
         self.log = TurnLog(self.clock)
+        self.journal, self.steering = self.context.journal, self.context.steering
 
     @property
     def is_meta(self) -> bool:

@@ -131,7 +131,6 @@ EXEMPT: dict[str, str] = {
             llms.wires.openai_chat._request.encode_tools
             tools.protected.changes_bare_repository cli.terminal.output.output_for
         """,
-        "it carries events and looks at none of their texts": "sessions.hub.batches.EventBatcher",
     }.items()
     for name in names.split()
 }

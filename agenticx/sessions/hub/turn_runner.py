@@ -35,10 +35,11 @@ from agenticx.runtime import (
     Session,
     Steering,
     StopSignal,
+    TurnContext,
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.sessions.hub.batches import EventBatcher
+from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.submission import TurnFailed
@@ -59,9 +60,9 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class RunningTurn:
-    """A turn from its beginning until its generator is exhausted.
+    """A turn from its beginning until it has emitted its last event.
 
-    `closed`: no further event of its generator is stored, because the terminal event is stored, the turn is being
+    `closed`: no further event of it is stored, because the terminal event is stored, the turn is being
     aborted, or it is `suspended`. `suspended` is set when the turn waits for a confirmation while the program ends: it
     continues after the next start. `done_event` is set once the turn's end is stored, its session deleted or its end
     left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once the
@@ -250,8 +251,8 @@ class TurnRunner:
     async def _run_into_log(
         self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup
     ) -> None:
-        """Run the turn's generator until it is exhausted, and write its events in batches."""
-        session, services, batcher = self._session, self._services, EventBatcher(partial(self._write_events, running))
+        """Run the turn to its end, and write its events in batches."""
+        session, services, sink = self._session, self._services, partial(self._write_events, running)
         settings = setup.settings or await services.read_settings(session.workspace)
         runtime = AgentRuntime(
             setup.model,
@@ -261,20 +262,21 @@ class TurnRunner:
             settings=settings,
             clock=services.clock,
         )
-        events = runtime.run_turn(
-            turn_input,
-            session,
-            running.stop,
-            tools=setup.tools,
-            system_prompt=_default_system_prompt(session.workspace, services.clock.now().date()),
+        system_prompt = _default_system_prompt(session.workspace, services.clock.now().date())
+        context = TurnContext(
             client_turn_id=running.turn.client_turn_id,
-            journal=_FactJournal(self, running.turn, batcher),
+            journal=_FactJournal(self, running.turn),
             steering=running.steering,
         )
-        await batcher.drain(events)
+        if isinstance(turn_input, ResumePoint):
+            run = partial(runtime.resume_turn, turn_input)
+        else:
+            run = partial(runtime.write_turn, turn_input)
+        await run(session, sink, running.stop, tools=setup.tools, system_prompt=system_prompt, context=context)
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        """Store events of the turn; those after its terminal event are dropped."""
+        """Store events of the turn, with their text deltas merged; those after its terminal event are dropped."""
+        batch = merge_deltas(batch)
         if running.closed:
             if not running.suspended:
                 _log.error("events after the terminal event dropped", count=len(batch))
@@ -411,10 +413,8 @@ class _FactJournal:
 
     writer: TurnRunner
     turn: TurnRecord
-    batcher: EventBatcher
 
     async def record_call(self, call: ToolCall) -> None:
-        await self.batcher.flush()  # events before the call are in the log before the call has an effect
         await self._write("call_began", call.id, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
 
     async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:

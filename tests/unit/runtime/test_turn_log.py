@@ -15,7 +15,7 @@ from agenticx.llms.base import Usage, UsageDelta
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, ToolCall, UserMessage
-from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, StopSignal, TurnContext
 from agenticx.runtime.confirm import ConfirmRequest
 from agenticx.runtime.resume import NullCallJournal, ResumedQuestion, ResumePoint
 from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, hang, pause, raw, say, usage
@@ -24,6 +24,7 @@ from agenticx.tools.registry import tool
 from tests.support.histories import conversation
 from tests.support.jumping_clock import LoopClock
 from tests.support.secret_samples import SECRETS
+from tests.support.turn_player import collector
 
 pytestmark = pytest.mark.anyio
 
@@ -216,7 +217,7 @@ async def test_an_internal_bug_is_logged_as_the_end_of_the_turn(play, logged):
 
     runtime = play.runtime(ScriptedModel([call("look", {"path": "a"})], clock=LoopClock()))
     with pytest.raises(Broken):
-        async for _ in runtime.run_turn("go", play.session(), tools=[look], journal=Journal()):
+        async for _ in runtime.run_turn("go", play.session(), tools=[look], context=TurnContext(journal=Journal())):
             pass
     assert logged()[1:] == [
         "tool_call tool_name='look' call_id='call_1' outcome='cancelled'",
@@ -300,8 +301,7 @@ async def test_a_turn_resumed_after_a_restart_logs_only_its_remaining_work(play,
     question = ResumedQuestion(request=request, answer=ConfirmAnswer(approved=True))
     point = ResumePoint(round=1, calls=(asked,), questions={"call_1": question})
     runtime = play.runtime(ScriptedModel([say("Done.")], clock=LoopClock()))
-    async for _ in runtime.run_turn(point, session, tools=[post]):
-        pass
+    await runtime.resume_turn(point, session, collector([]), tools=[post])
 
     arguments = """'{"text": "hello", "token": "[hidden]"}'"""
     assert debugged() == [

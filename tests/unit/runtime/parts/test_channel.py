@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.channel import Channel
 from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime.turn import Channel
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ async def consume(channel, taken):
         await asyncio.sleep(0)
 
 
-@given(st.lists(st.sampled_from(["put", "put", "yield", "room", "delivered"])))
+@given(st.lists(st.sampled_from(["put", "put", "yield", "room", "written"])))
 async def test_every_event_arrives_once_and_in_order(steps):
     channel, taken, put = Channel(limit=3), [], 0
     consumer = asyncio.create_task(consume(channel, taken))
@@ -42,8 +42,8 @@ async def test_every_event_arrives_once_and_in_order(steps):
                 await asyncio.sleep(0)
             case "room":
                 await asyncio.wait_for(channel.wait_for_room(), 1)
-            case "delivered":
-                await asyncio.wait_for(channel.wait_until_delivered(), 1)
+            case "written":
+                await asyncio.wait_for(channel.wait_until_written(), 1)
                 assert taken == list(range(put))
     channel.close()
     await asyncio.wait_for(consumer, 1)
@@ -55,6 +55,25 @@ async def test_all_queued_events_are_taken_at_once():
     for number in range(3):
         channel.put(event(number))
     assert await channel.take() == [event(0), event(1), event(2)]
+
+
+async def test_events_put_while_a_batch_is_written_become_the_next_batch():
+    channel, gate, batches = Channel(), asyncio.Event(), []
+
+    async def sink(batch):
+        await gate.wait()
+        batches.append([one.data["round"] for one in batch])
+
+    channel.put(event(0))
+    writing = asyncio.create_task(channel.write_to(sink))
+    await run_pending_tasks()
+    channel.put(event(1))
+    channel.put(event(2))
+    gate.set()
+    await asyncio.wait_for(channel.wait_until_written(), 1)
+    assert batches == [[0], [1, 2]]
+    channel.close()
+    await writing
 
 
 async def test_events_put_before_close_are_still_taken_and_later_ones_are_dropped():
@@ -80,7 +99,7 @@ async def test_a_producer_waits_while_its_consumer_is_behind():
 async def test_events_are_delivered_once_the_consumer_asks_for_more():
     channel = Channel()
     channel.put(event(0))
-    waiting = asyncio.create_task(channel.wait_until_delivered())
+    waiting = asyncio.create_task(channel.wait_until_written())
     await channel.take()
     await run_pending_tasks()
     assert not waiting.done()  # taken, but perhaps not yet shown or stored
@@ -90,7 +109,7 @@ async def test_events_are_delivered_once_the_consumer_asks_for_more():
     assert await again == []
 
 
-@pytest.mark.parametrize("wait", ["wait_for_room", "wait_until_delivered", "take"])
+@pytest.mark.parametrize("wait", ["wait_for_room", "wait_until_written", "take"])
 async def test_close_wakes_all_waiting_tasks(wait):
     channel = Channel(limit=0)
     if wait != "take":

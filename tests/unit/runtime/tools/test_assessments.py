@@ -29,6 +29,7 @@ from tests.support.jumping_clock import LoopClock
 from tests.support.lanes import Count
 from tests.support.timed_stop import LIMIT, STOPPED, TimedStop
 from tests.support.timeouts import PATIENCE, longest_hold, wait_until
+from tests.support.turn_player import collector
 
 pytestmark = pytest.mark.anyio
 
@@ -153,11 +154,8 @@ async def test_a_question_from_before_a_restart_can_be_answered_while_its_call_i
     point = ResumePoint(round=1, calls=(made,), questions={"call_1": ResumedQuestion(request=request)})
     events = []
 
-    async def follow():
-        async for event in play.runtime(ScriptedModel(["ok"]), asked).run_turn(point, session, tools=[work]):
-            events.append(event)
-
-    turn = asyncio.create_task(follow())
+    runtime = play.runtime(ScriptedModel(["ok"]), asked)
+    turn = asyncio.create_task(runtime.resume_turn(point, session, collector(events), tools=[work]))
     await wait_until(held.begun.is_set)
     asked.resolve("cnf_1", approved)
     held.go_on.set()

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate, ConfirmGate, HookRegistry, StopSignal
+from agenticx.runtime import (
+    AsyncConfirmGate,
+    AutoApproveConfirmGate,
+    ConfirmGate,
+    HookRegistry,
+    StopSignal,
+    TurnContext,
+)
 from agenticx.runtime.calls.concurrency import MAX_CONCURRENT_CALLS, slots
 from agenticx.runtime.hooks import AgentHook
 from agenticx.testing import ScriptedGate, ScriptedModel, call
@@ -346,7 +353,7 @@ async def test_each_execution_is_journalled_before_it_begins(play):
         order.append(("run", f"call_{n + 1}"))
 
     runtime = play.runtime(ScriptedModel([batch("work", 20), "ok"]))
-    async for _ in runtime.run_turn("go", play.session(), tools=[work], journal=Journal()):
+    async for _ in runtime.run_turn("go", play.session(), tools=[work], context=TurnContext(journal=Journal())):
         pass
 
     for n in range(20):

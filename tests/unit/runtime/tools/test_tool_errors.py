@@ -21,6 +21,7 @@ from agenticx.errors import (
     ToolError,
     UserCodeError,
 )
+from agenticx.runtime import TurnContext
 from agenticx.runtime.calls.authorization import CallRefused
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.resume import NullCallJournal
@@ -254,7 +255,12 @@ async def test_an_error_of_the_journal_ends_the_turn_even_if_the_tool_catches_it
         return "launched"
 
     runtime = play.runtime(ScriptedModel([call("odd")]))
-    events = [event async for event in runtime.run_turn("go", play.session(), tools=[launch], journal=FullDisk())]
+    events = [
+        event
+        async for event in runtime.run_turn(
+            "go", play.session(), tools=[launch], context=TurnContext(journal=FullDisk())
+        )
+    ]
 
     outcome = "ok" if reaction == "swallow" else "cancelled"  # a finished call keeps its outcome
     assert outline(events, detail=True)[-2:] == [f"tool_result:{outcome}", "error:storage"]
@@ -271,7 +277,12 @@ async def test_the_engines_error_in_one_of_several_calls_ends_the_others_at_once
 
     runtime = play.runtime(ScriptedModel([[call("launch", {"n": n}) for n in range(4)]]))
     began = asyncio.get_running_loop().time()
-    events = [event async for event in runtime.run_turn("go", play.session(), tools=[launch], journal=FullDisk())]
+    events = [
+        event
+        async for event in runtime.run_turn(
+            "go", play.session(), tools=[launch], context=TurnContext(journal=FullDisk())
+        )
+    ]
 
     assert outline(events, detail=True)[-5:] == [*["tool_result:cancelled"] * 4, "error:storage"]
     assert asyncio.get_running_loop().time() - began < 1
