@@ -23,12 +23,15 @@ from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
+from agenticx.runtime.write_pacer import WritePacer
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "usage_data"]
 
 BACKGROUND_SECONDS = 3.0
 """Real seconds that background work (ending processes) may take after the terminal event."""
+
+_TEXT_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING, EventType.TOOL_CALL_DELTA})
 
 _log = get_logger(__name__)
 
@@ -40,14 +43,17 @@ EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 class Channel:
     """The queue of a turn's events, from the turn to one consumer on the same loop.
 
-    `put` never waits; a producer waits in `wait_for_room` and `wait_until_written` only.
+    `put` never waits; a producer waits in `wait_for_room` and `wait_until_written` only. With a `pacer` the consumer
+    gets text deltas at its ticks, and all other events at once.
     """
 
     def __init__(self, *, limit: int = 1024) -> None:
+        self.pacer: WritePacer | None = None
         self._limit = limit
         self._queue: list[RuntimeEvent] = []
         self._closed = False
         self._wake: asyncio.Future[None] | None = None
+        self._wakes_at_tick = False
         self._released = asyncio.Event()
         self._consumer_waits = False
 
@@ -56,14 +62,18 @@ class Channel:
         if self._closed:
             return
         self._queue.append(event)
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        if self._wake is None or self._wake.done():
+            return
+        if self.pacer is not None and event.type in _TEXT_DELTAS:
+            self._wakes_at_tick = self._wakes_at_tick or self.pacer.defer(self._wake)
+            if self._wakes_at_tick:
+                return
+        self._wake.set_result(None)
 
     def close(self) -> None:
         """Close the channel, because no more events will be put or the consumer has ended."""
         self._closed = True
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+        self._wake_consumer()
         self._release()
 
     async def take(self) -> list[RuntimeEvent]:
@@ -79,7 +89,7 @@ class Channel:
                 try:
                     await self._wake
                 finally:
-                    self._wake = None
+                    self._wake, self._wakes_at_tick = None, False
         self._consumer_waits = False
         batch, self._queue = self._queue, []
         self._release()
@@ -100,8 +110,14 @@ class Channel:
 
         What is to happen only once its events are known to others, such as a call, waits here first.
         """
+        if self._queue:
+            self._wake_consumer()
         while (self._queue or not self._consumer_waits) and not self._closed:
             await self._released.wait()
+
+    def _wake_consumer(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
 
     def _release(self) -> None:
         """Wake the producers that wait now; each checks its own condition again."""
@@ -115,13 +131,14 @@ class TurnContext:
 
     `client_turn_id` and `parent_turn_id` are named in `turn_started`. `journal` records each call before it runs, so
     that after a crash it is known which calls may have taken effect. Messages put into `steering` while the turn runs
-    are sent to the model with its next call.
+    are sent to the model with its next call. With a `pacer` text deltas are written at its ticks.
     """
 
     client_turn_id: str | None = None
     parent_turn_id: str | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
+    pacer: WritePacer | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,6 +179,7 @@ class Turn:
     _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
 
     def __post_init__(self) -> None:
+        self.channel.pacer = self.context.pacer
         self.log = TurnLog(self.clock)
         self.journal, self.steering = self.context.journal, self.context.steering
 

@@ -39,6 +39,7 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn
+from agenticx.runtime.write_pacer import WritePacer
 from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
@@ -114,6 +115,7 @@ class TurnServices:
     hooks: HookRegistry
     clock: Clock
     closing: bool = False
+    pacer: WritePacer = field(default_factory=WritePacer)
 
     def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:
         """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given."""
@@ -267,6 +269,7 @@ class TurnRunner:
             client_turn_id=running.turn.client_turn_id,
             journal=_FactJournal(self, running.turn),
             steering=running.steering,
+            pacer=services.pacer,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.turn import Channel
+from agenticx.runtime.write_pacer import WritePacer
 
 pytestmark = pytest.mark.anyio
 
@@ -131,3 +132,81 @@ async def test_a_cancelled_producer_does_not_affect_others():
     assert first.cancelled()
     assert await channel.take() == [event(0)]
     await asyncio.wait_for(second, 1)
+
+
+# --- writes of many turns together ------------------------------------------------------------------------------------
+
+
+def delta(text):
+    return RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": "m", "offset": 0})
+
+
+async def busy_pacer():
+    """Return a pacer whose last window had many writes."""
+    pacer = WritePacer()
+    loop = asyncio.get_running_loop()
+    for _ in range(2):
+        started = loop.time()
+        for _ in range(50):
+            pacer.defer(loop.create_future())
+        while loop.time() - started < 0.021:
+            await asyncio.sleep(0.005)
+    assert pacer.defer(loop.create_future())
+    return pacer
+
+
+async def paced_consumer(pacer):
+    channel, batches = Channel(), []
+
+    async def sink(batch):
+        batches.append(batch)
+
+    channel.pacer = pacer
+    writing = asyncio.create_task(channel.write_to(sink))
+    await run_pending_tasks()
+    return channel, batches, writing
+
+
+async def test_text_deltas_of_few_writes_are_written_at_once():
+    channel, batches, writing = await paced_consumer(WritePacer())
+    channel.put(delta("a"))
+    await run_pending_tasks()
+    assert batches == [[delta("a")]]
+    channel.close()
+    await writing
+
+
+async def test_text_deltas_of_many_writes_wait_for_the_next_tick():
+    channel, batches, writing = await paced_consumer(await busy_pacer())
+    for text in "ab":
+        channel.put(delta(text))
+    await run_pending_tasks()
+    assert batches == []
+    await asyncio.wait_for(channel_is_written(channel, batches), 1)
+    assert batches == [[delta("a"), delta("b")]]
+    channel.close()
+    await writing
+
+
+async def channel_is_written(channel, batches):
+    while not batches:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("hurry", ["another event", "a barrier", "the close"])
+async def test_text_deltas_do_not_wait_for_a_tick_before(hurry):
+    channel, batches, writing = await paced_consumer(await busy_pacer())
+    channel.put(delta("a"))
+    match hurry:
+        case "another event":
+            channel.put(event(1))
+        case "a barrier":
+            barrier = asyncio.create_task(channel.wait_until_written())
+        case "the close":
+            channel.close()
+    await run_pending_tasks()
+    assert batches == [[delta("a"), event(1)] if hurry == "another event" else [delta("a")]]
+    channel.close()
+    if hurry == "a barrier":
+        await barrier
+    await writing
