@@ -101,7 +101,7 @@ class SessionActor:
 
     @property
     def _is_free(self) -> bool:
-        """True if a turn may begin: none runs, and the end of the last one is stored or left to a later try."""
+        """True if a turn may begin: none runs, and the end of the last one is stored."""
         return self._unresumed is None and self._turns.is_free
 
     # --- submitting ---------------------------------------------------------------------------------------------------
@@ -134,7 +134,9 @@ class SessionActor:
                 self._check_open()
                 if self._is_free and not self._queue:
                     return self._turns.begin(message.to_turn(), message.message, setup)
-                if self._is_free:  # the turn has ended since: its queued messages come first
+                if (
+                    self._is_free or self._turns.pending_end
+                ):  # the turn has ended since: its end, then the queue come first
                     continue
                 if request.when_busy == "reject" or self._unresumed is not None:
                     raise SessionBusy(f"session {self.id!r} already runs turn {self._current_turn_id!r}")

@@ -132,11 +132,23 @@ class TurnServices:
         return self.log.durability != "memory" and self.settings.resume_interrupted == "confirms"
 
     async def read_settings(self, workspace: Path) -> Settings:
-        """Return the settings of a turn that begins now; raises `SettingsError` for an unusable workspace file."""
+        """Return the settings of a turn that begins now.
+
+        Raises `SettingsError` for an unusable workspace file, `ResourcesExhausted` if no thread could read it.
+        """
+        has_begun = False
+
+        def read() -> Settings:
+            nonlocal has_begun
+            has_begun = True
+            return self.settings.in_workspace(workspace)
+
         try:
             async with asyncio.timeout(self.clock.real(_READING_SECONDS)):
-                return await run_in_thread(self.settings.in_workspace, workspace, name="agx reading settings")
+                return await run_in_thread(read, name="agx reading settings")
         except TimeoutError:
+            if not has_begun:
+                raise ResourcesExhausted("a thread that was started did not begin; memory has run out") from None
             sentence = f"{workspace / PROJECT_FILE} could not be read within {_READING_SECONDS:g} seconds"
             raise SettingsError(sentence) from None
 
@@ -176,8 +188,8 @@ class TurnRunner:
 
     @property
     def is_free(self) -> bool:
-        """True if no turn runs, and the end of the last one is stored or left to a later try."""
-        return self.latest is None or self.latest.done_event.is_set()
+        """True if no turn runs, and the end of the last one is stored."""
+        return self.pending_end is None and (self.latest is None or self.latest.done_event.is_set())
 
     @property
     def is_idle(self) -> bool:
