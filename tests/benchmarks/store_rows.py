@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, closing
+from itertools import count
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -76,8 +77,13 @@ async def sessions(store: SqliteStore, count: int) -> Sequence[Lease]:
     return [await store.ownership.claim(record.id) for record in records]
 
 
+_commit_ids = count(1)
+
+
 async def append(lease: Lease, events: Sequence[RuntimeEvent]) -> None:
-    await lease.commit(Commit(turn_id="turn_1", events=events, sync=must_sync(events)))
+    """Commit events as the writer of a session does, which counts its commits."""
+    commit_id = f"{lease.epoch}-{next(_commit_ids)}"
+    await lease.commit(Commit(id=commit_id, turn_id="turn_1", events=events, sync=must_sync(events)))
 
 
 async def _appends(scale: Scale) -> list[Row]:

@@ -28,7 +28,7 @@ __all__ = ["SessionWriter", "run_to_completion"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Write:
     """A commit, and the call that follows once it is stored."""
 

@@ -175,7 +175,7 @@ class Fact:
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)  # not frozen: that takes three times as long to make
 class Commit:
     """A write of a session: one record, stored whole or not at all.
 
