@@ -60,7 +60,7 @@ class ActorCache:
             self._run(actor.id, actor.lease.release())
 
     def _idle_actors(self) -> list[SessionActor]:
-        return [actor for actor in self._actors.values() if actor.idle] if len(self._actors) > _MAX_IDLE else []
+        return [actor for actor in self._actors.values() if actor.is_idle] if len(self._actors) > _MAX_IDLE else []
 
     def _run(self, session_id: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks[session_id] = asyncio.ensure_future(work)

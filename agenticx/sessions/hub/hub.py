@@ -218,8 +218,8 @@ class Hub:
         for actor in actors:
             actor.suspend()
         await asyncio.gather(*(actor.stop_turn() for actor in actors))
+        await asyncio.gather(*(actor.close() for actor in actors))
         for actor in actors:
-            await actor.close()
             self._actors.discard(actor)
         await self._serving.aclose()
 

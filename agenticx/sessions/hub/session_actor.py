@@ -95,7 +95,7 @@ class SessionActor:
                 self._unused.set()
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """True if nothing of the session is lost when its actor is dropped."""
         return self._turns.is_idle and not (self._users or self._queue or self._dispatching)
 
