@@ -229,7 +229,11 @@ class Hub:
         loaded = await lease.load()
         actor = SessionActor(lease, loaded, self._services)
         if not self._services.closing and (loaded.running or loaded.open_facts):
-            await actor.recover(may_resume=self._may_resume(session_id))
+            try:
+                await actor.recover(may_resume=self._may_resume(session_id))
+            except StoreError:  # the next operation claims the session again
+                await actor.abandon()
+                raise
         return actor
 
     def _may_resume(self, session_id: str) -> bool:

@@ -255,7 +255,8 @@ class MemoryStore:
         try:
             yield
         finally:
-            del self._data.handlers[self._worker]
+            if self._data.handlers.get(self._worker) is handler:
+                del self._data.handlers[self._worker]
 
     async def orphans(self) -> AsyncIterator[str]:
         waiting = [

@@ -11,6 +11,7 @@ from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
 from agenticx.sessions import MemoryStore
+from tests.support.commits import end_lease
 from tests.support.intercepted_store import FailingCommits
 from tests.support.message_queue import QueueHarness, outline_of
 
@@ -103,4 +104,28 @@ async def test_the_input_of_a_turn_that_could_not_begin_is_not_sent_with_the_nex
     assert outline_of(await harness.wait_for("final", 2))[-2:] == ["turn_started three", "final yes"]
     sent = [message.content for message in model.requests[-1].messages if isinstance(message, UserMessage)]
     assert sent == ["one", "three"]
+    await harness.hub.close()
+
+
+async def test_a_session_whose_recovery_cannot_be_stored_is_recovered_by_its_next_operation(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    harness = QueueHarness(tmp_path, memory)
+    await harness.open(ScriptedModel([[say("so"), hang()]]))
+    await harness.submit("one")
+    await harness.submit("two")
+    await end_lease(memory, harness.record.id)
+
+    store = harness.store = FailingCommits(memory)
+    store.broken = True
+    await harness.open(ScriptedModel(["three done"]))
+    with pytest.raises(StoreError, match="disk full"):
+        await harness.submit("three")
+    store.broken = False
+    assert (await harness.submit("three")).state == "started"
+    assert outline_of(await harness.wait_for("final"))[-4:] == [
+        "error interrupted",
+        "handed_back two",
+        "turn_started three",
+        "final three done",
+    ]
     await harness.hub.close()
