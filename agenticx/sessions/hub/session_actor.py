@@ -143,9 +143,12 @@ class SessionActor:
                 if self._turns.running is not None:
                     return await self._enqueue(message, request)
 
-    def _check_open(self) -> None:
+    def _check_exists(self) -> None:
         if self._deleted:
             raise SessionNotFound(f"no session has the id {self.id!r}")
+
+    def _check_open(self) -> None:
+        self._check_exists()
         if self._services.closing:
             raise HubClosed("the server is shutting down; try again when it is back")
 
@@ -430,8 +433,7 @@ class SessionActor:
     async def change(self, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append the `session_changed` event."""
         async with self._turns.record_lock:
-            if self._deleted:
-                raise SessionNotFound(f"no session has the id {self.id!r}")
+            self._check_exists()
             record = replace(self._writer.record, **changes)
             event = RuntimeEvent(EventType.SESSION_CHANGED, changes)
             await run_to_completion(self._writer.commit(None, [event], record=record))
@@ -470,6 +472,7 @@ class SessionActor:
 
     async def _delete(self) -> None:
         async with self._lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
+            self._check_exists()
             self._drop_queue()
             await self._turns.stop()
             if self._snapshots is not None:

@@ -20,6 +20,7 @@ from agenticx.sessions import (
     HubClosed,
     MemoryStore,
     SessionRecord,
+    SqliteStore,
     StateChange,
     Store,
     StoredEvent,
@@ -366,3 +367,13 @@ async def test_a_tool_that_its_own_hub_refuses_is_a_failed_call_and_the_turn_con
     results = [json.loads(event.frame_json)["data"] for event in events if event.type == "tool_result"]
     assert [(data["outcome"], data["result"].startswith("Error: ")) for data in results] == [("error", True)] * 3
     assert types(events)[-1] == "final"
+
+
+async def test_only_one_of_two_simultaneous_deletions_finds_the_session(tmp_path: Path) -> None:
+    for store in (MemoryStore(), SqliteStore(tmp_path / "sessions.db")):
+        hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
+        await hub.start(session_id, TurnRequest(input="hi"))
+        outcomes = await asyncio.gather(hub.delete(session_id), hub.delete(session_id), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [type(None), SessionNotFound]
+        await hub.close()
+        await store.aclose()
