@@ -65,6 +65,7 @@ class SessionActor:
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users = 0
         self._unused, self._deleted = asyncio.Event(), False
+        self._unused.set()
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
 
     @property
@@ -134,10 +135,8 @@ class SessionActor:
                 self._check_open()
                 if self._is_free and not self._queue:
                     return self._turns.begin(message.to_turn(), message.message, setup)
-                if (
-                    self._is_free or self._turns.pending_end
-                ):  # the turn has ended since: its end, then the queue come first
-                    continue
+                if self._is_free or self._turns.pending_end:
+                    continue  # the turn has ended since: its end and the queue come first
                 if request.when_busy == "reject" or self._unresumed is not None:
                     raise SessionBusy(f"session {self.id!r} already runs turn {self._current_turn_id!r}")
                 if self._turns.running is not None:
@@ -341,7 +340,7 @@ class SessionActor:
             _log.error("messages stay queued until restart", error=str(exc))
         await self._dispatching.cancel()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS) if self._users else 0):
+            async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS)):
                 await self._unused.wait()
         await self.lease.release(work_left=self._turns.latest is not None and self._turns.latest.suspended)
 

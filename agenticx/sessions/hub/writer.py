@@ -79,7 +79,11 @@ class SessionWriter:
             state: StateChange | None = None
             if synced:  # all events that change messages, questions or the queue are
                 state = self._state_change(searchable_ids)
-                facts = (*facts, *self._question_facts(turn_id, events), *self._taken_facts(turn_id, events))
+                facts = (
+                    *facts,
+                    *self._question_facts(turn_id, events),
+                    *self._queue.taken_facts(turn_id, events, self.seq),
+                )
             commit = Commit(
                 id=f"{self._lease.epoch}-{self._commit_count}",
                 turn_id=turn_id,
@@ -124,7 +128,8 @@ class SessionWriter:
             raise
         self._unsettled = None
         self._tracker.mark_stored(commit.state)
-        self._queue.mark_stored(commit.events)
+        if commit.facts:  # those that a message was taken are among them
+            self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record
         self.seq += len(stored)
         if write.on_stored is not None:
@@ -138,9 +143,6 @@ class SessionWriter:
                 change or StateChange(keep_messages=len(self._session.messages)), searchable_ids=searchable_ids
             )
         return change
-
-    def _taken_facts(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
-        return self._queue.taken_facts(turn_id, events, self.seq)
 
     def _question_facts(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
         """Yield the facts that open and close questions."""

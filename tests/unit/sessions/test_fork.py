@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.sessions import Hub, MemoryStore, SessionRecord, SqliteStore, Store, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.search import MATCHES_SHOWN
@@ -22,13 +21,6 @@ pytestmark = pytest.mark.anyio
 
 NOW = "2026-01-01T00:00:00.000Z"
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota")
-
-
-@pytest.fixture(params=["memory", "file"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "sessions.db")
-    yield opened
-    await opened.aclose()
 
 
 async def compacted_session(store: Store, tmp_path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,6 @@ from agenticx.sessions import (
 from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere
 from tests.support.commits import add_fact, append, load
 from tests.support.stores import (
-    STORES,
     asked,
     final,
     in_a_file,
@@ -40,14 +38,6 @@ from tests.support.stores import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=STORES)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    make: Callable[[Path], Store] = request.param
-    opened = make(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 async def test_a_lease_that_is_superseded_or_released_is_lost_and_writes_nothing(store: Store) -> None:

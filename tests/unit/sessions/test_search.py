@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,13 +51,6 @@ def in_a_file(folder: Path, clock: Clock | None = None) -> Store:
 
 
 STORES: list[Callable[..., Store]] = [in_memory, in_a_file]
-
-
-@pytest.fixture(params=STORES)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store = request.param(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 async def session_with(store: Store, *messages: Message, name: str | None = None, **fields: Any) -> str:

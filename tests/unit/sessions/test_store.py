@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +24,6 @@ from agenticx.sessions import (
 from agenticx.sessions.store.records import FactKind, Position
 from tests.support.commits import add_fact, append, delete, update
 from tests.support.stores import (
-    STORES,
     final,
     record,
     session_in,
@@ -35,14 +32,6 @@ from tests.support.stores import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=STORES)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    make: Callable[[Path], Store] = request.param
-    opened = make(tmp_path)
-    yield opened
-    await opened.aclose()
 
 
 async def test_a_session_is_created_updated_and_deleted(store: Store) -> None:
