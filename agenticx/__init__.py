@@ -1,7 +1,83 @@
-"""The engine of an agent desktop app: turns, events, confirm gates, tools and models."""
+"""The engine of an agent desktop app: turns, events, confirm gates, tools and models.
+
+The names below are imported from their packages on first access, so that `import agenticx` costs nothing.
+"""
 
 from __future__ import annotations
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agenticx.attachments import load_attachment
+    from agenticx.errors import AgenticXError
+    from agenticx.llms import resolve_model
+    from agenticx.messages import UserMessage
+    from agenticx.runtime import (
+        AgentHook,
+        AgentRuntime,
+        AsyncConfirmGate,
+        AutoApproveConfirmGate,
+        Block,
+        ConfirmGate,
+        Event,
+        EventType,
+        HookContext,
+        RunResult,
+        RuntimeEvent,
+        Session,
+        SyncConfirmGate,
+        TurnError,
+    )
+    from agenticx.tools import Assessment, ToolContext, tool
+    from agenticx.tools.builtin import builtin_tools
+
+__all__ = [
+    "AgentHook",
+    "AgentRuntime",
+    "AgenticXError",
+    "Assessment",
+    "AsyncConfirmGate",
+    "AutoApproveConfirmGate",
+    "Block",
+    "ConfirmGate",
+    "Event",
+    "EventType",
+    "HookContext",
+    "RunResult",
+    "RuntimeEvent",
+    "Session",
+    "SyncConfirmGate",
+    "ToolContext",
+    "TurnError",
+    "UserMessage",
+    "__version__",
+    "builtin_tools",
+    "load_attachment",
+    "resolve_model",
+    "tool",
+]
 
 __version__ = "0.1.0"  # the same as in pyproject.toml; a test compares them
+
+_MODULES = {
+    "agenticx.attachments": ("load_attachment",),
+    "agenticx.errors": ("AgenticXError",),
+    "agenticx.llms": ("resolve_model",),
+    "agenticx.messages": ("UserMessage",),
+    "agenticx.tools": ("Assessment", "ToolContext", "tool"),
+    "agenticx.tools.builtin": ("builtin_tools",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its package; most are from `agenticx.runtime`."""
+    from importlib import import_module
+
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((module for module, names in _MODULES.items() if name in names), "agenticx.runtime")
+    return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

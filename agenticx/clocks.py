@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 
 __all__ = ["Clock", "ScaledClock", "SystemClock", "rfc3339"]
@@ -26,7 +27,7 @@ class Clock(Protocol):
         """Return the time of day, UTC."""
         ...
 
-    def real(self, seconds: float) -> float:
+    def real(self, seconds: float, /) -> float:
         """Return how many seconds of the event loop `seconds` nominal ones take."""
         ...
 
@@ -36,16 +37,11 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """A clock that runs in real time."""
+    """A clock that runs in real time: a nominal second is a second of the event loop."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def real(self, seconds: float) -> float:
-        return seconds
+    monotonic = staticmethod(time.monotonic)
+    now = staticmethod(partial(datetime.now, UTC))
+    real = staticmethod(float)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -67,7 +63,7 @@ class ScaledClock:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def real(self, seconds: float) -> float:
+    def real(self, seconds: float, /) -> float:
         return seconds / self.speed
 
     async def sleep(self, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Self
 from urllib.parse import parse_qs, quote, unquote, urlencode
@@ -22,7 +23,7 @@ _SAFE_IN_QUERY = "".join(_PRINTABLE - frozenset(' "#<>'))
 _SAFE_IN_PATH = "".join(_PRINTABLE - frozenset(' "#<>?`{}'))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Url:
     """A URL in ASCII; `port` is None for that of the scheme, `host` has no brackets, and `userinfo` is not sent.
 
@@ -63,18 +64,18 @@ class Url:
             None if query is None else quote(query, _SAFE_IN_QUERY),
         )
 
-    @property
+    @cached_property
     def netloc(self) -> str:
         """Host and port as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port is None else f"{host}:{self.port}"
 
-    @property
+    @cached_property
     def origin(self) -> tuple[str, int, bool]:
         """Host, port, and whether over TLS."""
         return self.host, self.port or _DEFAULT_PORTS[self.scheme], self.scheme == "https"
 
-    @property
+    @cached_property
     def target(self) -> str:
         """Path and query as in the first line of a request."""
         return (self.path or "/") + ("" if self.query is None else f"?{self.query}")

@@ -22,7 +22,8 @@ from agenticx.llms.base import (
 )
 
 if TYPE_CHECKING:
-    from agenticx.llms.catalog.resolve import default_model_spec, list_models, resolve_model
+    from agenticx.llms.assembly import resolve_model
+    from agenticx.llms.catalog.resolve import default_model_spec, list_models, resolve_wire
     from agenticx.llms.demo import DemoModel
     from agenticx.llms.duck_typed.model import adapt
     from agenticx.llms.scripted import ScriptedModel
@@ -59,6 +60,7 @@ __all__ = [
     "list_models",
     "preview_arguments",
     "resolve_model",
+    "resolve_wire",
 ]
 
 _LAZY_IMPORTS = {
@@ -73,7 +75,8 @@ _LAZY_IMPORTS = {
     "adapt": "agenticx.llms.duck_typed.model",
     "default_model_spec": "agenticx.llms.catalog.resolve",
     "list_models": "agenticx.llms.catalog.resolve",
-    "resolve_model": "agenticx.llms.catalog.resolve",
+    "resolve_model": "agenticx.llms.assembly",
+    "resolve_wire": "agenticx.llms.catalog.resolve",
 }
 
 

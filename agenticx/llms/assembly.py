@@ -11,40 +11,50 @@ from __future__ import annotations
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import LocalModel
-from agenticx.llms.catalog.resolve import find_model_facts, local_window_query, resolve_model
+from agenticx.llms.catalog.resolve import find_model_facts, local_window_query, resolve_wire
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
 from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.llms.wrappers.xml_tools import XmlToolModel
-from agenticx.settings import Settings
+from agenticx.settings import Settings, load_settings
 
-__all__ = ["assemble_model"]
+__all__ = ["resolve_model"]
 
 
-def assemble_model(
-    spec: str, settings: Settings, *, base_url: str | None = None, clock: Clock | None = None
+def resolve_model(
+    name: str,
+    *,
+    api_key: str | None = None,
+    base_url: str | None = None,
+    settings: Settings | None = None,
+    clock: Clock | None = None,
 ) -> ChatModel:
-    """Return the model named `spec` with the retries and fallbacks of `settings`; `base_url` is only for this model.
+    """Return the model named `name`, as in `openai:gpt-4o` or `demo`, with the retries and fallbacks of `settings`.
 
-    Raises `SettingsError` for an unknown name, also for that of a fallback.
+    `api_key` and `base_url` replace the provider's key in the environment and its usual address; they do not apply to
+    fallbacks. Without `settings` they are read from the environment and the settings files. Raises `SettingsError`
+    for an unknown name, also for that of a fallback, and for a missing key.
     """
+    settings = settings or load_settings()
     clock = clock or SystemClock()
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
     return RetryingModel(
-        _assemble_one(spec, settings, clock, base_url),
-        [_assemble_one(name, settings, clock) for name in settings.fallback_models if name != spec],
+        _assemble_one(name, settings, clock, api_key=api_key, base_url=base_url),
+        [_assemble_one(fallback, settings, clock) for fallback in settings.fallback_models if fallback != name],
         policy,
         clock,
     )
 
 
-def _assemble_one(spec: str, settings: Settings, clock: Clock, base_url: str | None = None) -> ChatModel:
+def _assemble_one(
+    spec: str, settings: Settings, clock: Clock, *, api_key: str | None = None, base_url: str | None = None
+) -> ChatModel:
     """Return one model in its wrappers."""
     if spec == "demo":
-        return resolve_model(spec)
-    facts, model = find_model_facts(spec), resolve_model(spec, base_url=base_url)
+        return resolve_wire(spec)
+    facts, model = find_model_facts(spec), resolve_wire(spec, api_key=api_key, base_url=base_url)
     if (query_window := local_window_query(spec, base_url)) is not None:
         model = LocalModel(model, query_window)
     model = ThinkBlockModel(CapabilityModel(model, facts))

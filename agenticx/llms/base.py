@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal, Protocol
 
@@ -42,6 +43,7 @@ __all__ = [
     "complete",
     "failed_reply_error",
     "inline_forms",
+    "receive_reply",
     "takes_output_schema",
 ]
 
@@ -132,12 +134,8 @@ class Usage:
 
     def updated(self, later: Usage) -> Usage:
         """Return the counts of a call after its later report: those of `later`, and these where it has None."""
-
-        def pick(name: str) -> Any:
-            value = getattr(later, name)
-            return getattr(self, name) if value is None else value
-
-        return Usage(*(pick(name) for name in Usage.__slots__))
+        counts = {name: getattr(later, name) for name in Usage.__slots__}
+        return replace(self, **{name: value for name, value in counts.items() if value is not None})
 
     def __add__(self, other: Usage) -> Usage:
         """Return the usage of both calls; the cost is None unless both are known, so that a sum is never too low."""
@@ -310,20 +308,15 @@ class ReplySize:
 
     def add(self, batch: Sequence[Delta]) -> None:
         """Add the deltas of a batch."""
-        for delta in batch:
-            self._count(delta)
+        _, error = self._count(batch)
+        if error is not None:
+            raise error
 
     def truncate(self, deltas: list[Delta]) -> ModelError | None:
         """Add `deltas`; return the error of the first one over a limit and remove it and all after it, else None."""
-        counted = 0
-        try:
-            for delta in deltas:
-                self._count(delta)
-                counted += 1
-        except ModelError as exc:
-            del deltas[counted:]
-            return exc
-        return None
+        counted, error = self._count(deltas)
+        del deltas[counted:]
+        return error
 
     def allocate_call(self) -> int:
         """Return the index of a new call."""
@@ -342,19 +335,25 @@ class ReplySize:
         if self._kept_bytes > MAX_KEPT_BYTES:
             raise self._too_large("holds more data than the limit")
 
-    def _count(self, delta: Delta) -> None:
-        if isinstance(delta, _TEXT_DELTAS):
-            text = delta.text
-        elif isinstance(delta, ToolCallDelta):
-            text = self._count_call(delta)
-        else:
-            return
-        self._deltas += 1
-        self._characters += len(text)
-        if not text.isascii():  # the whole text is as wide as its widest character once it is joined
-            self._width = MAX_CHAR_BYTES
-        if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
-            raise self._too_large("is larger than the limit")
+    def _count(self, deltas: Sequence[Delta]) -> tuple[int, ModelError | None]:
+        """Count deltas up to the first one over a limit; return how many are within the limits, and its error."""
+        for position, delta in enumerate(deltas):
+            if isinstance(delta, _TEXT_DELTAS):
+                text = delta.text
+            elif isinstance(delta, ToolCallDelta):
+                try:
+                    text = self._count_call(delta)
+                except ModelError as exc:
+                    return position, exc
+            else:
+                continue
+            self._deltas += 1
+            self._characters += len(text)
+            if not text.isascii():  # the whole text is as wide as its widest character once it is joined
+                self._width = MAX_CHAR_BYTES
+            if self._characters * self._width > MAX_REPLY_BYTES or self._deltas > MAX_DELTAS:
+                return position, self._too_large("is larger than the limit")
+        return len(deltas), None
 
     def _count_call(self, delta: ToolCallDelta) -> str:
         """Check a piece of a call against the limits and return all its text: id, name and arguments."""
@@ -376,7 +375,10 @@ class ReplySize:
 
 
 class ReplyBuilder:
-    """A builder of a `Reply` from deltas; linear in the length of the stream."""
+    """A builder of a `Reply` from deltas; linear in the length of the stream.
+
+    `usage` has the token counts received so far; `complete` is true once the end marker was received.
+    """
 
     def __init__(self) -> None:
         self._text: list[str] = []
@@ -384,30 +386,32 @@ class ReplyBuilder:
         self._ids: list[str] = []
         self._names: list[str] = []
         self._arguments: list[list[str]] = []
-        self._usage = Usage()
+        self.usage = Usage()
+        self.complete = False
         self._finished: Finished | None = None
 
-    def add(self, delta: Delta) -> None:
-        """Add one delta.
+    def add(self, *deltas: Delta) -> None:
+        """Add deltas in their order.
 
         >>> builder = ReplyBuilder()
-        >>> builder.add(TextDelta("hi"))
+        >>> builder.add(TextDelta("h"), TextDelta("i"))
         >>> builder.reply().text
         'hi'
         """
-        match delta:
-            case TextDelta():
-                self._text.append(delta.text)
-            case ThinkingDelta():
-                self._reasoning.append(delta.text)
-            case ToolCallDelta():
-                self._add_call(delta)
-            case UsageDelta():
-                self._usage = self._usage.updated(delta.usage)
-            case Attempt():
-                pass
-            case Finished():
-                self._finished = delta
+        for delta in deltas:
+            match delta:
+                case TextDelta():
+                    self._text.append(delta.text)
+                case ThinkingDelta():
+                    self._reasoning.append(delta.text)
+                case ToolCallDelta():
+                    self._add_call(delta)
+                case UsageDelta():
+                    self.usage = self.usage.updated(delta.usage)
+                case Attempt():
+                    pass
+                case Finished():
+                    self._finished, self.complete = delta, delta.complete
 
     def _add_call(self, delta: ToolCallDelta) -> None:
         while len(self._ids) <= delta.index:
@@ -419,19 +423,10 @@ class ReplyBuilder:
         if delta.arguments:
             self._arguments[delta.index].append(delta.arguments)
 
-    def call_identity(self, index: int) -> tuple[str, str]:
-        """Return (id, name) of call `index` as far as known; either may be empty."""
-        return self._ids[index], self._names[index]
-
     @property
     def text(self) -> str:
         """The visible text so far."""
         return "".join(self._text)
-
-    @property
-    def usage(self) -> Usage:
-        """The token counts received so far."""
-        return self._usage
 
     def reply(self) -> Reply:
         """Return the reply received so far; `complete` only if the end marker was received."""
@@ -445,8 +440,8 @@ class ReplyBuilder:
             ),
             stop=finished.stop if finished else "end",
             finish_reason=finished.finish_reason if finished else None,
-            usage=self._usage,
-            complete=finished is not None and finished.complete,
+            usage=self.usage,
+            complete=self.complete,
             provider_state=finished.provider_state if finished else None,
         )
 
@@ -475,12 +470,31 @@ async def complete(
 
     A `builder` passed by the caller has all deltas received so far, also if the call is cancelled.
     """
-    builder, size = builder or ReplyBuilder(), ReplySize()
+    builder = builder or ReplyBuilder()
+
+    async def add(batch: Sequence[Delta]) -> None:
+        builder.add(*batch)
+
     try:
-        async for batch in model.stream(request):
-            size.add(batch)
-            for delta in batch:
-                builder.add(delta)
+        await receive_reply(model, request, add)
     except ModelError as exc:
         return builder.reply(), exc
     return builder.reply(), None
+
+
+async def receive_reply(
+    model: ChatModel, request: ModelRequest, take: Callable[[Sequence[Delta]], Awaitable[None]]
+) -> None:
+    """Make one call and await `take` with each batch of its reply; the model's stream is closed in every case.
+
+    Raises `ModelError` also for a reply over the limits of `ReplySize`.
+    """
+    source = model.stream(request)
+    async with AsyncExitStack() as stack:
+        close: Any = getattr(source, "aclose", None)
+        if close is not None:
+            stack.push_async_callback(close)
+        size = ReplySize()
+        async for batch in source:
+            size.add(batch)
+            await take(batch)

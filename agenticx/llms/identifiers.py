@@ -14,10 +14,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agenticx.llms.base import ModelRequest
-from agenticx.messages import AssistantMessage, ToolMessage
 
 __all__ = ["CallIds", "IdentifierRule", "ToolNames"]
 
@@ -37,12 +36,18 @@ class IdentifierRule:
     first: str = ""
     prefix: str = "_"
     min_length: int = 1
+    _allowed: re.Pattern[str] = field(init=False, repr=False)
+    _all_allowed: re.Pattern[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        length = f"{{{self.min_length},{self.max_length}}}"
+        pattern = f"(?=[{self.first or self.characters}])[{self.characters}]{length}"
+        object.__setattr__(self, "_allowed", re.compile(pattern))
+        object.__setattr__(self, "_all_allowed", re.compile(f"[{self.characters}]*"))
 
     def allows(self, text: str) -> bool:
         """Return whether `text` may be sent as it is."""
-        if not self.min_length <= len(text) <= self.max_length:
-            return False
-        return bool(re.match(f"[{self.first or self.characters}]", text) and self._all_allowed(text))
+        return self._allowed.fullmatch(text) is not None
 
     def fit(self, text: str, number: int = 1) -> str:
         """Return the `number`th identifier for `text`; the first is `text` itself if that fits.
@@ -51,20 +56,19 @@ class IdentifierRule:
         >>> rule.fit("look"), rule.fit("look", 2), rule.fit("multi_tool_use.parallel")
         ('look', 'look_2', 'multi_tool_use_parallel_41c06c9e')
         """
+        if number == 1 and self.allows(text):
+            return text
         suffix = "" if number == 1 else f"_{number}"
-        if self.allows(text) and len(text) + len(suffix) <= self.max_length and self._all_allowed(suffix):
+        if self.allows(text) and len(text) + len(suffix) <= self.max_length and self._all_allowed.fullmatch(suffix):
             return text + suffix
         digest = hashlib.sha256(f"{text}{suffix}".encode("utf-8", "surrogatepass")).hexdigest()
-        if not self._all_allowed("_"):
+        if not self._all_allowed.fullmatch("_"):
             return digest[: self.max_length]
         cleaned = re.sub(f"[^{self.characters}]", "_", text[: self.max_length]) or "unnamed"
         if self.first and not re.match(f"[{self.first}]", cleaned):
             cleaned = f"{self.prefix}{cleaned}"
         end = f"_{digest[:_DIGEST_CHARS]}{suffix}"
         return cleaned[: self.max_length - len(end)] + end
-
-    def _all_allowed(self, text: str) -> bool:
-        return re.fullmatch(f"[{self.characters}]*", text) is not None
 
 
 class _IdentifierAllocator:
@@ -112,9 +116,10 @@ class ToolNames:
 
 def _called_names(request: ModelRequest) -> Iterator[str]:
     for message in request.messages:
-        if isinstance(message, AssistantMessage):
-            yield from (call.name for call in message.tool_calls)
-        elif isinstance(message, ToolMessage):
+        if message.role == "assistant":
+            for call in message.tool_calls:
+                yield call.name
+        elif message.role == "tool":
             yield message.name
 
 

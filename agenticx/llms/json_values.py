@@ -14,6 +14,7 @@ __all__ = [
     "cost_in",
     "count_in",
     "fields_in",
+    "first_count_in",
     "items_in",
     "json_string_fragment",
     "json_text",
@@ -51,6 +52,11 @@ def count_in(fields: dict[str, Any], name: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if 0 <= value < 1e15 else None
+
+
+def first_count_in(*candidates: tuple[dict[str, Any], str]) -> int | None:
+    """Return the first count that is present at one of these names, None if there is none."""
+    return next((count for fields, name in candidates if (count := count_in(fields, name)) is not None), None)
 
 
 def cost_in(fields: dict[str, Any], name: str) -> Decimal | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sys import getsizeof
 from typing import Any, cast
 
-from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.messages import Message
 from agenticx.threads import LARGE
 
 __all__ = ["MAX_CHAR_BYTES", "estimate_fragment_bytes", "estimate_parsed_bytes", "history_size", "measure_bytes"]
@@ -59,9 +59,10 @@ def history_size(messages: Sequence[Message]) -> int:
     size = _MESSAGE_CHARS * len(messages)
     for message in messages:
         size += len(message.content)
-        if isinstance(message, AssistantMessage):
-            size += sum(_MESSAGE_CHARS + len(call.arguments) for call in message.tool_calls)
+        if message.role == "assistant":
+            for call in message.tool_calls:
+                size += _MESSAGE_CHARS + len(call.arguments)
             size += LARGE if message.provider_state is not None else 0
-        elif isinstance(message, UserMessage) and message.attachments:
+        elif message.role == "user" and message.attachments:
             size += LARGE
     return size

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
 from agenticx.logs import get_logger
 from agenticx.messages import Attachment, UserMessage
 
-__all__ = ["DOCUMENT_TYPES", "IMAGE_TYPES", "content_parts", "data_url"]
+__all__ = ["DOCUMENT_TYPES", "IMAGE_TYPES", "chat_part", "content_parts", "data_url"]
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 DOCUMENT_TYPES = frozenset({"application/pdf"})
@@ -28,6 +29,15 @@ def content_parts(message: UserMessage, supported: Container[str]) -> list[str |
 def data_url(attachment: Attachment) -> str:
     """Return the attachment as a `data:` URL."""
     return f"data:{attachment.media_type};base64,{attachment.data}"
+
+
+def chat_part(part: str | Attachment) -> dict[str, Any]:
+    """Return a part as Chat Completions has it."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if part.kind == "image":
+        return {"type": "image_url", "image_url": {"url": data_url(part)}}
+    return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
 
 
 def _content_part(attachment: Attachment, supported: Container[str]) -> str | Attachment:

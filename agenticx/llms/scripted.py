@@ -84,25 +84,13 @@ class ScriptedModel:
     ) -> None:
         self._replies: deque[Script] = deque(replies)
         self._planned = len(self._replies)
-        self._name = name
-        self._context_window = context_window
-        self._inline_calls = tuple(inline_calls)
+        self.name = name
+        self.context_window = context_window
+        self.inline_calls = tuple(inline_calls)
         self._clock: Clock = clock or SystemClock()
         self._calls_made = 0
         self.requests: list[ModelRequest] = []
         self.open_streams = 0
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_window(self) -> int | None:
-        return self._context_window
-
-    @property
-    def inline_calls(self) -> Sequence[InlineForm]:
-        return self._inline_calls
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """Play the next reply; the stream raises `ScriptExhausted` if there is none."""

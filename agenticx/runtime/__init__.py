@@ -15,10 +15,11 @@ from agenticx.runtime.confirm import (
     SyncConfirmGate,
     UnknownConfirm,
 )
-from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
+from agenticx.runtime.events import Event, EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
 from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.repetition.loop_detector import LoopDetector
+from agenticx.runtime.results import RunResult, TurnError
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
@@ -36,16 +37,19 @@ __all__ = [
     "ConfirmRequest",
     "ContextCompactor",
     "DigestMismatch",
+    "Event",
     "EventType",
     "HookContext",
     "HookRegistry",
     "LoopDetector",
+    "RunResult",
     "RuntimeEvent",
     "Session",
     "Steering",
     "StopSignal",
     "SyncConfirmGate",
     "TurnContext",
+    "TurnError",
     "UnknownConfirm",
     "encode_envelope",
     "envelope_adapter",

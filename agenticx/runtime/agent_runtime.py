@@ -1,7 +1,7 @@
 """The think-act loop: one user message becomes a stream of typed events with one terminal event.
 
     write_turn, resume_turn     pass the events to a sink in batches; run_turn, the only async generator, yields them
-    └── _run (in a _TurnTask)   every failure becomes the turn's terminal event (endings)
+    └── _run (in a TurnTask)   every failure becomes the turn's terminal event (endings)
         └── _turn       the loop, on one screen
             ├── prepare    sanitize, compact, before_model (request)
             ├── _think     call the model within its time limits (model_call), after_model
@@ -17,7 +17,7 @@ runs and may cancel that instead (PEP 789); and tools that run concurrently need
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,27 +25,29 @@ from typing import Any
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
-from agenticx.llms.base import ChatModel, InlineForm, ModelRequest, Reply, inline_forms
+from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inline_forms
 from agenticx.llms.duck_typed.model import adapt
-from agenticx.logs import bound_ids
-from agenticx.messages import ToolCall, UserMessage, clean_text
+from agenticx.llms.openai_rows import user_message
+from agenticx.messages import ToolCall, UserMessage
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
-from agenticx.runtime.events import EventType, RuntimeEvent
+from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.hooks import AgentHook, HookRegistry
-from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, cancel_and_wait, watch_stop
+from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.request import RequestBuilder
+from agenticx.runtime.results import RunMethods, UserInput
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
 from agenticx.runtime.turn import EventSink, Turn, TurnContext, attachment_data
+from agenticx.runtime.turn_task import TurnTask, wait_for_abandoned_turn
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool
@@ -58,13 +60,15 @@ _MAX_CHARS_ON_LOOP = 4096
 """Characters of text that are searched for inline calls on the event loop; longer texts are searched in a thread."""
 
 
-class AgentRuntime:
+class AgentRuntime(RunMethods):
     """The engine that runs turns. It holds only collaborators, so one runtime can serve many sessions at once.
 
-    `llm` is a `ChatModel` or a duck-typed model with `stream_with_tools`, `stream` or `invoke`. `confirm_gate` is asked
-    before risky calls; the default gate asks at the terminal. Arguments that are not given are taken from `settings`,
-    which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they cannot be used). If
-    those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
+    `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel`, or a duck-typed model with
+    `stream_with_tools`, `stream` or `invoke`. `confirm_gate` is asked before risky calls; the default gate asks at the
+    terminal. `tools` and `system_prompt` are those of turns that are given none. Arguments that are not given are taken
+    from `settings`, which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they
+    cannot be used). If those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the
+    command line.
     """
 
     def __init__(
@@ -72,6 +76,8 @@ class AgentRuntime:
         llm: Any,
         confirm_gate: ConfirmGate | None = None,
         *,
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox = (),
+        system_prompt: str | None = None,
         max_tool_rounds: int | None = None,
         loop_warning_threshold: int = 4,
         loop_critical_threshold: int = 8,
@@ -82,9 +88,11 @@ class AgentRuntime:
     ) -> None:
         if max_tool_rounds is not None and max_tool_rounds < 1:
             raise ValueError(f"max_tool_rounds must be at least 1, not {max_tool_rounds}")
-        self._model: ChatModel = adapt(llm)
         self._settings = settings or load_settings()
         self._clock = clock or SystemClock()
+        self._model = _resolve(llm, self._settings) if isinstance(llm, str) else adapt(llm)
+        self._tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        self._system_prompt = system_prompt
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
@@ -110,8 +118,8 @@ class AgentRuntime:
 
     async def run_turn(
         self,
-        user_input: str | UserMessage,
-        session: Session,
+        user_input: UserInput,
+        session: Session | None = None,
         should_stop: StopSignal | Callable[[], bool] | None = None,
         *,
         agent_id: str = "meta",
@@ -119,8 +127,11 @@ class AgentRuntime:
         system_prompt: str | None = None,
         output_type: Any = None,
         context: TurnContext | None = None,
-    ) -> AsyncGenerator[RuntimeEvent, None]:
+    ) -> AsyncGenerator[Event, None]:
         """Run one turn of `session` and yield its events, from `turn_started` to the one terminal event.
+
+        `user_input` is text, a `UserMessage` or a dict row with role `user`. Without a `session` the turn runs in a new
+        one.
 
         `agent_id` names the agent in the events; `meta` is the main agent, the one that the user talks to. No call runs
         before the consumer has taken its `tool_call` and asks for the next event.
@@ -129,15 +140,17 @@ class AgentRuntime:
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
         s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
 
-        With an `output_type` (a pydantic model, dataclass or TypedDict) the answer is an object of that type, whose
-        JSON value is the `output` of `final`. Raises `TypeError` for a type whose JSON Schema is not an object and for
-        an input, session or tools of another type, `AttachmentRefused` for attachments that are not accepted, and
-        `SessionBusy` while the session runs another turn, all before the turn begins.
+        With an `output_type`, anything that pydantic can validate, the answer is an object of that type, whose JSON
+        value is the `output` of `final`. Raises `TypeError` for a type that pydantic cannot validate and for an input,
+        session or tools of another type, `AttachmentRefused` for attachments that are not accepted, and `SessionBusy`
+        while the session runs another turn, all before the turn begins. A turn whose generator was left by a `break` is
+        waited for, at most 3 s.
         """
-        _check_arguments(user_input, session)
+        message, session = user_message(user_input), Session() if session is None else _checked_session(session)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context)
-        _begin_turn(turn, user_input)
-        running = _TurnTask(turn, self._run(turn, ()), should_stop)
+        await wait_for_abandoned_turn(session)
+        _begin_turn(turn, message)
+        running = TurnTask(turn, self._run(turn, ()), should_stop)
         try:
             while batch := await turn.channel.take():
                 for event in batch:
@@ -148,7 +161,7 @@ class AgentRuntime:
 
     async def write_turn(
         self,
-        user_input: str | UserMessage,
+        user_input: UserInput,
         session: Session,
         sink: EventSink,
         should_stop: StopSignal | Callable[[], bool] | None = None,
@@ -162,9 +175,9 @@ class AgentRuntime:
         An exception of `sink` ends the turn and is raised. A cancellation ends it too; it is raised once all events are
         written.
         """
-        _check_arguments(user_input, session)
+        message, session = user_message(user_input), _checked_session(session)
         turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
-        _begin_turn(turn, user_input)
+        _begin_turn(turn, message)
         await self._write(turn, (), sink, should_stop)
 
     async def resume_turn(
@@ -183,6 +196,10 @@ class AgentRuntime:
         _resume_turn(turn, point)
         await self._write(turn, point.calls, sink, should_stop)
 
+    async def aclose(self) -> None:
+        """Close the connections that the model keeps on the running event loop."""
+        await close_model(self._model)
+
     async def _write(
         self,
         turn: Turn,
@@ -191,7 +208,7 @@ class AgentRuntime:
         should_stop: StopSignal | Callable[[], bool] | None,
     ) -> None:
         """Run the turn and write its events in a task of their own, as no write may be cancelled midway."""
-        running, writing = _TurnTask(turn, self._run(turn, calls), should_stop), None
+        running, writing = TurnTask(turn, self._run(turn, calls), should_stop), None
         try:
             writing = asyncio.create_task(turn.channel.write_to(sink), name=f"agx events {turn.session.id}")
             await asyncio.shield(writing)
@@ -211,13 +228,13 @@ class AgentRuntime:
         output_type: Any,
         context: TurnContext | None,
     ) -> Turn:
-        toolbox = tools if isinstance(tools, Toolbox) else Toolbox(tools or ())
+        toolbox = self._tools if tools is None else tools if isinstance(tools, Toolbox) else Toolbox(tools)
         return Turn(
             session=session,
             agent_id=agent_id,
             tools=toolbox,
             output=TurnOutput(output_type, self._model, toolbox.names),
-            system_prompt=system_prompt,
+            system_prompt=self._system_prompt if system_prompt is None else system_prompt,
             model_name=self._model.name,
             max_rounds=self._max_rounds,
             clock=self._clock,
@@ -227,8 +244,8 @@ class AgentRuntime:
         )
 
     def _new_loop_detector(self, session: Session) -> LoopDetector:
-        detector = LoopDetector(*self._loop_thresholds)
-        detector.record_state(*session.state.plan)
+        plan, detector = session.state.plan, LoopDetector(*self._loop_thresholds)
+        detector.record_state(*plan)
         return detector
 
     async def _run(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
@@ -276,7 +293,7 @@ class AgentRuntime:
                 self._remind_of_tools(turn, reply, message_id)
             elif calls:
                 await self._act(turn, reply, message_id, calls)
-            elif problem := await run_sized(turn.output.submit_text, reply, size=len(reply.text), name="agx output"):
+            elif turn.output.is_requested and (problem := await self._submit_text(turn, reply)):
                 self._request_correction(turn, reply, message_id, problem)
             elif turn.has_steering:
                 turn.append_reply(reply, message_id)
@@ -291,15 +308,25 @@ class AgentRuntime:
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await self._call(turn, request)
         turn.last_text = reply.text
-        try:
-            await self._hooks.run_after_model(reply, turn.hook_context, turn.report_hook_failure)
-        except asyncio.CancelledError:  # its calls will not run, but text that was streamed stays in the history
-            turn.append_reply(replace(reply, provider_state=None), message_id)
-            raise
+        if "after_model" in self._hooks.overridden:
+            try:
+                await self._hooks.run_after_model(reply, turn.hook_context, turn.report_hook_failure)
+            except asyncio.CancelledError:  # its calls will not run, but text that was streamed stays in the history
+                turn.append_reply(replace(reply, provider_state=None), message_id)
+                raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
-            forms = inline_forms(self._model, turn.answering_model)
-            reply = await _with_inline_calls(turn, reply, [tool.name for tool in request.tools], forms)
+            reply = await self._with_inline_calls(turn, reply, [tool.name for tool in request.tools])
         return reply, message_id
+
+    async def _with_inline_calls(self, turn: Turn, reply: Reply, tool_names: Sequence[str]) -> Reply:
+        """Return the reply with its text parsed as calls; if the text is not only calls, return the reply unchanged."""
+        forms = inline_forms(self._model, turn.answering_model)
+        read = partial(parse_inline_calls, reply.text, tool_names, forms)
+        calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
+        if not calls:
+            return reply
+        named = tuple(call.model_copy(update={"id": turn.session.assign_call_id("")}) for call in calls)
+        return replace(reply, text="", tool_calls=named)
 
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         """Call the model; compact a history that it finds too long once and send it again."""
@@ -335,6 +362,10 @@ class AgentRuntime:
         turn.append_reminder(
             f"{verdict.text}. Try something else, or answer with what you have and say what is missing."
         )
+
+    async def _submit_text(self, turn: Turn, reply: Reply) -> str | None:
+        """Submit a reply without calls as the requested object; return its problem, None if it can be the answer."""
+        return await run_sized(turn.output.submit_text, reply, size=len(reply.text), name="agx output")
 
     def _request_correction(self, turn: Turn, reply: Reply, message_id: str, problem: str) -> None:
         """Append the reply, which is not the requested object, and a reminder that tells the model why."""
@@ -389,31 +420,17 @@ class AgentRuntime:
         await self._endings.final(turn, reply.text, message_id, "partial")
 
 
-def _check_arguments(user_input: object, session: object) -> None:
-    if not isinstance(user_input, str | UserMessage):
-        raise TypeError(f"user_input must be a str or a UserMessage, not {type(user_input).__name__}")
+def _resolve(name: str, settings: Settings) -> ChatModel:
+    from agenticx.llms.assembly import resolve_model  # on first use: it imports the HTTP client
+
+    return resolve_model(name, settings=settings)
+
+
+def _checked_session(session: object) -> Session:
+    """Return `session`; raise `TypeError` if it is no `Session`."""
     if not isinstance(session, Session):
         raise TypeError(f"session must be a Session, not {type(session).__name__}")
-
-
-class _TurnTask:
-    """A turn that runs in a task until its consumer closes it; an internal bug is raised from the task."""
-
-    def __init__(
-        self, turn: Turn, work: Coroutine[Any, Any, None], should_stop: StopSignal | Callable[[], bool] | None
-    ) -> None:
-        self._turn = turn
-        self._unwatch_stop = watch_stop(should_stop, turn.stop)
-        with bound_ids(session=turn.session.id, agent=turn.agent_id):
-            self.task = asyncio.create_task(work, name=f"agx turn {turn.session.id}")
-            self.task.add_done_callback(turn.end)
-
-    async def close(self) -> None:
-        """End the turn and everything it started."""
-        self._unwatch_stop()
-        await cancel_and_wait(self.task)
-        self._turn.session.end_turn(self._turn)
-        await self._turn.finish_background_tasks()
+    return session
 
 
 def _max_tool_rounds(settings: Settings) -> int:
@@ -431,25 +448,15 @@ def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> Recorded
     )
 
 
-async def _with_inline_calls(turn: Turn, reply: Reply, tool_names: Sequence[str], forms: Sequence[InlineForm]) -> Reply:
-    """Return the reply with its text parsed as calls; if the text is not only calls, return the reply unchanged."""
-    read = partial(parse_inline_calls, reply.text, tool_names, forms)
-    calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
-    if not calls:
-        return reply
-    named = tuple(call.model_copy(update={"id": turn.session.assign_call_id("")}) for call in calls)
-    return replace(reply, text="", tool_calls=named)
-
-
-def _begin_turn(turn: Turn, user_input: str | UserMessage) -> None:
+def _begin_turn(turn: Turn, message: UserMessage) -> None:
     """Check the attachments, begin the turn and emit its first event; append the user's message."""
-    message = UserMessage(content=clean_text(user_input)) if isinstance(user_input, str) else user_input
-    check_attachments(message.attachments)
+    if message.attachments:
+        check_attachments(message.attachments)
+    turn.session.begin_turn(turn)
     started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
     context = turn.context
     ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": context.parent_turn_id}
     optional = {**ids, **attachment_data(message)}
-    turn.session.begin_turn(turn)
     turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
     turn.append(message)
 

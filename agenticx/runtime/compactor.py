@@ -249,7 +249,8 @@ class ContextCompactor:
 
         It is called in every round, so it counts no more than needed.
         """
-        return self._is_over(messages, adapt(llm).context_window, input_tokens or 0)
+        window = getattr(llm, "context_window", None)
+        return self._is_over(messages, window if isinstance(window, int) else None, input_tokens or 0)
 
     def _is_over(self, messages: Sequence[Message], window: int | None, input_tokens: int, share: float = 1.0) -> bool:
         """Return whether the history has too many messages, or is over that share of the limits of its size."""

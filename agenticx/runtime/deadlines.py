@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from agenticx import user_code
+from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ClockExpired, ModelError, ModelErrorCode, UserCodeError
-from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplySize
+from agenticx.llms.base import ChatModel, Delta, ModelRequest, receive_reply
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
-from agenticx.timers import ResettableTimer
 
 __all__ = ["Deadlines", "Expiry", "FatalExpiry", "ModelClocks", "ModelStream", "clock_expired"]
 
 Expiry = Literal["first_feedback", "slow", "first_chunk", "heartbeat", "hard"]
-_BUFFERED_DELTAS = 4096
-_BATCH_DELTAS = 512  # returned at once before other tasks of the loop run
+_MAX_DELTAS = 256  # added at once, to at most as many: `receive` returns at most 512 before other tasks of the loop run
 _log = get_logger(__name__)
 
 
@@ -117,15 +115,9 @@ class ModelStream:
     def __init__(self, model: ChatModel, request: ModelRequest, clock: Clock) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._arrived: list[Delta] = []
-        self._has_more = False
-        self._wake: asyncio.Future[None] | None = None
-        self._space_free: asyncio.Future[None] | None = None
-        self._timer = ResettableTimer(self._wake_up)
+        self._arrived: BatchQueue[Delta] = BatchQueue(limit=_MAX_DELTAS)
         self._model_name = model.name
-        reading = user_code.call_in_task(self._pump, model, request, what=f"model {model.name}")
-        self._task = asyncio.create_task(reading, name="agx model stream")
-        self._task.add_done_callback(self._wake_up)
+        self._task = asyncio.create_task(self._pump(model, request), name="agx model stream")
 
     @property
     def is_open(self) -> bool:
@@ -137,48 +129,33 @@ class ModelStream:
 
         Raises `ModelError` after everything that arrived before the error was returned.
         """
-        if self._has_more:
-            await asyncio.sleep(0)
-        while not self._arrived:
-            if self._task.done():
-                self._raise_failure()
-                return ()
-            if self._clock.monotonic() >= until:
+        deltas = await self._arrived.take(self._loop.time() + self._clock.real(until - self._clock.monotonic()))
+        if not deltas:
+            if self.is_open:
                 return None
-            self._timer.set(self._loop.time() + self._clock.real(until - self._clock.monotonic()))
-            self._wake = self._loop.create_future()
-            try:
-                await self._wake
-            finally:
-                self._wake = None
-        deltas, self._arrived = self._arrived[:_BATCH_DELTAS], self._arrived[_BATCH_DELTAS:]
-        self._has_more = bool(self._arrived)
-        if not self._has_more and self._space_free is not None and not self._space_free.done():
-            self._space_free.set_result(None)
+            self._raise_failure()
         return deltas
 
     async def close(self) -> None:
         """End the call; return when the model has closed its socket, or shortly after if it does not."""
-        self._timer.cancel()
         if not self._task.done():
             await user_code.abandon(self._task, f"model {self._model_name}")
         elif not self._task.cancelled():
             self._task.exception()
 
     async def _pump(self, model: ChatModel, request: ModelRequest) -> None:
-        source = model.stream(request)
-        async with AsyncExitStack() as stack:
-            close: Any = getattr(source, "aclose", None)
-            if close is not None:
-                stack.push_async_callback(close)
-            size = ReplySize()
-            async for batch in source:
-                size.add(batch)
-                self._arrived.extend(batch)
-                self._wake_up()
-                if len(self._arrived) > _BUFFERED_DELTAS:
-                    self._space_free = self._loop.create_future()
-                    await self._space_free
+        try:
+            with user_code.translated_errors(f"model {self._model_name}"):
+                await receive_reply(model, request, self._add)
+        finally:
+            self._arrived.close()
+
+    async def _add(self, batch: Sequence[Delta]) -> None:
+        """Add deltas that arrived; wait while too many are not received yet."""
+        for part in _parts(batch):
+            self._arrived.put(*part)
+            if self._arrived.is_full:
+                await self._arrived.wait_for_room()
 
     def _raise_failure(self) -> None:
         if self._task.cancelled():
@@ -196,9 +173,12 @@ class ModelStream:
         if failure is not None:
             raise failure
 
-    def _wake_up(self, _task: object = None) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
+
+def _parts(batch: Sequence[Delta]) -> Sequence[Sequence[Delta]]:
+    """Return the parts of a batch, each of at most `_MAX_DELTAS`."""
+    if len(batch) <= _MAX_DELTAS:
+        return (batch,)
+    return [batch[start : start + _MAX_DELTAS] for start in range(0, len(batch), _MAX_DELTAS)]
 
 
 FatalExpiry = Literal["first_chunk", "heartbeat", "hard"]

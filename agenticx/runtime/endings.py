@@ -111,7 +111,7 @@ class Endings:
 
         After a stop they delay the terminal event by at most 100 ms and then continue in the background.
         """
-        if not self.hooks.has("on_agent_end"):
+        if "on_agent_end" not in self.hooks.overridden:
             return
         work = self.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report_hook_failure)
         task = asyncio.create_task(work, name="agx on_agent_end")

@@ -58,7 +58,13 @@ def snippets(messages: Sequence[Message]) -> str:
 
 def count_characters(messages: Sequence[Message]) -> int:
     """Return the characters of a history, its attachments by their estimates."""
-    return sum(map(len, message_texts(messages))) + count_attachment_characters(messages)
+    count = count_attachment_characters(messages)
+    for message in messages:
+        count += len(message.content)
+        if message.role == "assistant":
+            for call in message.tool_calls:
+                count += len(call.arguments)
+    return count
 
 
 def count_attachment_characters(messages: Sequence[Message]) -> int:
@@ -66,7 +72,7 @@ def count_attachment_characters(messages: Sequence[Message]) -> int:
     return sum(
         attachment.estimated_chars
         for message in messages
-        if isinstance(message, UserMessage)
+        if message.role == "user"
         for attachment in message.attachments
     )
 
@@ -75,6 +81,6 @@ def message_texts(messages: Sequence[Message]) -> Iterator[str]:
     """Yield the contents of the messages and the arguments of their calls."""
     for message in messages:
         yield message.content
-        if isinstance(message, AssistantMessage):
+        if message.role == "assistant":
             for call in message.tool_calls:
                 yield call.arguments

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agenticx.llms.base import Attempt, Delta, Reply, ReplyBuilder, TextDelta, ThinkingDelta, ToolCallDelta, Usage
 from agenticx.messages import AssistantMessage, clean_text, new_id
-from agenticx.runtime.events import EventType
+from agenticx.runtime.events import Event, EventType, ThinkingEvent, TokenEvent, ToolCallDeltaEvent
 from agenticx.runtime.turn import Turn
 
 __all__ = ["ReplyWriter"]
@@ -27,22 +27,28 @@ class ReplyWriter:
         self._offset = 0
         self._thinking_offset = 0
         self._call_ids: dict[int, str] = {}
+        self._call_names: dict[int, str] = {}
 
     def write(self, deltas: Sequence[Delta]) -> bool:
         """Add deltas and emit their events; return whether any of them was progress."""
-        progress = False
+        deltas = [_cleaned(delta) if isinstance(delta, _TEXTS) else delta for delta in deltas]
+        self._builder.add(*deltas)
+        events: list[Event] = []
         for delta in deltas:
             if isinstance(delta, TextDelta):
-                progress = self._text(delta) or progress
+                if delta.text and self._turn.state != "responding":
+                    self._turn.emit_deltas(events)
+                    self._turn.enter("responding")
+                    events = []
+                self._text(delta.text, events)
             elif isinstance(delta, ThinkingDelta):
-                progress = self._thinking(delta) or progress
+                self._thinking(delta.text, events)
             elif isinstance(delta, ToolCallDelta):
-                progress = self._call(delta) or progress
+                self._call(delta, events)
             elif isinstance(delta, Attempt):
                 self.attempt = delta
-            else:
-                self._builder.add(delta)
-        return progress
+        self._turn.emit_deltas(events)
+        return bool(events)
 
     @property
     def has_output(self) -> bool:
@@ -77,9 +83,8 @@ class ReplyWriter:
 
     def record_usage(self, model_name: str) -> None:
         """Record the usage of the call; of a failed call only if the provider reported it."""
-        reply = self._builder.reply()
-        usage = reply.usage
-        if reply.complete or usage.input_tokens is not None or usage.output_tokens is not None:
+        usage = self._builder.usage
+        if self._builder.complete or usage.input_tokens is not None or usage.output_tokens is not None:
             self._turn.last_input_tokens = usage.total_input_tokens
             self._turn.record_usage(usage, model_name)
 
@@ -93,44 +98,37 @@ class ReplyWriter:
             )
             self._turn.append(message)
 
-    def _text(self, delta: TextDelta) -> bool:
-        text = clean_text(delta.text)
-        if not text:
-            return False
-        turn = self._turn
-        if turn.state != "responding":
-            turn.enter("responding")
-        self._builder.add(delta if text is delta.text else TextDelta(text))
-        turn.emit(EventType.TOKEN, {"text": text, "message_id": self.message_id, "offset": self._offset})
-        self._offset += len(text)
-        return True
+    def _text(self, text: str, events: list[Event]) -> None:
+        if text:
+            data = {"text": text, "message_id": self.message_id, "offset": self._offset}
+            events.append(TokenEvent(EventType.TOKEN, data, self._turn.agent_id))
+            self._offset += len(text)
 
-    def _thinking(self, delta: ThinkingDelta) -> bool:
-        text = clean_text(delta.text)
-        if not text:
-            return False
-        self._builder.add(delta if text is delta.text else ThinkingDelta(text))
-        data = {"text": text, "message_id": self.message_id, "offset": self._thinking_offset}
-        self._turn.emit(EventType.THINKING, data)
-        self._thinking_offset += len(text)
-        return True
+    def _thinking(self, text: str, events: list[Event]) -> None:
+        if text:
+            data = {"text": text, "message_id": self.message_id, "offset": self._thinking_offset}
+            events.append(ThinkingEvent(EventType.THINKING, data, self._turn.agent_id))
+            self._thinking_offset += len(text)
 
-    def _call(self, delta: ToolCallDelta) -> bool:
-        self._builder.add(delta)
+    def _call(self, delta: ToolCallDelta, events: list[Event]) -> None:
         new = False
         while len(self._call_ids) <= delta.index:
             index = len(self._call_ids)
             self._call_ids[index] = self._turn.session.assign_call_id(delta.id if index == delta.index else "")
             new = True
-        if not (new or delta.arguments):
-            return False
-        _, name = self._builder.call_identity(delta.index)
-        self._turn.emit(
-            EventType.TOOL_CALL_DELTA,
-            {
+        name = self._call_names[delta.index] = delta.name or self._call_names.get(delta.index, "")
+        if new or delta.arguments:
+            data = {
                 "tool_call_id": self._call_ids[delta.index],
                 "name": clean_text(name),
                 "arguments_delta": clean_text(delta.arguments),
-            },
-        )
-        return True
+            }
+            events.append(ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, data, self._turn.agent_id))
+
+
+_TEXTS = (TextDelta, ThinkingDelta)
+
+
+def _cleaned(delta: TextDelta | ThinkingDelta) -> TextDelta | ThinkingDelta:
+    """Return the delta with its text as it can be stored."""
+    return delta if delta.text.isascii() else replace(delta, text=clean_text(delta.text))

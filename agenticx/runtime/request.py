@@ -41,21 +41,23 @@ class RequestBuilder:
 
     async def prepare(self, turn: Turn) -> ModelRequest:
         """Return the next request; raise `HookFailed` when a before_model hook fails."""
-        history = await self._compact(turn, await _sanitized_history(turn))
+        history, is_due = await _run_by_size(self._read_history, turn, turn.session.messages)
+        if is_due:
+            history = await self._compact(turn, history)
         request = ModelRequest(
             messages=await self._messages(turn, history),
             tools=turn.tools.schemas(),
             timeout=self.clocks.request_timeout,
             attempt_seconds=self.clocks.invoke,
         )
-        return turn.output.extend_request(request)
+        return turn.output.extend_request(request) if turn.output.is_requested else request
 
     async def prepare_shortened(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
         """Return the same request with a compacted history, because a provider found it too long.
 
         Works once per turn; returns None if it was done already or does not make the history smaller.
         """
-        history = await _sanitized_history(turn)
+        history = await _run_by_size(sanitize, list(turn.session.messages))
         if turn.overflowed or not await _run_by_size(self._may_shrink, turn, history):
             return None
         turn.overflowed = True
@@ -72,13 +74,19 @@ class RequestBuilder:
         messages = list(history)
         if turn.system_prompt:
             messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
-        return await self.hooks.run_before_model(messages, turn.hook_context)
+        if "before_model" in self.hooks.overridden:
+            messages = await self.hooks.run_before_model(messages, turn.hook_context)
+        return messages
+
+    def _read_history(self, turn: Turn, messages: Sequence[Message]) -> tuple[Sequence[Message], bool]:
+        """Return the messages in a valid order, and whether they are over their limits and may be made smaller."""
+        history = sanitize(messages)
+        due = self.compactor.is_due(history, self.model, input_tokens=turn.last_input_tokens)
+        return history, due and self._may_shrink(turn, history)
 
     async def _compact(self, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:
-        """Return the valid `history`, compacted if that is due and makes it smaller."""
+        """Return the valid `history`, compacted if that makes it smaller."""
         counted = turn.last_input_tokens
-        if not await _run_by_size(self._is_due, turn, history):
-            return history
         with self._stall_notice(turn):
             compacted = await self.compactor.maybe_compact(
                 history, self.model, input_tokens=counted, on_usage=_usage_recorder(turn)
@@ -91,11 +99,6 @@ class RequestBuilder:
         ):  # the model was asked, but its summary gained nothing
             turn.session.size_at_failed_compaction = await _run_by_size(self.compactor.measure, history)
         return history
-
-    def _is_due(self, turn: Turn, history: Sequence[Message]) -> bool:
-        """Return whether a history is over its limits and may be made smaller."""
-        due = self.compactor.is_due(history, self.model, input_tokens=turn.last_input_tokens)
-        return due and self._may_shrink(turn, history)
 
     def _may_shrink(self, turn: Turn, history: Sequence[Message]) -> bool:
         """Return whether the history has changed since a summary of it gained nothing, in this or an earlier turn."""
@@ -137,11 +140,6 @@ class RequestBuilder:
             yield
         finally:
             timer.cancel()
-
-
-async def _sanitized_history(turn: Turn) -> list[Message]:
-    """Return the session's history in a valid order."""
-    return await _run_by_size(sanitize, list(turn.session.messages))
 
 
 async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:

@@ -48,20 +48,21 @@ def is_valid(messages: Sequence[Message]) -> bool:
     awaited: list[str] = []  # results that must follow, last one first
     leading = True
     for message in messages:
-        if isinstance(message, ToolMessage):
+        if message.role == "tool":
             if not awaited or message.tool_call_id != awaited.pop():
                 return False
         elif awaited:
             return False
-        elif isinstance(message, SystemMessage):
+        elif message.role == "system":
             if not leading:
                 return False
         else:
             leading = False
-            if isinstance(message, AssistantMessage):
+            if message.role == "assistant":
                 if not _is_well_formed(message):
                     return False
-                awaited = [call.id for call in reversed(message.tool_calls)]
+                if message.tool_calls:
+                    awaited = [call.id for call in reversed(message.tool_calls)]
     return not awaited
 
 

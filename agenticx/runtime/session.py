@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
+from os import PathLike
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from agenticx.errors import AgenticXError, SessionBusy
-from agenticx.messages import AssistantMessage, Message, clean_text, new_id
+from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
+from agenticx.messages import Message, clean_text, new_id
 from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
 
@@ -19,16 +21,18 @@ _RANDOM_CHARS = 16
 """A provider's id of at least this length is random and unique; the shortest of these have more than 20 characters."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class Session:
     """One conversation. The runtime appends to `messages`; only compaction replaces them, by `apply_compaction`.
+
+    The constructor also takes `messages` as dict rows of Chat Completions, and raises `TypeError` for anything else.
 
     `compacted` holds the original messages, in order, that summaries and shortened tool results have replaced in
     `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
     keeps them (`Store.compacted_messages`), and `stored_compacted` is their number. A summary whose originals were
     never kept counts as an original.
 
-    `workspace` may be given as a str. Raises `ValueError` for an unknown `permission_mode`.
+    Without a `workspace` it is the current folder. Raises `ValueError` for an unknown `permission_mode`.
 
     `allowed` holds the digests of calls that the user allowed for the rest of the session. `resumed` is true if there
     may have been calls that `messages` no longer contains: the history was compacted, and then the program was
@@ -37,27 +41,65 @@ class Session:
     keeps the earlier content of files that tools changed.
     """
 
-    id: str = field(default_factory=lambda: new_id("ses"))
-    workspace: Path = field(default_factory=Path.cwd)
-    permission_mode: PermissionMode = "default"
-    messages: list[Message] = field(default_factory=list[Message])
-    state: ToolState = field(default_factory=ToolState)
-    allowed: set[str] = field(default_factory=set[str])
-    resumed: bool = False
-    size_at_failed_compaction: tuple[int, int] | None = None
-    snapshots: Snapshots | None = None
-    compacted: list[Message] = field(default_factory=list[Message])
-    stored_compacted: int = 0
-    _running: object = field(default=None, init=False, repr=False)
-    _replacements: list[Message] = field(default_factory=list[Message], init=False, repr=False)
-    _call_ids: set[str] = field(default_factory=set[str], init=False, repr=False)
+    id: str
+    workspace: Path
+    permission_mode: PermissionMode
+    messages: list[Message]
+    state: ToolState
+    allowed: set[str]
+    resumed: bool
+    size_at_failed_compaction: tuple[int, int] | None
+    snapshots: Snapshots | None
+    compacted: list[Message]
+    stored_compacted: int
+    _running: object = field(repr=False)
+    _replacements: list[Message] = field(repr=False)
+    _call_ids: set[str] = field(repr=False)
 
-    def __post_init__(self) -> None:
-        self.workspace = Path(self.workspace)
+    def __init__(
+        self,
+        id: str | None = None,  # noqa: A002
+        workspace: str | PathLike[str] | None = None,
+        permission_mode: PermissionMode = "default",
+        messages: Sequence[Message | Mapping[str, Any]] = (),
+        state: ToolState | None = None,
+        *,
+        allowed: Iterable[str] = (),
+        resumed: bool = False,
+        snapshots: Snapshots | None = None,
+        compacted: Sequence[Message] = (),
+        stored_compacted: int = 0,
+    ) -> None:
+        self.id = id or new_id("ses")
+        self.workspace = Path.cwd() if workspace is None else Path(workspace)
+        self.permission_mode = permission_mode
+        self.messages = messages_from_rows(messages)
+        self.state = state or ToolState()
+        self.allowed = set(allowed)
+        self.resumed = resumed
+        self.size_at_failed_compaction = None
+        self.snapshots = snapshots
+        self.compacted = list(compacted)
+        self.stored_compacted = stored_compacted
+        self._running = None
+        self._replacements = []
+        self._call_ids = {
+            call.id for message in self.messages if message.role == "assistant" for call in message.tool_calls
+        }
         self._check_mode()
-        for message in self.messages:
-            if isinstance(message, AssistantMessage):
-                self._call_ids.update(call.id for call in message.tool_calls)
+
+    @property
+    def all_messages(self) -> Sequence[Message]:
+        """The messages with those that compaction replaced in their place, as far as this session keeps them."""
+        return [*self.compacted, *self.messages[self.replacement_count :]] if self.compacted else self.messages
+
+    def to_openai(self) -> list[dict[str, Any]]:
+        """Return `messages` as dict rows of Chat Completions; `Session(messages=rows)` reads them again.
+
+        Text files become part of the text. Message ids, outcomes of calls, reasoning and a provider's own state are
+        left out.
+        """
+        return messages_to_rows(self.messages)
 
     def begin_turn(self, turn: object) -> None:
         """Reserve the session for `turn`; raise `SessionBusy` while another runs, `ValueError` for an unknown mode."""
@@ -65,6 +107,11 @@ class Session:
         if self._running is not None:
             raise SessionBusy(f"session {self.id!r} already runs a turn; wait for its terminal event")
         self._running = turn
+
+    @property
+    def running_turn(self) -> object:
+        """The turn that runs, None if none does."""
+        return self._running
 
     def end_turn(self, turn: object) -> None:
         """Free the session if `turn` is the one that runs it; the late clean-up of an earlier turn changes nothing."""
@@ -114,7 +161,7 @@ class Session:
                 f"the compacted messages of session {self.id!r} are in its store; rewind or fork the session there"
             )
         if self.compacted:
-            self.messages[:] = [*self.compacted, *self.messages[self.replacement_count :]]
+            self.messages[:] = self.all_messages
             self.compacted.clear()
             self._replacements = []
 

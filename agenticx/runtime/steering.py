@@ -14,11 +14,11 @@ class Steering:
     Before each model call, after the results of the round before, the turn takes the messages in the inbox and emits
     one `steered` event for each. A turn that is about to end with its answer makes one more round for pending messages,
     if it has a round left. Once the turn is about to end, in any way, the inbox is closed: `put` returns False, and
-    messages that the turn did not take stay in `left`.
+    messages that the turn did not take stay in `left`, oldest first.
     """
 
     def __init__(self) -> None:
-        self._messages: list[UserMessage] = []
+        self.left: tuple[UserMessage, ...] = ()
         self._closed = False
 
     def put(self, message: str | UserMessage) -> bool:
@@ -29,7 +29,7 @@ class Steering:
         user_message = UserMessage(content=clean_text(message)) if isinstance(message, str) else message
         check_attachments(user_message.attachments)
         if not self._closed:
-            self._messages.append(user_message)
+            self.left = (*self.left, user_message)
         return not self._closed
 
     @property
@@ -37,16 +37,11 @@ class Steering:
         """True if `put` no longer accepts messages."""
         return self._closed
 
-    @property
-    def left(self) -> tuple[UserMessage, ...]:
-        """The messages that were put in and not taken, oldest first."""
-        return tuple(self._messages)
-
     # --- the turn's side ----------------------------------------------------------------------------------------------
 
-    def take(self) -> list[UserMessage]:
+    def take(self) -> tuple[UserMessage, ...]:
         """Remove and return the pending messages, oldest first."""
-        messages, self._messages = self._messages, []
+        messages, self.left = self.left, ()
         return messages
 
     def close(self) -> None:

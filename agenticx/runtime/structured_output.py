@@ -1,4 +1,4 @@
-"""The typed object that ends a turn: how the model is asked for it, and how its answer is validated.
+"""The typed output that ends a turn: how the model is asked for it, and how its answer is validated.
 
 A model that can be held to a schema (`takes_output_schema`) answers in JSON. Any other model gives its answer as the
 arguments of a call, `submit_output`, which no tool runs but which is in the log and the history like any other call. An
@@ -34,32 +34,41 @@ NOT_ALONE = "Rejected: other calls were made with it. When you have their result
 OUTPUT_CUT = "Rejected: the output limit cut the answer. Give a shorter one."
 _DESCRIPTION = "Give the answer. Call this once and alone, when the answer is known; it ends the work."
 _MAX_PROBLEMS = 10
+_WRAPPED_KEY = "value"
 
 
 class OutputType:
-    """A pydantic model, dataclass, TypedDict or any other type whose JSON Schema is that of an object.
+    """The type of a requested output: anything that pydantic can validate.
 
-    Raises `TypeError` for any other type.
+    Models are asked for a JSON object; a type that is not one (`list[City]`, `int`, a union) is asked for as the
+    field `value` of an object. `value` of this class is the object that was accepted last. Raises `TypeError` for a
+    type that pydantic cannot validate or that has no JSON Schema.
     """
 
     def __init__(self, type_: Any) -> None:
         self.name = getattr(type_, "__name__", None) or str(type_)
+        self.value: Any = None
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
             schema = _resolve_root(self._adapter.json_schema())
         except (PydanticUserError, NameError) as exc:
             raise TypeError(f"output_type {self.name} cannot be used: {exc}") from exc
-        if schema.get("type") != "object":
-            raise TypeError(f"output_type {self.name} must be one whose JSON Schema is an object, such as a model")
+        self._is_wrapped = schema.get("type") != "object"
+        if self._is_wrapped:
+            schema = _wrap(schema)
         self.schema = OutputSchema(re.sub(r"[^A-Za-z0-9_-]", "_", self.name)[:64], schema)
 
     def read(self, text: str) -> Any:
-        """Return the JSON value of the object in `text`.
+        """Return the JSON value of the output in `text`, and keep the validated object as `value`.
 
         Raises `InvalidArguments` with its problems if it does not fit.
         """
         try:
-            value = parse_arguments(text)
+            value: Any = parse_arguments(text)
+            if self._is_wrapped:
+                if _WRAPPED_KEY not in value:
+                    raise InvalidArguments(f"{_WRAPPED_KEY}: Field required")
+                value = value[_WRAPPED_KEY]
             return user_code.call_sync(self._validate, to_json(value), what=f"output_type {self.name}")
         except InvalidArguments:
             raise
@@ -71,7 +80,9 @@ class OutputType:
             value = self._adapter.validate_json(json)
         except ValidationError as exc:
             raise InvalidArguments(_describe_errors(exc)) from exc
-        return from_json(self._adapter.dump_json(value, by_alias=True, warnings=False), allow_inf_nan=False)
+        data = from_json(self._adapter.dump_json(value, by_alias=True, warnings=False), allow_inf_nan=False)
+        self.value = value
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +96,19 @@ class OutputCallResult:
 class TurnOutput:
     """The requested output of one turn and the attempts at it.
 
-    Without a type nothing is requested and every answer is accepted.
+    Without a type nothing is requested and every answer is accepted. `data` is the output's field of the `final` event,
+    empty if there is no output.
     """
 
     def __init__(self, output_type: Any, model: ChatModel, tool_names: Sequence[str]) -> None:
-        self._type = None if output_type is None else OutputType(output_type)
+        is_read = output_type is None or isinstance(output_type, OutputType)
+        self._type: OutputType | None = output_type if is_read else OutputType(output_type)
+        self.is_requested = self._type is not None
+        self.data: Mapping[str, Any] = {}
         self._tool: ToolSchema | None = None
         if self._type is not None and not takes_output_schema(model, self._type.schema, with_tools=bool(tool_names)):
             self._tool = _submit_tool(self._type, tool_names)
-        self._values: list[Any] = []
         self._problems: list[str] = []
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        """The output's field of the `final` event, empty if there is no output."""
-        return {"output": self._values[0]} if self._values else {}
 
     @property
     def tool_names(self) -> Sequence[str]:
@@ -149,11 +158,11 @@ class TurnOutput:
     @property
     def is_complete(self) -> bool:
         """True if the object has been received."""
-        return bool(self._values)
+        return bool(self.data)
 
     def check_attempts(self) -> None:
         """Raise `ModelError` if there is no object and the model has used all of its attempts."""
-        if len(self._problems) > MAX_REPAIRS and not self._values:
+        if len(self._problems) > MAX_REPAIRS and not self.data:
             assert self._type is not None
             tries = f"{len(self._problems)} tries; the last: {self._problems[-1]}"
             raise ModelError(f"the model gave no usable {self._type.name} in {tries}", code="provider.bad_reply")
@@ -168,7 +177,7 @@ class TurnOutput:
         """Store the object in `text` and return None, or record and return its problem."""
         assert self._type is not None
         try:
-            self._values.append(self._type.read(text))
+            self.data = self.data or {"output": self._type.read(text)}
         except InvalidArguments as exc:
             return self._record_problem(
                 str(exc).replace("the arguments are", "the answer is").replace("the arguments", "the answer")
@@ -195,6 +204,13 @@ def _resolve_root(schema: dict[str, Any]) -> dict[str, Any]:
         return schema
     definitions = cast("dict[str, dict[str, Any]]", schema["$defs"])
     return {**definitions[reference.rpartition("/")[2]], "$defs": definitions}
+
+
+def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object whose one field `value` has `schema`."""
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    return {"type": "object", "properties": {_WRAPPED_KEY: inner}, "required": [_WRAPPED_KEY], **definitions}
 
 
 def _describe_errors(exc: ValidationError) -> str:

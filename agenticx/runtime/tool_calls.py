@@ -25,6 +25,7 @@ from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
 from agenticx.runtime.calls.concurrency import Slot, slots
+from agenticx.runtime.calls.loop_watchdog import watched
 from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
@@ -153,14 +154,15 @@ class ToolCalls:
             return pending.problem
         assert pending.tool is not None
         assert pending.arguments is not None
-        name = pending.tool.schema.name
-        try:
-            block = await self.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context)
-        except HookFailed as exc:
-            turn.report_hook_failure(exc)
-            return CallOutcome(f"Blocked: {exc}", "blocked")
-        if block is not None:
-            return CallOutcome(f"Blocked: {block.reason}", "blocked")
+        if "before_tool_call" in self.hooks.overridden:
+            name = pending.tool.schema.name
+            try:
+                block = await self.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context)
+            except HookFailed as exc:
+                turn.report_hook_failure(exc)
+                return CallOutcome(f"Blocked: {exc}", "blocked")
+            if block is not None:
+                return CallOutcome(f"Blocked: {block.reason}", "blocked")
         context = self._context(turn, pending)
         try:
             permitted = await self.authorizer.authorize(turn, pending.tool, pending.arguments, context, slot)
@@ -197,8 +199,9 @@ class ToolCalls:
 
         async def body() -> CallOutcome:
             try:
-                value: Any = tool.run(arguments, context)
-                value = await reject_unfinished(await value if isawaitable(value) else value)
+                with watched(tool.schema.name):
+                    value: Any = tool.run(arguments, context)
+                    value = await reject_unfinished(await value if isawaitable(value) else value)
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
                 (pending.partial if late else pending.value).append(value)
@@ -246,6 +249,8 @@ class ToolCalls:
 
     async def _run_after_hooks(self, turn: Turn, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """Return the result as the after_tool_call hooks leave it."""
+        if "after_tool_call" not in self.hooks.overridden:
+            return outcome
         assert pending.tool is not None
         assert pending.arguments is not None
         name = pending.tool.schema.name
@@ -291,7 +296,7 @@ class ToolCalls:
         """
         if pending.outcome is not None:
             return pending.outcome
-        if pending.value and self.hooks.has("after_tool_call"):
+        if pending.value and "after_tool_call" in self.hooks.overridden:
             return CallOutcome(NOT_REVIEWED, "cancelled")
         if pending.value:
             value = pending.value[0]
@@ -301,7 +306,7 @@ class ToolCalls:
         if pending.problem is not None or pending.started is None:
             return pending.problem or CallOutcome(NOT_STARTED, "cancelled")
         cancelled = CallOutcome(CANCELLED, "cancelled")
-        return cancelled if self.hooks.has("after_tool_call") else self._with_partial(pending, cancelled)
+        return cancelled if "after_tool_call" in self.hooks.overridden else self._with_partial(pending, cancelled)
 
     # --- events of a running tool ---------------------------------------------------------------------------------
 

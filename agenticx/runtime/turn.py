@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agenticx import user_code
+from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
-from agenticx.runtime.events import EventType, RuntimeEvent, TurnState
+from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks.base import HookContext
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.repetition.loop_detector import LoopDetector
@@ -40,89 +41,41 @@ EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 """A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
 
 
-class Channel:
-    """The queue of a turn's events, from the turn to one consumer on the same loop.
+class Channel(BatchQueue[Event]):
+    """The queue of a turn's events.
 
-    `put` never waits; a producer waits in `wait_for_room` and `wait_until_written` only. With a `pacer` the consumer
-    gets text deltas at its ticks, and all other events at once.
+    With a `pacer` the consumer gets text deltas at its ticks, and all other events at once.
     """
 
     def __init__(self, *, limit: int = 1024) -> None:
+        super().__init__(limit=limit)
         self.pacer: WritePacer | None = None
-        self._limit = limit
-        self._queue: list[RuntimeEvent] = []
-        self._closed = False
-        self._wake: asyncio.Future[None] | None = None
-        self._wakes_at_tick = False
-        self._released = asyncio.Event()
-        self._consumer_waits = False
+        self._wakes_at_tick: asyncio.Future[None] | None = None
 
-    def put(self, event: RuntimeEvent) -> None:
-        """Add an event. After `close` it is dropped, because there is no consumer any more."""
-        if self._closed:
+    def put(self, *events: Event) -> None:
+        if self._closed or not events:
             return
-        self._queue.append(event)
-        if self._wake is None or self._wake.done():
+        self._items += events
+        waiter = self._waiter
+        if waiter is None or waiter.done():
             return
-        if self.pacer is not None and event.type in _TEXT_DELTAS:
-            self._wakes_at_tick = self._wakes_at_tick or self.pacer.defer(self._wake)
-            if self._wakes_at_tick:
-                return
-        self._wake.set_result(None)
-
-    def close(self) -> None:
-        """Close the channel, because no more events will be put or the consumer has ended."""
-        self._closed = True
-        self._wake_consumer()
-        self._release()
-
-    async def take(self) -> list[RuntimeEvent]:
-        """Return all queued events, waiting for at least one; return an empty list only if the channel is closed.
-
-        By calling it again the consumer reports that it has processed the events of the previous call.
-        """
-        if not self._queue:
-            self._consumer_waits = True
-            self._release()
-            if not self._closed:
-                self._wake = asyncio.get_running_loop().create_future()
-                try:
-                    await self._wake
-                finally:
-                    self._wake, self._wakes_at_tick = None, False
-        self._consumer_waits = False
-        batch, self._queue = self._queue, []
-        self._release()
-        return batch
-
-    async def write_to(self, sink: EventSink) -> None:
-        """Pass all events to `sink`, each time all that were put since it was last called, until `close`."""
-        while batch := await self.take():
-            await sink(batch)
-
-    async def wait_for_room(self) -> None:
-        """Wait while the queue holds more than `limit` events."""
-        while len(self._queue) > self._limit and not self._closed:
-            await self._released.wait()
+        if (
+            self.pacer is not None
+            and all(event.type in _TEXT_DELTAS for event in events)
+            and (waiter is self._wakes_at_tick or self.pacer.defer(waiter))
+        ):
+            self._wakes_at_tick = waiter
+        else:
+            waiter.set_result(None)
 
     async def wait_until_written(self) -> None:
         """Wait until the consumer has taken or written every event put so far and waits for more.
 
         What is to happen only once its events are known to others, such as a call, waits here first.
         """
-        if self._queue:
+        if self._items:
             self._wake_consumer()
-        while (self._queue or not self._consumer_waits) and not self._closed:
-            await self._released.wait()
-
-    def _wake_consumer(self) -> None:
-        if self._wake is not None and not self._wake.done():
-            self._wake.set_result(None)
-
-    def _release(self) -> None:
-        """Wake the producers that wait now; each checks its own condition again."""
-        self._released.set()
-        self._released.clear()
+        await self.join()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +99,8 @@ class Turn:
     """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`.
 
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
-    `resumed_questions` are the confirmations of an interrupted turn, by call id.
+    `resumed_questions` are the confirmations of an interrupted turn, by call id. `closing` is there once the consumer
+    has gone, and set once the turn has ended.
     """
 
     session: Session
@@ -175,6 +129,7 @@ class Turn:
     reminded_of_tools: bool = False
     stopped: bool = False
     overflowed: bool = False
+    closing: asyncio.Event | None = None
     log: TurnLog = field(init=False)
     _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
 
@@ -205,9 +160,13 @@ class Turn:
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:
             self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
-        self.channel.put(RuntimeEvent(type_, data, self.agent_id))
+        self.channel.put(EVENT_CLASSES[type_](type_, data, self.agent_id))
         if type_ in LOGGED_EVENTS:
             self.log.record(type_, data)
+
+    def emit_deltas(self, events: Sequence[Event]) -> None:
+        """Emit tokens, thinking and deltas of tool calls, which need nothing more than to be written."""
+        self.channel.put(*events)
 
     def end(self, task: asyncio.Task[None]) -> None:
         """Close the channel and write the turn's log line; `task`, which ran the turn, is done."""
@@ -259,7 +218,7 @@ class Turn:
 
     def append_steering(self) -> None:
         """Append the messages that the user sent since the last model call, so that the next one has them."""
-        for message in self.steering.take():
+        for message in self.steering.take() if self.steering.left else ():
             self.emit(
                 EventType.STEERED,
                 {"message_id": message.message_id, "text": message.content, **attachment_data(message)},

@@ -7,7 +7,7 @@ from typing import Literal
 
 from agenticx.tools.base import Assessment, Risk
 
-__all__ = ["Decision", "PermissionMode", "Verdict", "decide"]
+__all__ = ["PROTECTED_REASON", "UNCHECKED_REASON", "Decision", "PermissionMode", "Verdict", "decide"]
 
 PermissionMode = Literal["default", "accept_edits", "plan", "auto"]
 Decision = Literal["allow", "ask", "deny"]
@@ -22,8 +22,8 @@ _PLAN_REASON = (
     "The session is in plan mode, where only reading is allowed: "
     "describe the change instead; the user can leave plan mode to have it made."
 )
-_PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
-_UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
+PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
+UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
     "write": "It changes files or other state.",
@@ -48,9 +48,9 @@ def decide(mode: PermissionMode, assessment: Assessment) -> Verdict:
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:
-        return Verdict("ask", "protected", (*assessment.reasons, _PROTECTED_REASON))
+        return Verdict("ask", "protected", (*assessment.reasons, PROTECTED_REASON))
     if assessment.unchecked:
-        return Verdict("ask", "unchecked", (*assessment.reasons, _UNCHECKED_REASON))
+        return Verdict("ask", "unchecked", (*assessment.reasons, UNCHECKED_REASON))
     if assessment.risk in _ALLOWED[mode]:
         return Verdict("allow", mode, assessment.reasons)
     return Verdict("ask", mode, assessment.reasons or (_RISK_REASONS[assessment.risk],))

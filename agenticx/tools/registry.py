@@ -169,6 +169,8 @@ def tool(
 
 def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
     """Return `candidate` if it is a tool, else a tool made from it if it is a function; raise `TypeError` otherwise."""
+    if isinstance(candidate, FunctionTool):
+        return candidate
     if isinstance(candidate, Tool):
         _refuse_generator(candidate.run, candidate.schema.name)
         return candidate

@@ -22,7 +22,7 @@ __all__ = [
     "list_models",
     "load_wire",
     "local_window_query",
-    "resolve_model",
+    "resolve_wire",
 ]
 
 _DEMO = ModelFacts(capabilities=("tools",))
@@ -40,10 +40,11 @@ class ModelInfo:
     facts: ModelFacts
 
 
-def resolve_model(spec: str, *, base_url: str | None = None) -> ChatModel:
-    """Return the model named `spec`, at `base_url` instead of its provider's usual address if given.
+def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> ChatModel:
+    """Return the bare wire of the model named `spec`: without retries, fallbacks, prices or tools in the prompt.
 
-    Raises `SettingsError` for an unknown name or a missing key; the message says what is expected.
+    `api_key` and `base_url` replace the provider's key in the environment and its usual address. Raises
+    `SettingsError` for an unknown name or a missing key; the message says what is expected.
     """
     if spec == "demo":
         from agenticx.llms.demo import DemoModel
@@ -54,11 +55,11 @@ def resolve_model(spec: str, *, base_url: str | None = None) -> ChatModel:
     facts = catalog.model_facts(provider, model)
     if not facts.is_known:
         _log.info(f"{spec} is not in the catalogue; {ModelFacts.ASSUMPTION}")
-    return _make_model(provider, model, spec, base_url, facts)
+    return _make_model(provider, model, spec, api_key, base_url, facts)
 
 
 def load_wire(spec: str) -> None:
-    """Import the wire of the model named `spec`, so that `resolve_model` need not; not for the event loop.
+    """Import the wire of the model named `spec`, so that `resolve_wire` need not; not for the event loop.
 
     Raises `SettingsError` for an unknown name.
     """
@@ -138,8 +139,10 @@ def _known_providers(catalog: ModelCatalog) -> str:
     return f"providers: {', '.join(catalog.providers)}; or 'demo'"
 
 
-def _make_model(provider: Provider, model: str, spec: str, base_url: str | None, facts: ModelFacts) -> ChatModel:
-    _, key = provider.find_key() or ("", None)
+def _make_model(
+    provider: Provider, model: str, spec: str, api_key: str | None, base_url: str | None, facts: ModelFacts
+) -> ChatModel:
+    key = api_key or (provider.find_key() or ("", None))[1]
     override = base_url or provider.base_url_override()
     if provider.keys and not key and not override:
         raise SettingsError(f"model {spec!r} needs a key: set {provider.keys[0]}")

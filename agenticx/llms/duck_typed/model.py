@@ -22,7 +22,8 @@ from agenticx.llms.json_values import cleaned
 from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
-from agenticx.llms.wires.openai_chat._request import encode_messages, encode_tools, sent_tool_names
+from agenticx.llms.wires.openai_chat._request import encode_messages, sent_tool_names
+from agenticx.llms.wires.request_body import encode_tools
 from agenticx.logs import get_logger
 
 __all__ = ["DuckTypedModel", "adapt"]
@@ -54,11 +55,7 @@ class DuckTypedModel:
         self._model = model
         model_name = getattr(model, "model", None)
         kind = type(model).__name__
-        self._name = f"{kind}:{model_name}" if isinstance(model_name, str) and model_name else kind
-
-    @property
-    def name(self) -> str:
-        return self._name
+        self.name = f"{kind}:{model_name}" if isinstance(model_name, str) and model_name else kind
 
     @property
     def context_window(self) -> int | None:
@@ -74,7 +71,7 @@ class DuckTypedModel:
         methods = self._methods_to_try(request)
         for number, method in enumerate(methods):
             last = number + 1 == len(methods)
-            reply = _DuckTypedReply(method, request, label=self._name, may_be_empty=last)
+            reply = _DuckTypedReply(method, request, label=self.name, may_be_empty=last)
             started = False
             try:
                 while (batch := await reply.next_batch()) is not None:
@@ -85,7 +82,7 @@ class DuckTypedModel:
             except ModelError as error:
                 if started or last:
                     raise
-                _log.warning("a model's stream failed; calling invoke instead", model=self._name, reason=str(error))
+                _log.warning("a model's stream failed; calling invoke instead", model=self.name, reason=str(error))
             finally:
                 await reply.aclose()
 

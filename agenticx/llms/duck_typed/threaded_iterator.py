@@ -6,10 +6,10 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from agenticx.batch_queue import BatchQueue
 from agenticx.logs import get_logger
 from agenticx.threads import start_thread
 
@@ -31,34 +31,29 @@ class ThreadedIterator:
         self._function = function
         self._name = name
         self._loop = asyncio.get_running_loop()
-        self._items: deque[object] = deque()
-        self._ready = asyncio.Event()
+        self._items: BatchQueue[object] = BatchQueue()
         self._free_slots = threading.Semaphore(_MAX_QUEUED)
         self._closed = False
-        self._ended = False
-        self._thread_done = False  # set in the thread, before the loop runs `_end`
+        self._thread_done = False
         self._error: Exception | None = None
         context = contextvars.copy_context()
         start_thread(lambda: context.run(self._run), name=f"agx {name}")
 
     async def next_batch(self) -> list[object] | None:
         """Return all queued items, at least one; None at the end. Raise what the function or iterator raised."""
-        while not self._items:
-            if self._ended:
-                if self._error is not None:
-                    raise self._error
-                return None
-            self._ready.clear()
-            await self._ready.wait()
-        items = [self._items.popleft() for _ in range(len(self._items))]
-        self._free_slots.release(len(items))
-        return items
+        items = await self._items.take()
+        if items:
+            self._free_slots.release(len(items))
+            return items
+        if self._error is not None:
+            raise self._error
+        return None
 
     def close(self) -> None:
         """Ask the thread to stop at its next item, without waiting for it."""
         self._closed = True
         self._free_slots.release()
-        if not self._ended and not self._thread_done:
+        if not self._thread_done:
             _log.warning("a blocking model cannot be interrupted; its thread is abandoned", what=self._name)
 
     def _run(self) -> None:
@@ -72,7 +67,7 @@ class ThreadedIterator:
         except BaseException as exc:  # noqa: BLE001 - user code in a thread; raised to the reader
             error = exc
         self._thread_done = True
-        self._call_in_loop(lambda: self._end(error))
+        self._call_in_loop(self._end, error)
 
     def _iterate(self, iterator: Iterator[object]) -> None:
         for item in iterator:
@@ -85,24 +80,19 @@ class ThreadedIterator:
         self._free_slots.acquire()
         if self._closed:
             return False
-        self._call_in_loop(lambda: self._receive(item))
+        self._call_in_loop(self._items.put, item)
         return True
-
-    def _receive(self, item: object) -> None:
-        self._items.append(item)
-        self._ready.set()
 
     def _end(self, error: BaseException | None) -> None:
         if error is None or (isinstance(error, Exception) and not isinstance(error, StopIteration)):
             self._error = error
         else:  # a coroutine must not raise StopIteration, nor the thread's SystemExit or KeyboardInterrupt
             self._error = RuntimeError(f"{type(error).__name__}: {error}")
-        self._ended = True
-        self._ready.set()
+        self._items.close()
 
-    def _call_in_loop(self, callback: Callable[[], Any]) -> None:
+    def _call_in_loop(self, callback: Callable[..., None], argument: Any) -> None:
         try:
-            self._loop.call_soon_threadsafe(callback)
+            self._loop.call_soon_threadsafe(callback, argument)
         except RuntimeError:  # the loop is closed, so there is no reader any more
             self._closed = True
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from errno import ECONNREFUSED
 from typing import Protocol
 
 from agenticx.http.http1 import ConnectionPool, Http1Response, ProtocolError, request_bytes
 from agenticx.http.url import Url
+from agenticx.llms.transport.hosts import is_loopback
 
-__all__ = ["DirectClient", "HttpRequest", "HttpResponse", "ProviderClient", "TransportFailure", "decode_headers"]
+__all__ = [
+    "DirectClient",
+    "HttpRequest",
+    "HttpResponse",
+    "NoLocalServer",
+    "ProviderClient",
+    "TransportFailure",
+    "decode_headers",
+]
 
 
 class TransportFailure(Exception):
@@ -19,6 +30,16 @@ class TransportFailure(Exception):
     def __init__(self, what: str, exc: Exception, name: str, *, retryable: bool = True) -> None:
         super().__init__(f"{what}: {str(exc) or name}")
         self.retryable = retryable
+
+
+class NoLocalServer(TransportFailure):
+    """A refused connection to this machine: nothing listens there, so that it is not tried again."""
+
+
+def _is_refused(exc: OSError) -> bool:
+    """Return whether every address refused the connection; asyncio joins the errors of several in one text."""
+    codes = re.findall(r"\[Errno (\d+)\]", str(exc))
+    return bool(codes) and set(codes) == {str(ECONNREFUSED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +92,8 @@ class DirectClient:
         except TimeoutError as exc:
             raise TransportFailure("could not be reached in time", exc, "ConnectTimeout") from exc
         except OSError as exc:
+            if is_loopback(request.url.host) and _is_refused(exc):
+                raise NoLocalServer("could not be reached", exc, "ConnectError", retryable=False) from exc
             raise TransportFailure("could not be reached", exc, "ConnectError") from exc
         try:
             return _DirectResponse(await self._pool.send(connection, content, request.read_timeout))

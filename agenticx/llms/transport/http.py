@@ -24,7 +24,14 @@ from weakref import WeakKeyDictionary
 
 from agenticx.errors import ModelError, SettingsError
 from agenticx.http.url import Url
-from agenticx.llms.transport.clients import DirectClient, HttpRequest, HttpResponse, ProviderClient, TransportFailure
+from agenticx.llms.transport.clients import (
+    DirectClient,
+    HttpRequest,
+    HttpResponse,
+    NoLocalServer,
+    ProviderClient,
+    TransportFailure,
+)
 from agenticx.llms.transport.errors import COMPRESSED_BODY, ErrorReport, hide_secrets, parse_error_body, status_error
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.secret_names import is_secret_name
@@ -37,6 +44,14 @@ _ERROR_BODY_SECONDS = 2.0
 _CONNECT_SECONDS = 20.0
 _READ_SECONDS = 315.0
 _IDLE_SECONDS = 30.0
+_LOCAL_SERVERS = {
+    "ollama": "Ollama",
+    "ollama-chat": "Ollama",
+    "lmstudio": "LM Studio",
+    "llamacpp": "llama.cpp",
+    "vllm": "vLLM",
+}
+_SERVERS_BY_PORT = {11434: "Ollama", 1234: "LM Studio"}
 _IDLE_SECONDS_LOCAL = 4.0  # uvicorn, which many local servers run on, closes idle connections after 5
 
 
@@ -147,8 +162,15 @@ class ProviderHttp:
             return COMPRESSED_BODY
         return parse_error_body(await response.read_prefix(_ERROR_BODY_BYTES, _ERROR_BODY_SECONDS))
 
+    def _server_name(self) -> str:
+        """Return the name of the program that serves models at the base URL, as far as it is known."""
+        provider = self._label.partition(":")[0]
+        return _LOCAL_SERVERS.get(provider) or _SERVERS_BY_PORT.get(self._base_url.port or 0, "the model server")
+
     def _transport_error(self, exc: TransportFailure) -> ModelError:
-        error = ModelError(f"{self._label} at {self.host} {exc}", code="provider.transport", retryable=exc.retryable)
+        hint = f"; is {self._server_name()} running?" if isinstance(exc, NoLocalServer) else ""
+        text = f"{self._label} at {self.host} {exc}{hint}"
+        error = ModelError(text, code="provider.transport", retryable=exc.retryable)
         return self.hide_secrets(error)
 
 

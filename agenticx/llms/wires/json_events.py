@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 from pydantic_core import from_json
@@ -48,10 +48,10 @@ class JsonEventParser:
     object and skipped; with `done_marker_ends` nothing after it is returned, and `closed` becomes true.
     Numbers that are not finite are kept, so that arguments with such a number are never taken for others.
 
-    Iterating raises `ModelError` at a payload that is no JSON object, after everything before it was returned; `label`
-    names the provider in it. Without `frames` the body is parsed as server-sent events. `arguments_key` is the key of a
-    call's arguments: where they are an object, duplicate keys in it are kept (`json_values.json_text` writes all of
-    them).
+    At a payload that is no JSON object `error` is set, and everything before it is returned; `label` names the provider
+    in it. `buffered_bytes` counts the bytes that were fed and are not parsed yet. Without `frames` the body is parsed
+    as server-sent events. `arguments_key` is the key of a call's arguments: where they are an object, duplicate keys in
+    it are kept (`json_values.json_text` writes all of them).
     """
 
     def __init__(
@@ -59,6 +59,8 @@ class JsonEventParser:
     ) -> None:
         self.is_json_body = False
         self.closed = False
+        self.error: ModelError | None = None
+        self.buffered_bytes = 0
         self._done_marker_ends = done_marker_ends
         self._label = label
         self._frames: FrameParser = frames or SseParser()
@@ -68,35 +70,31 @@ class JsonEventParser:
         self._arguments_key = f'"{arguments_key}"'.encode() if arguments_key else None
         self._arguments_object = re.compile(rb'"%b"\s*:\s*\{\s*"' % arguments_key.encode())
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes that were fed and are not parsed yet."""
-        return len(self._body) if self.is_json_body else self._frames.buffered_bytes
-
-    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Yield the objects that `data` completes."""
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """Return the objects that `data` completes."""
         if self._sniffed is not None:
             data = self._sniff(data)
         if self.is_json_body:
             self._body += data
-            if len(self._body) > MAX_EVENT_BYTES:
-                raise malformed_reply(f"it has more than {MAX_EVENT_BYTES} bytes", label=self._label)
-            return
-        yield from self._objects(self._frames.feed(data))
-        if self._frames.overflowed:
-            raise malformed_reply("an event is longer than any reply may be", label=self._label)
+            self.buffered_bytes = len(self._body)
+            if self.buffered_bytes > MAX_EVENT_BYTES:
+                self.error = malformed_reply(f"it has more than {MAX_EVENT_BYTES} bytes", label=self._label)
+            return []
+        payloads = self._frames.feed(data)
+        self.buffered_bytes = self._frames.buffered_bytes
+        objects = self._parse(payloads)
+        if self._frames.overflowed and self.error is None:
+            self.error = malformed_reply("an event is longer than any reply may be", label=self._label)
+        return objects
 
-    def end(self) -> Iterator[dict[str, Any]]:
-        """Yield the objects that the clean end of the body completes; a truncated event is dropped."""
+    def end(self) -> list[dict[str, Any]]:
+        """Return the objects that the clean end of the body completes; a truncated event is dropped."""
         if self.is_json_body:
             body, self._body = bytes(self._body), bytearray()
-            yield from self._objects([body])
-            return
-        rest = (self._frames.feed(self._sniffed) if self._sniffed else []) + self._frames.flush()
-        try:
-            yield from self._objects(rest)
-        except ModelError:
-            return
+            return self._parse([body])
+        objects = self._parse((self._frames.feed(self._sniffed) if self._sniffed else []) + self._frames.flush())
+        self.error = None
+        return objects
 
     def _sniff(self, data: bytes) -> bytes:
         """Detect a JSON body by its first visible byte: no line of an event stream begins with a brace or bracket."""
@@ -109,7 +107,18 @@ class JsonEventParser:
         self.is_json_body = visible[:1] in (b"{", b"[")
         return visible if self.is_json_body else head
 
-    def _objects(self, payloads: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    def _parse(self, payloads: Iterable[bytes]) -> list[dict[str, Any]]:
+        """Return the objects of the payloads up to the first invalid one, of which `error` is set."""
+        objects: list[dict[str, Any]] = []
+        try:
+            self._parse_into(objects, payloads)
+        except ModelError as exc:
+            self.error = exc
+        except RecursionError:
+            self.error = malformed_reply("an event is nested too deeply", label=self._label)
+        return objects
+
+    def _parse_into(self, objects: list[dict[str, Any]], payloads: Iterable[bytes]) -> None:
         for payload in payloads:
             self._payload_bytes += len(payload)
             if self._payload_bytes > MAX_WIRE_BYTES:
@@ -117,8 +126,7 @@ class JsonEventParser:
             if len(payload) > _UNCHECKED_BYTES and estimate_parsed_bytes(payload) > MAX_PARSED_BYTES:
                 raise malformed_reply("an event holds more than any reply may", label=self._label)
             if type(payload) is StrayJson:
-                if (error := _bare_error(payload)) is not None:
-                    yield error
+                objects += _bare_errors(payload)
                 continue
             try:
                 value: object = (
@@ -132,10 +140,8 @@ class JsonEventParser:
                 if word in (b"", b"[DONE]"):
                     continue
                 value = self._parse_leniently(payload)
-            if isinstance(value, list) and self.is_json_body:
-                yield from map(self._checked_object, cast("list[object]", value))
-            else:
-                yield self._checked_object(cast("object", value))
+            for item in cast("list[object]", value) if self.is_json_body and isinstance(value, list) else (value,):
+                objects.append(self._checked_object(item))
 
     def _may_hold_arguments(self, payload: bytes) -> bool:
         """Return whether the payload may contain a call's arguments as a non-empty object."""
@@ -161,17 +167,17 @@ class JsonEventParser:
             raise malformed_reply(f"an event is not JSON ({exc})", label=self._label) from exc
 
 
-def _bare_error(text: bytes) -> dict[str, Any] | None:
-    """Return the error in unframed text of a body, None if it is none."""
+def _bare_errors(text: bytes) -> Sequence[dict[str, Any]]:
+    """Return the error in unframed text of a body; empty if it is none."""
     try:
         value: object = from_json(text)
     except ValueError:
-        return None
+        return ()
     if isinstance(value, list):
         value = next(iter(cast("list[object]", value)), None)
     if not isinstance(value, dict) or find_error(fields := cast("dict[str, Any]", value)) is None:
-        return None
-    return fields
+        return ()
+    return (fields,)
 
 
 def malformed_reply(detail: str, *, label: str) -> ModelError:

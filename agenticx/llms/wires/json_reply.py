@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 from agenticx.errors import ModelError
@@ -17,7 +17,8 @@ class JsonReplyParser(ABC):
     """A parser of one reply from its `events`; a wire implements the handling of each event and of the end.
 
     After each `feed` the caller checks the state: `error` (raise it), `done` (stop reading), `finishing` (the reply is
-    complete, although more that belongs to it may follow). `label` names the provider in errors, `model` is the model
+    complete, although more that belongs to it may follow). `buffered_bytes` counts the bytes of an incomplete event,
+    which the next call may have to parse. `label` names the provider in errors, `model` is the model
     that the reply's provider state belongs to.
     """
 
@@ -25,16 +26,12 @@ class JsonReplyParser(ABC):
         self.error: ModelError | None = None
         self.done = False
         self.finishing = False
+        self.buffered_bytes = 0
         self._label = label
         self._model = model
         self._events = events
         self._size = ReplySize(label=label)
         self._ended = False
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of an incomplete event, which the next call may have to parse."""
-        return self._events.buffered_bytes
 
     def feed(self, data: bytes) -> list[Delta]:
         """Return the deltas of all events that `data` completes; none once the reply is `done` or has an `error`."""
@@ -50,15 +47,19 @@ class JsonReplyParser(ABC):
         self._ended = True
         return self._read(self._events.end())
 
-    def _read(self, events: Iterator[dict[str, Any]]) -> list[Delta]:
+    def _read(self, events: Sequence[dict[str, Any]]) -> list[Delta]:
         deltas: list[Delta] = []
+        self.buffered_bytes = self._events.buffered_bytes
         try:
             for event in events:
                 self._handle_event(event, deltas)
                 if self.done:
                     break
-            if (self._ended or self._events.closed) and not self.done:
-                self._handle_end(deltas)
+            if not self.done:
+                if self._events.error is not None:
+                    raise self._events.error
+                if self._ended or self._events.closed:
+                    self._handle_end(deltas)
         except ModelError as exc:
             self.error = exc
         except RecursionError:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
+from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.memory_estimate import history_size
 from agenticx.llms.transport.http import ProviderHttp, ProviderResponse
 from agenticx.llms.wires.reply_reader import ReplyParser, read_reply
@@ -74,6 +75,9 @@ class ProviderModel(ABC, Generic[Dialect]):
     _tail_seconds: ClassVar[float | None] = None
     """Seconds to wait for the end of the body once the reply is complete; None: as for any other read."""
 
+    _tool_names: ClassVar[staticmethod[[ModelRequest], ToolNames]]
+    """The function that returns the tool names of a request in the form that the server accepts."""
+
     _downgrade_codes: ClassVar[frozenset[str]] = frozenset({"provider.bad_request"})
     """The codes of errors that may have been caused by the form of the request."""
 
@@ -84,20 +88,13 @@ class ProviderModel(ABC, Generic[Dialect]):
     ) -> None:
         self._model = model
         self._http = http
-        self._name = name
-        self._context_window = context_window
+        self.name = name
+        self.context_window = context_window
+        self._label = f"{name} at {http.host}"
         self._mode = RequestMode(dialect)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._name!r}, host={self._http.host!r})"
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def context_window(self) -> int | None:
-        return self._context_window
+        return f"{type(self).__name__}({self.name!r}, host={self._http.host!r})"
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -105,27 +102,27 @@ class ProviderModel(ABC, Generic[Dialect]):
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """Yield the deltas of the reply, one batch per socket read. Closing the iterator closes the socket."""
+        names = self._tool_names(request)
         return read_reply(
-            lambda: self._send(request),
-            self._parser(request),
-            label=f"{self._name} at {self._http.host}",
+            lambda: self._send(request, names),
+            self._parser(names.originals),
+            label=self._label,
             redact=self._http.hide_secrets,
             tail_seconds=self._tail_seconds,
         )
 
-    async def _send(self, request: ModelRequest) -> ProviderResponse:
+    async def _send(self, request: ModelRequest, names: ToolNames) -> ProviderResponse:
         """Send the request, downgraded until the server accepts it; downgrades are kept for later requests."""
         replay_state = True
         while True:
             mode = self._mode
             try:
-                post = await run_sized(
-                    self._build_request, request, replay_state, size=history_size(request.messages), name="agx request"
-                )
+                size = history_size(request.messages)
+                post = await run_sized(self._build_request, request, names, replay_state, size=size, name="agx request")
                 return await self._post(post, request.timeout)
             except ModelError as error:
                 if replay_state and self._refuses_state(error):
-                    _log.warning("the server refuses its own earlier output; sending it as text", model=self._name)
+                    _log.warning("the server refuses its own earlier output; sending it as text", model=self.name)
                     replay_state = False
                 elif not self._try_downgrade(error, mode):
                     raise
@@ -141,18 +138,18 @@ class ProviderModel(ABC, Generic[Dialect]):
         before, self._mode = self._mode, downgrade.apply(self._mode)
         if self._mode != before:  # else a concurrent call has already made the same downgrade
             write = _log.info if self._mode.streaming == before.streaming else _log.warning
-            write(downgrade.log_message, model=self._name, reason=str(error))
+            write(downgrade.log_message, model=self.name, reason=str(error))
         return True
 
     # --- implemented by the wires
 
     @abstractmethod
-    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+    def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
         """Build the request; `replay_state` is false once the server refused its own earlier output."""
 
     @abstractmethod
-    def _parser(self, request: ModelRequest) -> ReplyParser:
-        """Return a parser of the reply to that request."""
+    def _parser(self, original_names: Mapping[str, str]) -> ReplyParser:
+        """Return a parser of a reply; `original_names` are those of the tools that were sent under other names."""
 
     def _refuses_state(self, error: ModelError) -> bool:
         """Return whether the error means that the server does not accept its own earlier output any more."""

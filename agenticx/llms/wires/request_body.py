@@ -1,17 +1,20 @@
-"""Helpers for the request bodies of all wires: arguments of earlier calls, and JSON encoding."""
+"""Helpers for the request bodies of all wires: arguments of earlier calls, tools, and JSON encoding."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, cast
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from agenticx.llms.base import ToolSchema
+from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
 from agenticx.strict_json import find_excess
 
-__all__ = ["arguments_object", "arguments_text", "body_bytes"]
+__all__ = ["arguments_object", "arguments_text", "body_bytes", "encode_tools"]
 
 _MAX_DEPTH = 200  # of the parser
 
@@ -48,6 +51,21 @@ def _parse(text: str) -> Any:
     if (excess := find_excess(text, max_depth=_MAX_DEPTH, max_values=MAX_VALUES)) is not None:
         raise ValueError(excess)
     return from_json(text, allow_inf_nan=False)
+
+
+def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
+    """Return the tools in the format of Chat Completions, which is that of Ollama too."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": names.sent_name(tool.name),
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]
 
 
 def body_bytes(body: dict[str, Any]) -> bytes:

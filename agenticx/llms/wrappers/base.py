@@ -22,10 +22,7 @@ class ModelWrapper(OpenableModel):
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
-
-    @property
-    def name(self) -> str:
-        return self._model.name
+        self.name = model.name
 
     @property
     def context_window(self) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, cast
 
 from agenticx import user_code
@@ -18,17 +19,21 @@ FailureReporter = Callable[[AgenticXError], None]
 
 
 _HOOK_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
+_HOOK_PREFIXES = ("before_", "after_", "on_")
+_SIMILAR = 0.8  # as by difflib.SequenceMatcher.ratio
 
 
 class HookRegistry:
     """The hooks of a runtime. Lower `priority` runs first; equal ones in order of registration.
 
-    `limit` is the real seconds that each method of a hook may take; the default is the runtime's setting.
+    `limit` is the real seconds that each method of a hook may take; the default is the runtime's setting. `overridden`
+    has the names of the methods that any hook overrides: callers need not call `run_…` for the others.
     """
 
     def __init__(self, hooks: Sequence[AgentHook] = (), *, limit: float | None = None) -> None:
         self._entries: list[tuple[int, int, AgentHook]] = []
         self.limit = limit
+        self.overridden: set[str] = set()
         for hook in hooks:
             self.register(hook)
 
@@ -42,23 +47,25 @@ class HookRegistry:
         return cls(hooks or ())
 
     def register(self, hook: AgentHook, priority: int = 0) -> None:
-        """Add a hook; raise `TypeError` for an object without any hook method, such as the class of a hook."""
+        """Add a hook.
+
+        Raises `TypeError` for an object without any hook method, such as the class of a hook, and for a public method
+        whose name is almost that of a hook method, or begins as theirs do: it would never be called.
+        """
         if not any(callable(getattr(type(hook), point, None)) for point in _HOOK_POINTS):
             raise TypeError(f"{_name_of(hook)} is no hook: give an object of a class that derives from AgentHook")
+        _check_method_names(type(hook))
         self._entries.append((priority, len(self._entries), hook))
         self._entries.sort(key=lambda entry: entry[:2])
+        self.overridden.update(point for point in _HOOK_POINTS if _overrides(hook, point))
 
     def with_default_limit(self, limit: float) -> HookRegistry:
         """Return the same hooks, later ones included, under `limit` if this registry sets none."""
         if self.limit is not None:
             return self
         bounded = HookRegistry(limit=limit)
-        bounded._entries = self._entries
+        bounded._entries, bounded.overridden = self._entries, self.overridden
         return bounded
-
-    def has(self, point: str) -> bool:
-        """Return whether any hook overrides this point."""
-        return any(True for _ in self._overriding(point))
 
     async def run_before_model(self, messages: list[Message], context: HookContext) -> list[Message]:
         """Return the messages to send; raise `HookFailed` if a hook fails."""
@@ -107,9 +114,8 @@ class HookRegistry:
             await self._observe(hook.on_agent_end, reason, text, context, what=what, report=report)
 
     def _overriding(self, point: str) -> Iterator[tuple[AgentHook, str]]:
-        base = getattr(AgentHook, point)
         for _, _, hook in tuple(self._entries):
-            if getattr(type(hook), point, base) is not base:
+            if _overrides(hook, point):
                 yield hook, f"hook {type(hook).__name__}.{point}"
 
     async def _guard(self, method: Callable[..., Any], *args: Any, what: str) -> Any:
@@ -123,6 +129,23 @@ class HookRegistry:
             await user_code.call(method, *args, what=what, limit=self.limit)
         except AgenticXError as exc:
             report(exc if isinstance(exc, UserCodeError) else HookFailed(f"{what}: {exc}"))
+
+
+def _overrides(hook: AgentHook, point: str) -> bool:
+    base = getattr(AgentHook, point)
+    return getattr(type(hook), point, base) is not base
+
+
+def _check_method_names(hook_class: type) -> None:
+    for name in dir(hook_class):
+        if name.startswith("_") or name in _HOOK_POINTS or not callable(getattr(hook_class, name, None)):
+            continue
+        similarity = 0.0 if name.startswith(_HOOK_PREFIXES) else _SIMILAR
+        if closest := get_close_matches(name, _HOOK_POINTS, n=1, cutoff=similarity):
+            raise TypeError(
+                f"{hook_class.__name__}.{name} would never be called; did you mean {closest[0]}? "
+                f"The methods of a hook are {', '.join(_HOOK_POINTS)}"
+            )
 
 
 def _name_of(value: object) -> str:

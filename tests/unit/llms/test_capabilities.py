@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
-from agenticx.llms.assembly import assemble_model
+from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import Delta, Finished, ModelRequest, OutputSchema, TextDelta, ToolSchema, complete
-from agenticx.llms.catalog.resolve import find_model_facts, resolve_model
+from agenticx.llms.catalog.resolve import find_model_facts, resolve_wire
 from agenticx.llms.model_catalog import Capability, ModelFacts
 from agenticx.llms.wires.anthropic import AnthropicModel
 from agenticx.llms.wires.openai_chat import OpenAIChatModel
@@ -167,7 +167,7 @@ async def test_a_refusal_of_files_without_any_files_fails_the_call() -> None:
 )
 async def test_the_catalogue_decides_which_files_are_sent(spec: str, seen: int) -> None:
     async with FakeOpenAIServer(["so"]) as server:
-        model = CapabilityModel(resolve_model(spec, base_url=server.base_url), find_model_facts(spec))
+        model = CapabilityModel(resolve_wire(spec, base_url=server.base_url), find_model_facts(spec))
         assert (await complete(model, REQUEST_WITH_FILES))[1] is None
         await model.aclose()
     sent = json.dumps(server.requests[0].json["messages"])
@@ -185,7 +185,7 @@ async def test_on_every_wire_only_a_model_with_vision_gets_images(
     user_models_file.write_text(f'[models."{family}:mine"]\ncapabilities = {capabilities}\n')
     async with FakeOpenAIServer([status(401, "no")]) as server:
         model: Any = CapabilityModel(
-            resolve_model(f"{provider}:mine", base_url=server.base_url), find_model_facts(f"{provider}:mine")
+            resolve_wire(f"{provider}:mine", base_url=server.base_url), find_model_facts(f"{provider}:mine")
         )
         _, error = await complete(model, REQUEST_WITH_FILES)
         await model.aclose()
@@ -245,7 +245,7 @@ async def test_a_user_s_row_decides_whether_a_schema_is_sent(user_models_file: P
     settings = Settings.model_validate({"llm_attempts": 1})
     answers = {}
     for spec in ("openai:mine", "openai:gpt-5.4", "anthropic:old", "anthropic:mine", "anthropic:nobody-knows-it"):
-        model: Any = assemble_model(spec, settings, base_url="http://127.0.0.1:9/v1")
+        model: Any = resolve_model(spec, settings=settings, base_url="http://127.0.0.1:9/v1")
         answers[spec] = model.takes_output_schema(schema, with_tools=False)
         await model.aclose()
     assert answers == {
@@ -380,7 +380,8 @@ async def test_reasoning_is_requested_if_the_catalogue_lists_it(
     if capabilities:
         user_models_file.write_text(f'[models."{spec}"]\ncapabilities = {capabilities}\n')
     async with FakeOpenAIServer([status(401, "no")]) as server:
-        model: Any = assemble_model(spec, Settings.model_validate({"llm_attempts": 1}), base_url=server.base_url)
+        settings = Settings.model_validate({"llm_attempts": 1})
+        model: Any = resolve_model(spec, settings=settings, base_url=server.base_url)
         await complete(model, ModelRequest(messages=[UserMessage(content="x")]))
         await model.aclose()
     sent = server.requests[0].json
@@ -397,7 +398,7 @@ async def test_a_model_without_any_capability_completes_a_turn(user_models_file:
     user_models_file.write_text('[models."together:x"]\ncapabilities = []\n')
     script = [say("<function=look>\n</function>"), say("It is nothing.")]
     async with FakeOpenAIServer(script) as server:
-        model: Any = assemble_model("together:x", Settings.model_validate({}), base_url=server.base_url)
+        model: Any = resolve_model("together:x", settings=Settings.model_validate({}), base_url=server.base_url)
         runtime = AgentRuntime(model)
         message = UserMessage(content="Look at this", attachments=(PNG,))
         events = await collect(runtime.run_turn(message, Session(), tools=[look]))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms import default_model_spec, list_models, resolve_model
+from agenticx.llms import default_model_spec, list_models, resolve_wire
 from agenticx.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("long_timeouts")
@@ -82,21 +82,21 @@ def test_a_provider_s_model_needs_its_key_and_keeps_its_name(
     spec: str, key: str, host: str, wire: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SettingsError, match=key):
-        resolve_model(spec)
+        resolve_wire(spec)
     monkeypatch.setenv(key, "sk-x")
-    model = resolve_model(spec)
+    model = resolve_wire(spec)
     assert (model.name, repr(model)) == (spec, f"{wire}({spec!r}, host={host!r})")
 
 
 def test_local_servers_need_no_key_and_keep_colons_in_model_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OLLAMA_BASE_URL")
-    assert repr(resolve_model("ollama:llama3.2:3b")) == "OllamaModel('ollama:llama3.2:3b', host='127.0.0.1:11434')"
+    assert repr(resolve_wire("ollama:llama3.2:3b")) == "OllamaModel('ollama:llama3.2:3b', host='127.0.0.1:11434')"
 
 
 def test_a_base_url_replaces_the_key_and_the_usual_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "127.0.0.1:9" in repr(resolve_model("openai-chat:x", base_url="http://127.0.0.1:9/slug/whole"))
+    assert "127.0.0.1:9" in repr(resolve_wire("openai-chat:x", base_url="http://127.0.0.1:9/slug/whole"))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8/v1")
-    assert "127.0.0.1:8" in repr(resolve_model("openai-chat:x"))
+    assert "127.0.0.1:8" in repr(resolve_wire("openai-chat:x"))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_base_url_replaces_the_key_and_the_usual_address(monkeypatch: pytest.M
 )
 def test_the_error_for_an_unknown_name_states_what_is_expected(spec: str, sentence: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(sentence)):
-        resolve_model(spec)
+        resolve_wire(spec)
 
 
 def test_the_default_model_is_the_setting_then_a_key_then_a_local_server_then_demo(
@@ -166,7 +166,7 @@ def test_windows_and_output_limits_come_from_the_catalogue(monkeypatch: pytest.M
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.setenv(name, "sk-x")
     specs = ["openai:gpt-5.4", "openai-chat:gpt-4o", "anthropic:claude-haiku-4-5", "gemini:gemini-2.5-pro"]
-    windows = [resolve_model(spec).context_window for spec in [*specs, "openai-chat:nobody-knows-it"]]
+    windows = [resolve_wire(spec).context_window for spec in [*specs, "openai-chat:nobody-knows-it"]]
     assert windows == [922_000, 128_000, 200_000, 1_048_576, None]
 
 
@@ -174,7 +174,7 @@ def test_an_unknown_model_resolves_and_its_assumptions_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    assert resolve_model("lmstudio:mystery").name == "lmstudio:mystery"
+    assert resolve_wire("lmstudio:mystery").name == "lmstudio:mystery"
     assert "lmstudio:mystery is not in the catalogue; its capabilities, window and price are unknown" in caplog.text
 
 
@@ -192,7 +192,7 @@ def test_an_unknown_model_resolves_and_its_assumptions_are_logged(
 def test_a_provider_of_the_user_may_use_any_wire(wire: str, kind: str, more: str, tmp_path: Path) -> None:
     rows = f'[providers.acme]\nbase_url = "http://box:9/v1"\nwire = "{wire}"\n[models."acme:x"]\nwindow = 9000\n{more}'
     (tmp_path / "models.toml").write_text(rows, encoding="utf-8")
-    model = resolve_model("acme:x")
+    model = resolve_wire("acme:x")
     assert (repr(model), model.context_window) == (f"{kind}('acme:x', host='box:9')", 9000)
 
 
@@ -201,10 +201,10 @@ def test_a_provider_of_the_user_may_use_any_wire(wire: str, kind: str, more: str
 def test_load_wire_imports_everything_that_resolve_model_needs(spec: str) -> None:
     look = (
         "import sys\n"
-        "from agenticx.llms.catalog.resolve import load_wire, resolve_model\n"
+        "from agenticx.llms.catalog.resolve import load_wire, resolve_wire\n"
         f"load_wire({spec!r})\n"
         "before = set(sys.modules)\n"
-        f"resolve_model({spec!r}, base_url='http://127.0.0.1:1')\n"
+        f"resolve_wire({spec!r}, base_url='http://127.0.0.1:1')\n"
         "print(sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
@@ -212,4 +212,4 @@ def test_load_wire_imports_everything_that_resolve_model_needs(spec: str) -> Non
 
 
 def test_demo_resolves() -> None:
-    assert resolve_model("demo").name == "demo"
+    assert resolve_wire("demo").name == "demo"

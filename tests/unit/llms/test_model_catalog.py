@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms.assembly import assemble_model
+from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import inline_forms
-from agenticx.llms.catalog.resolve import resolve_model
+from agenticx.llms.catalog.resolve import resolve_wire
 from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, load_model_catalog
 from agenticx.llms.wires.openai_chat import ChatDialect
 from agenticx.settings import load_settings
@@ -171,7 +171,7 @@ def test_models_of_local_servers_have_their_forms_of_inline_calls(
     for variable in ("MISTRAL_API_KEY", "GROQ_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(variable, "x")
     settings = load_settings({}, environ={"AGX_HOME": str(user_models_file.parent)})
-    assert inline_forms(assemble_model(spec, settings)) == inline_forms(resolve_model(spec)) == forms
+    assert inline_forms(resolve_model(spec, settings=settings)) == inline_forms(resolve_wire(spec)) == forms
 
 
 def test_a_model_with_only_inline_calls_is_unknown(user_models_file: Path) -> None:

@@ -116,7 +116,7 @@ async def test_no_layer_of_the_opening_stays_in_the_path_of_a_token() -> None:
     assert reply.text == "abc"
     assert "open_with_downgrades" in first
     assert "open_next_attempt" in first
-    assert others[1:] == [["OpenReply.__anext__", "complete"]] * 3
+    assert others[1:] == [["OpenReply.__anext__", "receive_reply", "complete"]] * 3
 
 
 ATTEMPTS: list[tuple[list[list[Step]], list[int]]] = [

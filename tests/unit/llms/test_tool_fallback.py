@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import ModelError
-from agenticx.llms.assembly import assemble_model
+from agenticx.llms.assembly import resolve_model
 from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import Settings
@@ -85,8 +85,8 @@ async def test_catalogue_and_setting_decide_whether_tools_are_in_the_prompt(
     reply = [{"choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]"]
     body = "".join(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for event in reply).encode()
     async with chunk_server(lambda: [body]) as server:
-        model = assemble_model(
-            spec, Settings.model_validate({"xml_tools": xml_tools}), base_url=f"{server.base_url}/v1"
+        model = resolve_model(
+            spec, settings=Settings.model_validate({"xml_tools": xml_tools}), base_url=f"{server.base_url}/v1"
         )
         assert (await turn_outline(model))[-1] == "final"
         await model.aclose()  # pyright: ignore[reportAttributeAccessIssue]
@@ -95,6 +95,6 @@ async def test_catalogue_and_setting_decide_whether_tools_are_in_the_prompt(
 
 
 async def test_the_demo_model_gets_native_tools_for_any_setting() -> None:
-    model = assemble_model("demo", Settings.model_validate({"xml_tools": "always"}))
+    model = resolve_model("demo", settings=Settings.model_validate({"xml_tools": "always"}))
     seen = outline(await collect(AgentRuntime(model).run_turn("List the files", Session(), tools=builtin_tools())))
     assert "tool_call" in seen

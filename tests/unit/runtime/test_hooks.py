@@ -52,6 +52,21 @@ async def test_an_object_that_is_no_hook_is_refused_before_any_turn(play, hooks,
         play.runtime(ScriptedModel([]), hooks=hooks)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("before_tool", "before_tool_call"), ("on_end", "on_agent_end"), ("befor_model", "before_model"), ("on_x", "on_")],
+)
+def test_a_method_that_would_never_be_called_is_refused_with_the_name_that_was_meant(play, name, meant):
+    watch = type("Watch", (AgentHook,), {name: lambda self: None})
+    with pytest.raises(TypeError, match=rf"Watch\.{name} would never be called; did you mean {meant}"):
+        play.runtime(ScriptedModel([]), hooks=[watch()])
+
+
+def test_other_public_methods_of_a_hook_are_its_own(play):
+    watch = type("Watch", (AgentHook,), {"report": lambda self: None, "model": "m", "after_model": lambda *_: None})
+    play.runtime(ScriptedModel([]), hooks=[watch()])
+
+
 async def test_hooks_run_in_priority_order_at_their_points(play):
     order: list[str] = []
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, TypeAdapter, field_validator
 from typing_extensions import TypedDict
 
 from agenticx.errors import InvalidArguments, StoreError
@@ -301,8 +303,30 @@ def test_any_type_whose_schema_is_an_object_is_accepted(type_: Any, text: str, v
     assert output.read(text) == value
 
 
-@pytest.mark.parametrize("type_", [int, list[int], str | None, City | Node, object, "Nowhere"])
-async def test_a_type_whose_schema_is_no_object_is_a_type_error_before_the_turn_begins(play, type_):
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (int, '{"value": 7}', 7),
+        (list[City], '{"value": [{"name": "a", "people": 1}]}', [City(name="a", people=1)]),
+        (City | None, '{"value": null}', None),
+        (City | Node, '{"value": {"value": 1}}', Node(value=1)),
+        (Any, '{"value": "x"}', "x"),
+    ],
+)
+def test_a_type_whose_schema_is_no_object_is_the_value_of_one(type_: Any, text: str, value: Any) -> None:
+    output = OutputType(type_)
+    assert (output.schema.schema["type"], output.schema.schema["required"]) == ("object", ["value"])
+    assert output.read(text) == TypeAdapter(type_).dump_python(value, mode="json")
+    assert output.value == value
+
+
+def test_an_object_without_the_value_is_a_problem() -> None:
+    with pytest.raises(InvalidArguments, match="value: Field required"):
+        OutputType(int).read('{"number": 7}')
+
+
+@pytest.mark.parametrize("type_", [Callable[[], int], threading.Lock, "Nowhere"])
+async def test_a_type_that_pydantic_cannot_validate_is_a_type_error_before_the_turn_begins(play, type_):
     session = play.session()
     with pytest.raises(TypeError, match="output_type"):
         await collect(play.runtime(ScriptedModel()).run_turn("go", session, output_type=type_))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import complete, resolve_model
+from agenticx.llms import complete, resolve_wire
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply
@@ -83,5 +83,5 @@ def test_the_server_address_comes_from_the_environment(
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, value)
-    assert repr(resolve_model("ollama:qwen3:8b")) == f"OllamaModel('ollama:qwen3:8b', host={host!r})"
-    assert repr(resolve_model("ollama-chat:qwen3:8b")) == f"OpenAIChatModel('ollama-chat:qwen3:8b', host={host!r})"
+    assert repr(resolve_wire("ollama:qwen3:8b")) == f"OllamaModel('ollama:qwen3:8b', host={host!r})"
+    assert repr(resolve_wire("ollama-chat:qwen3:8b")) == f"OpenAIChatModel('ollama-chat:qwen3:8b', host={host!r})"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
-from agenticx.llms.catalog.resolve import resolve_model
+from agenticx.llms.catalog.resolve import resolve_wire
 from agenticx.llms.wires.anthropic import AnthropicModel
 from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.wires.gemini import _request as _gemini_request
@@ -80,7 +80,7 @@ async def test_each_provider_gets_the_reasoning_that_it_accepts(
 ) -> None:
     monkeypatch.setenv("AGX_HOME", str(tmp_path))
     async with FakeOpenAIServer(["ok"]) as server:
-        model = resolve_model(f"{provider}:m", base_url=server.base_url)
+        model = resolve_wire(f"{provider}:m", base_url=server.base_url)
         assert isinstance(model, OpenAIChatModel)
         assert await sent_reasoning(model, server, HISTORY) == [echoed]
 

@@ -53,15 +53,17 @@ def request_body(
     thinking: Mapping[str, Any] | None = None,
     output_schemas: bool = True,
     replay_state: bool = True,
+    names: ToolNames | None = None,
 ) -> bytes:
     """Return the body as UTF-8; lone surrogates in it become U+FFFD. `thinking` is sent where the API permits it.
 
     Without `output_schemas` an output schema is left out, for models that refuse one. Without `replay_state` the
-    model's earlier replies are sent as text and calls, without its thoughts.
+    model's earlier replies are sent as text and calls, without its thoughts. `names` are the tool names of the request,
+    if they are known.
     """
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
     system = [block for message in leading for block in _text_blocks(message.content)]
-    names = sent_tool_names(request)
+    names = names or sent_tool_names(request)
     encoded = _encode_messages(request.messages[len(leading) :], model if replay_state else None, names)
     _add_cache_control(system, encoded)
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "stream": True, "messages": encoded}

@@ -11,6 +11,7 @@ from typing import Any
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
+from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.anthropic._reply import WIRE, AnthropicReplyParser
 from agenticx.llms.wires.anthropic._request import accepted_output_schema, request_body, sent_tool_names
@@ -75,6 +76,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
     """
 
     _downgrades = _DOWNGRADES
+    _tool_names = staticmethod(sent_tool_names)
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return self._mode.dialect.output_schemas and accepted_output_schema(output) is not None
 
-    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+    def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
         max_tokens = request.max_output_tokens or self._max_output_tokens
         body = request_body(
             request,
@@ -116,13 +118,12 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
             thinking=self._thinking,
             output_schemas=self._mode.dialect.output_schemas,
             replay_state=replay_state,
+            names=names,
         )
         return PostRequest(path="/v1/messages", body=body)
 
-    def _parser(self, request: ModelRequest) -> AnthropicReplyParser:
-        return AnthropicReplyParser(
-            label=self._name, model=self._model, original_names=sent_tool_names(request).originals
-        )
+    def _parser(self, original_names: Mapping[str, str]) -> AnthropicReplyParser:
+        return AnthropicReplyParser(label=self.name, model=self._model, original_names=original_names)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))
@@ -131,7 +132,7 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         limit = _OUTPUT_LIMIT.search(str(error)) if error.code == "provider.bad_request" else None
         if limit is not None and 0 < int(limit[1]) < (mode.dialect.output_token_limit or sys.maxsize):
             self._mode = with_dialect(output_token_limit=int(limit[1]))(self._mode)
-            _log.info("the model's output limit is lower than requested", model=self._name, limit=limit[1])
+            _log.info("the model's output limit is lower than requested", model=self.name, limit=limit[1])
             return True
         return super()._try_downgrade(error, mode)
 

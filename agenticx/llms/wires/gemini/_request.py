@@ -58,14 +58,24 @@ class GeminiDialect:
     """Support of output schemas; models before Gemini 3 refuse them together with tools."""
 
 
-def request_body(request: ModelRequest, *, model: str, dialect: GeminiDialect, replay_state: bool = True) -> bytes:
-    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls."""
+def request_body(
+    request: ModelRequest,
+    *,
+    model: str,
+    dialect: GeminiDialect,
+    replay_state: bool = True,
+    names: ToolNames | None = None,
+) -> bytes:
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls.
+
+    `names` are the tool names of the request, if they are known.
+    """
     instructions, rest = _split_instructions(request.messages)
     body: dict[str, Any] = {}
     if instructions and dialect.system_instruction:
         body["systemInstruction"] = {"parts": instructions}
     leading_parts = [] if dialect.system_instruction else instructions
-    names = sent_tool_names(request)
+    names = names or sent_tool_names(request)
     body["contents"] = contents(rest, model=model, names=names, leading_parts=leading_parts, replay_state=replay_state)
     if request.tools:
         body["tools"] = [{"functionDeclarations": function_declarations(request.tools, names)}]

@@ -9,6 +9,7 @@ from urllib.parse import quote
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
+from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
@@ -47,6 +48,7 @@ class GeminiModel(ProviderModel[GeminiDialect]):
     """
 
     _downgrades = _DOWNGRADES
+    _tool_names = staticmethod(sent_tool_names)
 
     def __init__(
         self,
@@ -70,12 +72,14 @@ class GeminiModel(ProviderModel[GeminiDialect]):
         support = self._mode.dialect.output_schemas
         return support == "always" or (support == "without_tools" and not with_tools)
 
-    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
-        body = request_body(request, model=self._model, dialect=self._mode.dialect, replay_state=replay_state)
+    def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
+        body = request_body(
+            request, model=self._model, dialect=self._mode.dialect, replay_state=replay_state, names=names
+        )
         return PostRequest(path=self._path, body=body, query={"alt": "sse"})
 
-    def _parser(self, request: ModelRequest) -> GeminiReplyParser:
-        return GeminiReplyParser(label=self._name, model=self._model, original_names=sent_tool_names(request).originals)
+    def _parser(self, original_names: Mapping[str, str]) -> GeminiReplyParser:
+        return GeminiReplyParser(label=self.name, model=self._model, original_names=original_names)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status == 400 and bool(_REFUSES_STATE.search(str(error)))

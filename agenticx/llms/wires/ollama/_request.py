@@ -7,14 +7,14 @@ from typing import Any, assert_never, cast
 
 from pydantic_core import to_json
 
-from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.wires.ollama._reply import WIRE
-from agenticx.llms.wires.request_body import arguments_object, body_bytes
+from agenticx.llms.wires.request_body import arguments_object, body_bytes, encode_tools
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["encode_messages", "encode_tools", "request_body", "sent_tool_names"]
+__all__ = ["encode_messages", "request_body", "sent_tool_names"]
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 
@@ -28,14 +28,16 @@ _IDS = IdentifierRule("a-zA-Z0-9_-", 40)
 """OpenAI's rule for call ids in messages, for the same reason."""
 
 
-def request_body(request: ModelRequest, *, model: str, context_window: int | None) -> bytes:
+def request_body(
+    request: ModelRequest, *, model: str, context_window: int | None, names: ToolNames | None = None
+) -> bytes:
     """Return the body as UTF-8; lone surrogates in it become U+FFFD.
 
     The server truncates a history that does not fit its window, silently and from the front, so a known window is
     requested. It cannot require a call; with `tool_choice` none the tools are not sent. It enforces an output schema,
-    but does not show the schema to the model.
+    but does not show the schema to the model. `names` are the tool names of the request, if they are known.
     """
-    names = sent_tool_names(request)
+    names = names or sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
         "messages": encode_messages(request.messages, model=model, names=names),
@@ -81,21 +83,6 @@ def encode_messages(messages: Sequence[Message], *, model: str, names: ToolNames
     """Return the messages in Ollama's format; `model` gets its own thoughts back."""
     ids = CallIds(_IDS)
     return [_encode_message(message, model, names, ids) for message in messages]
-
-
-def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools in Ollama's format."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": names.sent_name(tool.name),
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-            },
-        }
-        for tool in tools
-    ]
 
 
 def _encode_message(message: Message, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
+from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.hosts import OLLAMA_BASE_URL, ollama_url
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
@@ -23,6 +24,8 @@ class OllamaModel(ProviderModel[None]):
     Connections are kept between calls; `aclose` closes those of the running event loop.
     """
 
+    _tool_names = staticmethod(sent_tool_names)
+
     def __init__(
         self,
         model: str,
@@ -37,19 +40,15 @@ class OllamaModel(ProviderModel[None]):
         name = name or f"ollama:{model}"
         http = ProviderHttp(ollama_url(base_url), label=name, key=api_key, headers=headers)
         super().__init__(model, http, name=name, context_window=context_window, dialect=None)
-        self._inline_calls = tuple(inline_calls)
-
-    @property
-    def inline_calls(self) -> Sequence[InlineForm]:
-        return self._inline_calls
+        self.inline_calls = tuple(inline_calls)
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         """Return True without tools only: a model that must follow a schema cannot write a call."""
         return not with_tools
 
-    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
-        body = request_body(request, model=self._model, context_window=self._context_window)
+    def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
+        body = request_body(request, model=self._model, context_window=self.context_window, names=names)
         return PostRequest(path="/api/chat", body=body, accept="application/x-ndjson")
 
-    def _parser(self, request: ModelRequest) -> OllamaReplyParser:
-        return OllamaReplyParser(label=self._name, model=self._model, original_names=sent_tool_names(request).originals)
+    def _parser(self, original_names: Mapping[str, str]) -> OllamaReplyParser:
+        return OllamaReplyParser(label=self.name, model=self._model, original_names=original_names)

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from agenticx.llms.base import Usage
-from agenticx.llms.json_values import cost_in, count_in, fields_in
+from agenticx.llms.json_values import cost_in, count_in, fields_in, first_count_in
 
 __all__ = ["ReasoningDetails", "parse_usage", "plain_text"]
 
@@ -64,11 +64,11 @@ def parse_usage(usage: object) -> Usage | None:
     fields = cast("dict[str, Any]", usage)
     prompt, completion = fields_in(fields, "prompt_tokens_details"), fields_in(fields, "completion_tokens_details")
     tokens_in, tokens_out = count_in(fields, "prompt_tokens"), count_in(fields, "completion_tokens")
-    thought = _first_count((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
+    thought = first_count_in((completion, "reasoning_tokens"), (fields, "reasoning_tokens"))
     return Usage(
         input_tokens=tokens_in,
         output_tokens=tokens_out,
-        cached_tokens=_first_count(
+        cached_tokens=first_count_in(
             (prompt, "cached_tokens"), (fields, "cached_tokens"), (fields, "prompt_cache_hit_tokens")
         ),
         reasoning_tokens=thought,
@@ -77,11 +77,6 @@ def parse_usage(usage: object) -> Usage | None:
         output_excludes_reasoning=bool(thought)
         and count_in(fields, "total_tokens") == (tokens_in or 0) + (tokens_out or 0) + (thought or 0),
     )
-
-
-def _first_count(*candidates: tuple[dict[str, Any], str]) -> int | None:
-    """Return the first count that is present."""
-    return next((count for fields, name in candidates if (count := count_in(fields, name)) is not None), None)
 
 
 def _reported_cost(fields: dict[str, Any]) -> Decimal | None:

@@ -134,7 +134,8 @@ class ChatReplyParser(JsonReplyParser):
         elif text:
             self._handle_parts(text, deltas)
         if not plain:
-            self._add_text(plain_text(delta.get("refusal")), deltas)
+            if refusal := delta.get("refusal"):
+                self._add_text(plain_text(refusal), deltas)
             self._handle_calls(delta, deltas)
 
     def _handle_calls(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
@@ -155,11 +156,12 @@ class ChatReplyParser(JsonReplyParser):
             self._size.add_kept_json(cast("list[object]", details))
             self._reasoning_details.add(cast("list[object]", details))
         for name in REASONING_FIELDS:
-            if text := plain_text(delta.get(name)):
+            if (value := delta.get(name)) and (text := plain_text(value)):
                 self._reasoning_field = self._reasoning_field or name
                 self._add_thinking(text, deltas)
                 return
-        self._add_thinking(plain_text(cast("object", details)), deltas)
+        if details:
+            self._add_thinking(plain_text(cast("object", details)), deltas)
 
     def _handle_parts(self, parts: object, deltas: list[Delta]) -> None:
         """Add content that is a list of parts, as Mistral sends it."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
-from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
+from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
-from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
+from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS, WIRE
-from agenticx.llms.wires.request_body import arguments_text, body_bytes
+from agenticx.llms.wires.request_body import arguments_text, body_bytes, encode_tools
 from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 
-__all__ = ["encode_messages", "encode_tools", "request_body", "sent_tool_names"]
+__all__ = ["encode_messages", "request_body", "sent_tool_names"]
 
 _UNKNOWN_REASONING = "(not known)"
 """The reasoning of an answer that has none; Moonshot treats an empty one as missing."""
@@ -40,10 +40,19 @@ _SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
 
 
 def request_body(
-    request: ModelRequest, *, model: str, dialect: ChatDialect, stream: bool, replay_state: bool = True
+    request: ModelRequest,
+    *,
+    model: str,
+    dialect: ChatDialect,
+    stream: bool,
+    replay_state: bool = True,
+    names: ToolNames | None = None,
 ) -> bytes:
-    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` no reasoning is sent back."""
-    names = sent_tool_names(request)
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` no reasoning is sent back.
+
+    `names` are the tool names of the request, if they are known.
+    """
+    names = names or sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
         "messages": encode_messages(
@@ -88,21 +97,6 @@ def encode_messages(
     return [encoder.encode(message) for message in messages]
 
 
-def encode_tools(tools: Sequence[ToolSchema], names: ToolNames) -> list[dict[str, Any]]:
-    """Return the tools in the format of Chat Completions."""
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": names.sent_name(tool.name),
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-            },
-        }
-        for tool in tools
-    ]
-
-
 def _id_rule(dialect: ChatDialect) -> IdentifierRule:
     if dialect.short_call_ids:
         return _SHORT_IDS
@@ -119,23 +113,20 @@ class _MessageEncoder:
         self._ids = CallIds(_id_rule(dialect))
 
     def encode(self, message: Message) -> dict[str, Any]:
-        match message:
-            case SystemMessage():
-                return {"role": "system", "content": message.content}
-            case UserMessage():
-                return {"role": "user", "content": _user_content(message, self._dialect)}
-            case ToolMessage():
-                id_ = self._ids.pop(message.tool_call_id) or self._ids.assign(message.tool_call_id)
-                return {"role": "tool", "tool_call_id": id_, "content": message.content}
-            case AssistantMessage():
-                return self._encode_reply(message)
-            case _:
-                assert_never(message)
+        if message.role == "assistant":
+            return self._encode_reply(message)
+        if message.role == "tool":
+            id_ = self._ids.pop(message.tool_call_id) or self._ids.assign(message.tool_call_id)
+            return {"role": "tool", "tool_call_id": id_, "content": message.content}
+        if message.role == "user":
+            return {"role": "user", "content": _user_content(message, self._dialect)}
+        return {"role": "system", "content": message.content}
 
     def _encode_reply(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant", "content": message.content}
-        ids = [self._ids.assign(call.id) for call in message.tool_calls]
-        if ids:
+        ids: Sequence[str] = ()
+        if message.tool_calls:
+            ids = [self._ids.assign(call.id) for call in message.tool_calls]
             fields["content"] = message.content or None
             fields["tool_calls"] = [
                 self._encode_call(call, id_) for call, id_ in zip(message.tool_calls, ids, strict=True)
@@ -148,7 +139,7 @@ class _MessageEncoder:
             reasoning["reasoning_content"] = (
                 message.reasoning if reasoning and message.reasoning else _UNKNOWN_REASONING
             )
-        return fields | reasoning
+        return fields | reasoning if reasoning else fields
 
     def _encode_call(self, call: ToolCall, id_: str) -> dict[str, Any]:
         function = {"name": self._names.sent_name(call.name), "arguments": arguments_text(call.arguments)}
@@ -159,15 +150,7 @@ def _user_content(message: UserMessage, dialect: ChatDialect) -> str | list[dict
     if not message.attachments:
         return message.content
     supported = [*(IMAGE_TYPES if dialect.images else ()), *(DOCUMENT_TYPES if dialect.files else ())]
-    return [_wire_part(part) for part in content_parts(message, supported)]
-
-
-def _wire_part(part: str | Attachment) -> dict[str, Any]:
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    if part.kind == "image":
-        return {"type": "image_url", "image_url": {"url": data_url(part)}}
-    return {"type": "file", "file": {"filename": part.name, "file_data": data_url(part)}}
+    return [chat_part(part) for part in content_parts(message, supported)]
 
 
 def _reasoning(message: AssistantMessage, model: str | None, sent_ids: Mapping[str, str]) -> dict[str, Any]:

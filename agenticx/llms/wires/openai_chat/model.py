@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from agenticx.errors import ModelError
 from agenticx.llms.base import InlineForm, ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
+from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
@@ -72,6 +73,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
     _downgrades = _DOWNGRADES
     _downgrade_codes = frozenset({"provider.bad_request", "provider.overloaded"})
     _tail_seconds = 2.0  # for usage and `[DONE]`, after the finish reason
+    _tool_names = staticmethod(sent_tool_names)
 
     def __init__(
         self,
@@ -89,11 +91,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
         http = ProviderHttp(base_url, label=name, key=api_key, headers=headers, base_url_hint="usually ending in /v1")
         dialect = dialect or _default_dialect(http.host)
         super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
-        self._inline_calls = tuple(inline_calls)
-
-    @property
-    def inline_calls(self) -> Sequence[InlineForm]:
-        return self._inline_calls
+        self.inline_calls = tuple(inline_calls)
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         support = self._mode.dialect.output_schemas
@@ -103,19 +101,20 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
             and strict_schema(output.schema) is not None
         )
 
-    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+    def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
         body = request_body(
             request,
             model=self._model,
             dialect=self._mode.dialect,
             stream=self._mode.streaming,
             replay_state=replay_state,
+            names=names,
         )
         accept = "text/event-stream" if self._mode.streaming else "application/json"
         return PostRequest(path="/chat/completions", body=body, accept=accept)
 
-    def _parser(self, request: ModelRequest) -> ChatReplyParser:
-        return ChatReplyParser(label=self._name, model=self._model, original_names=sent_tool_names(request).originals)
+    def _parser(self, original_names: Mapping[str, str]) -> ChatReplyParser:
+        return ChatReplyParser(label=self.name, model=self._model, original_names=original_names)
 
     def _refuses_state(self, error: ModelError) -> bool:
         if error.status is None or not self._mode.dialect.returns_reasoning:

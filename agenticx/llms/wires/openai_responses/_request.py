@@ -76,10 +76,19 @@ class ResponsesDialect:
 
 
 def request_body(
-    request: ModelRequest, *, model: str, dialect: ResponsesDialect, stream: bool, replay_state: bool = True
+    request: ModelRequest,
+    *,
+    model: str,
+    dialect: ResponsesDialect,
+    stream: bool,
+    replay_state: bool = True,
+    names: ToolNames | None = None,
 ) -> bytes:
-    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls."""
-    names = sent_tool_names(request)
+    """Return the body as UTF-8, lone surrogates as U+FFFD; without `replay_state` replies are plain text and calls.
+
+    `names` are the tool names of the request, if they are known.
+    """
+    names = names or sent_tool_names(request)
     body: dict[str, Any] = {
         "model": model,
         "input": input_items(request.messages, model=model if replay_state else None, names=names),

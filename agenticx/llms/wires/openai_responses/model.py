@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from agenticx.errors import ModelError
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.downgrades import Downgrade
+from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from agenticx.llms.wires.openai_responses._request import ResponsesDialect, request_body, sent_tool_names
@@ -59,6 +60,7 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
     """
 
     _downgrades = _DOWNGRADES
+    _tool_names = staticmethod(sent_tool_names)
 
     def __init__(
         self,
@@ -80,20 +82,20 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return self._mode.dialect.output_schemas and strict_schema(output.schema) is not None
 
-    def _build_request(self, request: ModelRequest, replay_state: bool) -> PostRequest:
+    def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
         body = request_body(
             request,
             model=self._model,
             dialect=self._mode.dialect,
             stream=self._mode.streaming,
             replay_state=replay_state,
+            names=names,
         )
         accept = "text/event-stream" if self._mode.streaming else "application/json"
         return PostRequest(path="/responses", body=body, accept=accept)
 
-    def _parser(self, request: ModelRequest) -> ResponsesReplyParser:
-        names = sent_tool_names(request).originals
-        return ResponsesReplyParser(label=self._name, model=self._model, original_names=names)
+    def _parser(self, original_names: Mapping[str, str]) -> ResponsesReplyParser:
+        return ResponsesReplyParser(label=self.name, model=self._model, original_names=original_names)
 
     def _refuses_state(self, error: ModelError) -> bool:
         return error.status is not None and bool(_REFUSES_STATE.search(str(error)))

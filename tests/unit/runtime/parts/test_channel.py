@@ -122,6 +122,15 @@ async def test_close_wakes_all_waiting_tasks(wait):
     await asyncio.wait_for(waiting, 1)
 
 
+async def test_a_take_returns_nothing_at_its_time_and_the_next_one_gets_what_comes_later():
+    channel, loop = Channel(), asyncio.get_running_loop()
+    assert await channel.take(loop.time() + 0.001) == []
+    taking = asyncio.create_task(channel.take(loop.time() + 60))
+    await run_pending_tasks()
+    channel.put(event(0))
+    assert await asyncio.wait_for(taking, 1) == [event(0)]
+
+
 async def test_a_cancelled_producer_does_not_affect_others():
     channel = Channel(limit=0)
     channel.put(event(0))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms import ModelRequest, complete, resolve_model
+from agenticx.llms import ModelRequest, complete, resolve_wire
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body
@@ -163,9 +163,9 @@ def test_the_catalog_resolves_the_model_and_needs_its_key(monkeypatch: pytest.Mo
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(SettingsError, match="ANTHROPIC_API_KEY"):
-        resolve_model("anthropic:claude-sonnet-4-5")
+        resolve_wire("anthropic:claude-sonnet-4-5")
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    model = resolve_model("anthropic:claude-sonnet-4-5")
+    model = resolve_wire("anthropic:claude-sonnet-4-5")
     assert (model.name, model.context_window) == ("anthropic:claude-sonnet-4-5", 200_000)
     assert repr(model) == "AnthropicModel('anthropic:claude-sonnet-4-5', host='api.anthropic.com')"
 
@@ -173,5 +173,5 @@ def test_the_catalog_resolves_the_model_and_needs_its_key(monkeypatch: pytest.Mo
 async def test_the_base_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeOpenAIServer([body(sse(*HI, END))]) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.base_url)
-        reply, error = await complete(resolve_model("anthropic:m"), HELLO)
+        reply, error = await complete(resolve_wire("anthropic:m"), HELLO)
     assert (reply.text, error) == ("hi", None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_model
+from agenticx.llms import ModelRequest, ToolSchema, complete, resolve_wire
 from agenticx.messages import SystemMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
@@ -193,14 +193,14 @@ def test_the_catalog_resolves_the_model_and_needs_its_key(variable: str, monkeyp
     for name in ("GEMINI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SettingsError, match="GEMINI_API_KEY"):
-        resolve_model("gemini:gemini-2.5-pro")
+        resolve_wire("gemini:gemini-2.5-pro")
     monkeypatch.setenv(variable, KEY)
-    model = resolve_model("gemini:gemini-2.5-pro")
+    model = resolve_wire("gemini:gemini-2.5-pro")
     assert repr(model) == "GeminiModel('gemini:gemini-2.5-pro', host='generativelanguage.googleapis.com')"
 
 
 async def test_the_base_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeOpenAIServer([body(sse(HI, STOP))]) as server:
         monkeypatch.setenv("GEMINI_BASE_URL", server.base_url)
-        reply, error = await complete(resolve_model("gemini:m"), HELLO)
+        reply, error = await complete(resolve_wire("gemini:m"), HELLO)
     assert (reply.text, error) == ("hi", None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, OpenAIResponsesModel, complete, resolve_model
+from agenticx.llms import ModelRequest, OpenAIResponsesModel, complete, resolve_wire
 from agenticx.messages import AssistantMessage, ProviderState, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
@@ -207,7 +207,7 @@ async def test_the_openai_provider_uses_responses_with_key_and_address_from_the_
     async with FakeOpenAIServer([stream(HI, END)]) as server:
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        model = resolve_model("openai:gpt-5.4")
+        model = resolve_wire("openai:gpt-5.4")
         reply, error = await complete(model, HELLO)
         assert isinstance(model, OpenAIResponsesModel)
         await model.aclose()

@@ -1,0 +1,9 @@
+"""The entry point of `python -m agenticx`, which is the same as `agx`."""
+
+from __future__ import annotations
+
+import sys
+
+from agenticx.cli import main
+
+sys.exit(main())

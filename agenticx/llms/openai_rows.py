@@ -1,0 +1,221 @@
+"""Messages as the dict rows of Chat Completions, which most libraries keep their histories in.
+
+A row is `{"role", "content", …}`, see https://platform.openai.com/docs/api-reference/chat/create. Content is a
+string, None, or a list of parts of type `text`, `image_url` and `file` with `data:` URLs.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard, assert_never, cast
+
+from agenticx.attachments import make_attachment
+from agenticx.errors import AttachmentRefused
+from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
+from agenticx.messages import (
+    AssistantMessage,
+    Attachment,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    clean_text,
+)
+
+__all__ = ["messages_from_rows", "messages_to_rows", "user_message"]
+
+_MESSAGE_TYPES = frozenset({SystemMessage, UserMessage, AssistantMessage, ToolMessage})
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+_KEYS = {
+    "system": {"role", "content", "name"},
+    "developer": {"role", "content", "name"},
+    "user": {"role", "content", "name"},
+    "assistant": {"role", "content", "name", "tool_calls", "reasoning_content", "refusal"},
+    "tool": {"role", "content", "name", "tool_call_id"},
+}
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]*)(?:;[\w=.-]+)*?;base64,(?P<data>.*)", re.DOTALL)
+
+
+def user_message(value: object) -> UserMessage:
+    """Return a str, a `UserMessage` or a dict row with role `user` as a message; raises `TypeError` for others."""
+    if isinstance(value, UserMessage):
+        return value
+    if isinstance(value, str):
+        return UserMessage(content=clean_text(value))
+    if not _is_row(value) or value.get("role") != "user":
+        given = f"a row with role {value.get('role')!r}" if _is_row(value) else type(value).__name__
+        raise TypeError(f"user_input must be a str, a UserMessage or a dict row with role 'user', not {given}")
+    message = _message(value, "user_input", {})
+    assert isinstance(message, UserMessage)
+    return message
+
+
+def messages_from_rows(rows: Sequence[object]) -> list[Message]:
+    """Return messages and dict rows as messages; raises `TypeError` for anything else, naming its index."""
+    if _MESSAGE_TYPES.issuperset(map(type, rows)):
+        return cast("list[Message]", list(rows))
+    messages: list[Message] = []
+    tool_names: dict[str, str] = {}
+    for index, row in enumerate(rows):
+        if isinstance(row, SystemMessage | UserMessage | AssistantMessage | ToolMessage):
+            message = row
+        elif _is_row(row):
+            message = _message(row, f"messages[{index}]", tool_names)
+        else:
+            raise TypeError(
+                f"messages[{index}] must be a message of agenticx.messages or a dict row with a role and content, "
+                f"not {type(row).__name__}"
+            )
+        if isinstance(message, AssistantMessage):
+            tool_names.update({call.id: call.name for call in message.tool_calls})
+        messages.append(message)
+    return messages
+
+
+def messages_to_rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return `messages` as dict rows; images and PDF files become parts, text files part of the text.
+
+    Message ids, outcomes of calls, and a provider's own state are left out: rows have no place for them.
+    """
+    return [_row(message) for message in messages]
+
+
+# --- rows to messages -------------------------------------------------------------------------------------------------
+
+
+def _is_row(value: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _message(row: Mapping[str, Any], place: str, tool_names: Mapping[str, str]) -> Message:
+    role = row.get("role")
+    if role not in _KEYS:
+        raise TypeError(f"{place}: the role must be one of {', '.join(_KEYS)}, not {role!r}")
+    unknown = [key for key, value in row.items() if key not in _KEYS[role] and value not in (None, [], {}, "")]
+    if unknown:
+        raise TypeError(f"{place}: unknown key {unknown[0]!r}; a row with role {role!r} has {_listed(_KEYS[role])}")
+    texts, attachments = _content(row.get("content"), place)
+    text = "".join(texts) if role == "assistant" else "\n".join(texts)
+    if attachments and role != "user":
+        raise TypeError(f"{place}: only a row with role 'user' can have images and files")
+    match role:
+        case "user":
+            return UserMessage(content=text, attachments=attachments)
+        case "assistant":
+            return AssistantMessage(
+                content=text or _text(row.get("refusal"), f"{place}.refusal"),
+                reasoning=_text(row.get("reasoning_content"), f"{place}.reasoning_content"),
+                tool_calls=_tool_calls(row.get("tool_calls"), place),
+            )
+        case "tool":
+            call_id = row.get("tool_call_id")
+            if not isinstance(call_id, str):
+                raise TypeError(f"{place}: a row with role 'tool' needs the str 'tool_call_id' of its call")
+            name = tool_names.get(call_id) or _text(row.get("name"), f"{place}.name") or "tool"
+            return ToolMessage(tool_call_id=clean_text(call_id), name=name, content=text)
+        case _:
+            return SystemMessage(content=text)
+
+
+def _content(content: object, place: str) -> tuple[list[str], tuple[Attachment, ...]]:
+    """Return the texts and the attachments of a row's content."""
+    if content is None or isinstance(content, str):
+        return [_text(content, place)], ()
+    if not isinstance(content, Sequence):
+        raise TypeError(f"{place}: content must be a str, None or a list of parts, not {type(content).__name__}")
+    texts: list[str] = []
+    attachments: list[Attachment] = []
+    for index, part in enumerate(cast("Sequence[object]", content)):
+        part_place = f"{place}.content[{index}]"
+        kind = part.get("type") if _is_row(part) else None
+        if _is_row(part) and kind in _TEXT_PARTS:
+            texts.append(_text(part.get("text"), part_place))
+        elif _is_row(part) and kind == "image_url":
+            image = part.get("image_url")
+            attachments.append(
+                _attachment(f"image{index + 1}", image.get("url") if _is_row(image) else image, part_place)
+            )
+        elif _is_row(part) and kind == "file" and _is_row(file := part.get("file")):
+            name = _text(file.get("filename"), part_place) or f"file{index + 1}"
+            attachments.append(_attachment(name, file.get("file_data"), part_place))
+        else:
+            raise TypeError(f"{part_place} must be a part of type text, image_url or file, not {kind!r}")
+    return texts, tuple(attachments)
+
+
+def _attachment(name: str, url: object, place: str) -> Attachment:
+    found = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
+    if found is None:
+        raise TypeError(f"{place}: images and files must be given as base64 data: URLs, nothing is fetched")
+    try:
+        return make_attachment(name, b64decode(found["data"], validate=True), found["type"] or None)
+    except (AttachmentRefused, ValueError) as exc:
+        raise TypeError(f"{place}: {exc}") from exc
+
+
+def _tool_calls(calls: object, place: str) -> tuple[ToolCall, ...]:
+    if calls is None:
+        return ()
+    if not isinstance(calls, Sequence) or isinstance(calls, str):
+        raise TypeError(f"{place}: tool_calls must be a list, not {type(calls).__name__}")
+    return tuple(
+        _tool_call(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(cast("Sequence[object]", calls))
+    )
+
+
+def _tool_call(call: object, place: str) -> ToolCall:
+    if isinstance(call, ToolCall):
+        return call
+    function = call.get("function") if _is_row(call) else None
+    if not (_is_row(call) and _is_row(function) and isinstance(call.get("id"), str)):
+        raise TypeError(f"{place} must be {{'id', 'type': 'function', 'function': {{'name', 'arguments'}}}}")
+    name, arguments = function.get("name"), function.get("arguments", "{}")
+    if not (isinstance(name, str) and isinstance(arguments, str)):
+        raise TypeError(f"{place}.function must have the str 'name' and its arguments as the str 'arguments'")
+    return ToolCall(id=clean_text(call["id"]), name=clean_text(name), arguments=clean_text(arguments))
+
+
+def _text(value: object, place: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise TypeError(f"{place} must be a str, not {type(value).__name__}")
+    return clean_text(value)
+
+
+def _listed(keys: set[str]) -> str:
+    return ", ".join(sorted(keys))
+
+
+# --- messages to rows -------------------------------------------------------------------------------------------------
+
+
+def _row(message: Message) -> dict[str, Any]:
+    match message:
+        case SystemMessage():
+            return {"role": "system", "content": message.content}
+        case UserMessage():
+            return {"role": "user", "content": _user_content(message)}
+        case ToolMessage():
+            return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.content}
+        case AssistantMessage():
+            row: dict[str, Any] = {"role": "assistant", "content": message.content}
+            if message.tool_calls:
+                row["content"] = message.content or None
+                row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
+            return row
+        case _:
+            assert_never(message)
+
+
+def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+    if not message.attachments:
+        return message.content
+    return [chat_part(part) for part in content_parts(message, IMAGE_TYPES | DOCUMENT_TYPES)]
+
+
+def _call_row(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

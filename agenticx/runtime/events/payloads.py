@@ -1,0 +1,306 @@
+"""The payloads of the events: the keys of `RuntimeEvent.data`, a class per event type.
+
+Names and keys are those of the published `AgentRuntime` and of this project's wire contract.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from agenticx.messages import ToolOutcome
+
+__all__ = [
+    "ArtifactData",
+    "AttachmentData",
+    "CitationData",
+    "CompactionData",
+    "ConfirmContextData",
+    "ConfirmRequiredData",
+    "ConfirmResponseData",
+    "ErrorData",
+    "FinalData",
+    "FinalUsageData",
+    "HandoffData",
+    "QuestionAnsweredData",
+    "QuestionAskedData",
+    "QueuedData",
+    "RoundStartData",
+    "SessionChangedData",
+    "StallData",
+    "StateData",
+    "SteeredData",
+    "SubagentCheckpointData",
+    "SubagentCompletedData",
+    "SubagentErrorData",
+    "SubagentPausedData",
+    "SubagentProgressData",
+    "SubagentStartedData",
+    "ThinkingData",
+    "TokenData",
+    "ToolCallData",
+    "ToolCallDeltaData",
+    "ToolProgressData",
+    "ToolResultData",
+    "TurnStartedData",
+    "TurnState",
+    "UsageData",
+]
+
+TurnState = Literal["idle", "planning", "executing", "observing", "responding", "done"]
+
+
+class AttachmentData(TypedDict):
+    name: str
+    media_type: str
+    size: int
+
+
+class TurnStartedData(TypedDict):
+    input: str
+    model: str
+    message_id: str
+    attachments: NotRequired[list[AttachmentData]]
+    client_turn_id: NotRequired[str]
+    parent_turn_id: NotRequired[str]
+
+
+class RoundStartData(TypedDict):
+    round: int
+    max_rounds: int
+
+
+class StateData(TypedDict):
+    state: TurnState
+
+
+class TokenData(TypedDict):
+    text: str
+    message_id: str
+    offset: int
+    waiting: NotRequired[bool]
+    elapsed_seconds: NotRequired[float]
+
+
+class ThinkingData(TypedDict):
+    text: str
+    message_id: str
+    offset: int
+
+
+class ToolCallDeltaData(TypedDict):
+    tool_call_id: str
+    name: str
+    arguments_delta: str
+
+
+class ToolCallData(TypedDict):
+    tool_call_id: str
+    name: str
+    arguments: dict[str, Any] | str
+
+
+class ToolProgressData(TypedDict):
+    tool_call_id: str
+    name: str
+    elapsed_seconds: float
+    output: NotRequired[str]
+
+
+class ToolResultData(TypedDict):
+    tool_call_id: str
+    name: str
+    result: str
+    is_error: bool
+    duration_ms: NotRequired[float]
+    truncated: NotRequired[bool]
+    repaired: NotRequired[bool]
+    outcome: NotRequired[ToolOutcome]
+
+
+class ConfirmContextData(TypedDict):
+    tool: str
+    arguments: dict[str, Any]
+    risk: str
+    reasons: list[str]
+    command: NotRequired[str]
+    path: NotRequired[str]
+    diff: NotRequired[str]
+
+
+class ConfirmRequiredData(TypedDict):
+    id: str
+    question: str
+    context: ConfirmContextData
+    digest: str
+    expires_at: str
+
+
+class ConfirmResponseData(TypedDict):
+    id: str
+    approved: bool
+    by: Literal["user", "policy", "timeout", "stop", "restart"]
+    remember: NotRequired[Literal["once", "session", "always"]]
+    arguments: NotRequired[dict[str, Any]]
+    reason: NotRequired[str]
+
+
+class QuestionAskedData(TypedDict):
+    id: str
+    text: str
+    options: NotRequired[list[str]]
+    expires_at: str
+
+
+class QuestionAnsweredData(TypedDict):
+    id: str
+    answer: str
+    by: str
+
+
+class CompactionData(TypedDict):
+    compacted_count: int
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    tokens_spent: NotRequired[int]
+
+
+class UsageData(TypedDict):
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: NotRequired[int]
+    reasoning_tokens: NotRequired[int]
+    cost_usd: NotRequired[str]
+    model: str
+
+
+class StallData(TypedDict):
+    """The payload of `stall`: a wait that takes longer than usual, a retry, or an expired clock.
+
+    If `action` is `retrying`, `reason` is the failure and `model` the model that is called next, which may be a
+    fallback. `{tool, waiting}` is the wait of `limit_seconds` before a call is repeated whose last result,
+    `elapsed_seconds` ago, was still pending.
+    """
+
+    phase: Literal["first_chunk", "heartbeat", "hard", "tool", "confirm"]
+    elapsed_seconds: float
+    limit_seconds: float
+    action: Literal["waiting", "retrying", "failed"]
+    retry_at: NotRequired[str]
+    reason: NotRequired[str]
+    model: NotRequired[str]
+
+
+class QueuedData(TypedDict):
+    """The payload of `queued` and `handed_back`.
+
+    `turn_id` is the turn that the message will begin, or the running one that is to receive it. If the running turn
+    ends first, the message is queued again, for a turn of its own.
+    """
+
+    turn_id: str
+    message_id: str
+    input: str
+    attachments: NotRequired[list[AttachmentData]]
+    client_turn_id: NotRequired[str]
+
+
+class SteeredData(TypedDict):
+    message_id: str
+    text: str
+    attachments: NotRequired[list[AttachmentData]]
+
+
+class ArtifactData(TypedDict):
+    path: str
+    content: NotRequired[str]
+    delta: NotRequired[str]
+    final: bool
+
+
+class CitationData(TypedDict):
+    message_id: str
+    marker: str
+    vault: str
+    path: str
+    heading: NotRequired[str]
+    line_start: int
+    line_end: int
+    quote: str
+
+
+class HandoffData(TypedDict):
+    from_agent: str
+    to_agent: str
+    reason: NotRequired[str]
+
+
+class _Subagent(TypedDict):
+    parent_agent_id: str | None
+    depth: int
+
+
+class SubagentStartedData(_Subagent):
+    task: str
+
+
+class SubagentProgressData(_Subagent):
+    text: str
+
+
+class SubagentCheckpointData(_Subagent):
+    round: int
+    max_rounds: int
+
+
+class SubagentPausedData(_Subagent):
+    round: int
+    max_rounds: int
+    checkpoint: dict[str, Any]
+
+
+class SubagentCompletedData(_Subagent):
+    result: str
+
+
+class SubagentErrorData(_Subagent):
+    text: str
+    code: str
+
+
+class SessionChangedData(TypedDict, total=False):
+    name: str | None
+    model: str | None
+    permission_mode: str
+    tools: list[str] | None
+    pinned: bool
+    archived: bool
+    rewound_to: str | None
+
+
+class FinalUsageData(TypedDict):
+    input_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: NotRequired[int]
+    reasoning_tokens: NotRequired[int]
+    cost_usd: NotRequired[str]
+
+
+class FinalData(TypedDict):
+    text: str
+    message_id: str
+    reason: Literal["answer", "resolved", "not_resolved", "partial"]
+    usage: FinalUsageData
+    output: NotRequired[Any]
+
+
+class ErrorData(TypedDict):
+    text: str
+    code: str
+    fatal: bool
+    tool_call_id: NotRequired[str]
+    retryable: NotRequired[bool]
+    retry_at: NotRequired[str]
+    detector: NotRequired[str]

@@ -1,0 +1,208 @@
+"""Turns that are run as one call: `AgentRuntime.run` and `run_sync`, and the result that they return."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
+
+from agenticx.errors import AgenticXError
+from agenticx.messages import Message, UserMessage
+from agenticx.runtime.events import Event
+from agenticx.runtime.events.payloads import FinalUsageData
+from agenticx.runtime.interrupts import StopSignal
+from agenticx.runtime.session import Session
+from agenticx.runtime.structured_output import OutputType
+from agenticx.tools.base import Tool
+from agenticx.tools.registry import Toolbox
+
+__all__ = ["RunMethods", "RunOptions", "RunResult", "TurnError", "UserInput"]
+
+T = TypeVar("T")
+OutputT = TypeVar("OutputT", covariant=True)
+
+UserInput = str | UserMessage | Mapping[str, Any]
+"""A message of the user: text, a `UserMessage`, or a dict row with role `user` as in Chat Completions."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult(Generic[OutputT]):
+    """The result of a turn.
+
+    `output` is the validated object that an `output_type` asked for, else None. `text` is the text of the last reply.
+    `reason` is that of the `final` event. `messages` are those that the turn added to the session, the user's first.
+    `usage` sums the turn's model calls.
+    """
+
+    output: OutputT
+    text: str
+    reason: Literal["answer", "resolved", "not_resolved", "partial"]
+    messages: Sequence[Message]
+    usage: FinalUsageData
+    events: Sequence[Event] = field(repr=False)
+
+
+class TurnError(AgenticXError):
+    """A turn that ended with a fatal error instead of an answer.
+
+    `code` is the code of the error event, `text` the text of the last reply as far as it was received, `retryable` is
+    True if the same message may succeed later, and `events` are all events of the turn.
+    """
+
+    def __init__(self, message: str, *, code: str, text: str, retryable: bool, events: Sequence[Event]) -> None:
+        super().__init__(message)
+        self.code = code
+        self.text = text
+        self.retryable = retryable
+        self.events = events
+
+
+class RunOptions(TypedDict, total=False):
+    """Keyword arguments of `AgentRuntime.run`, as those of `run_turn`."""
+
+    should_stop: StopSignal | Callable[[], bool] | None
+    tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None
+    system_prompt: str | None
+
+
+class RunMethods(ABC):
+    """The methods of `AgentRuntime` that run a turn as one call, over `run_turn`."""
+
+    @abstractmethod
+    def run_turn(
+        self,
+        user_input: UserInput,
+        session: Session | None = None,
+        should_stop: StopSignal | Callable[[], bool] | None = None,
+        *,
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
+        system_prompt: str | None = None,
+        output_type: Any = None,
+    ) -> AsyncGenerator[Event, None]: ...
+
+    @abstractmethod
+    async def aclose(self) -> None: ...
+
+    @overload
+    async def run(
+        self,
+        user_input: UserInput,
+        session: Session | None = None,
+        *,
+        output_type: None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[None]: ...
+    @overload
+    async def run(
+        self,
+        user_input: UserInput,
+        session: Session | None = None,
+        *,
+        output_type: type[T],
+        **options: Unpack[RunOptions],
+    ) -> RunResult[T]: ...
+    @overload
+    async def run(
+        self, user_input: UserInput, session: Session | None = None, *, output_type: Any, **options: Unpack[RunOptions]
+    ) -> RunResult[Any]: ...
+    async def run(
+        self,
+        user_input: UserInput,
+        session: Session | None = None,
+        *,
+        output_type: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Any]:
+        """Run one turn and return its result; without a `session` in a new one.
+
+        With an `output_type`, anything that pydantic can validate, `output` of the result is an object of that type.
+        Raises `TurnError` if the turn fails, and what `run_turn` raises before the turn begins.
+        """
+        session = Session() if session is None else session
+        output = None if output_type is None else OutputType(output_type)
+        before = {message.message_id for message in session.all_messages}
+        async with aclosing(self.run_turn(user_input, session, output_type=output, **options)) as turn:
+            events = [event async for event in turn]
+        end = events[-1]
+        if end.type != "final":
+            raise _turn_error(events)
+        added = [message for message in session.all_messages if message.message_id not in before]
+        data = end.data
+        return RunResult(
+            None if output is None else output.value, data["text"], data["reason"], added, data["usage"], events
+        )
+
+    @overload
+    def run_sync(
+        self,
+        user_input: UserInput,
+        session: Session | None = None,
+        *,
+        output_type: None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[None]: ...
+    @overload
+    def run_sync(
+        self,
+        user_input: UserInput,
+        session: Session | None = None,
+        *,
+        output_type: type[T],
+        **options: Unpack[RunOptions],
+    ) -> RunResult[T]: ...
+    @overload
+    def run_sync(
+        self, user_input: UserInput, session: Session | None = None, *, output_type: Any, **options: Unpack[RunOptions]
+    ) -> RunResult[Any]: ...
+    def run_sync(
+        self,
+        user_input: UserInput,
+        session: Session | None = None,
+        *,
+        output_type: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> RunResult[Any]:
+        """Run one turn from code without an event loop, as `run` does; may be called repeatedly.
+
+        Raises `RuntimeError` inside a running event loop.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_once(user_input, session, output_type, options))
+        raise RuntimeError("run_sync cannot be called while an event loop is running; use `await runtime.run(...)`")
+
+    async def _run_once(
+        self, user_input: UserInput, session: Session | None, output_type: Any, options: RunOptions
+    ) -> RunResult[Any]:
+        """Run one turn and close the model's connections, which belong to this event loop."""
+        try:
+            return await self.run(user_input, session, output_type=output_type, **options)
+        finally:
+            await self.aclose()
+
+
+def _turn_error(events: Sequence[Event]) -> TurnError:
+    """Return the error of a turn whose last event is not `final`."""
+    end = events[-1]
+    text = _last_reply(events)
+    if end.type == "error":
+        data = end.data
+        return TurnError(
+            data["text"], code=data["code"], text=text, retryable=data.get("retryable", False), events=events
+        )
+    return TurnError(
+        "The agent paused: it is out of rounds.", code="max_rounds", text=text, retryable=False, events=events
+    )
+
+
+def _last_reply(events: Sequence[Event]) -> str:
+    """Return the text of the last reply that has any."""
+    texts: dict[str, list[str]] = {}
+    for event in events:
+        if event.type == "token" and event.data["text"]:
+            texts.setdefault(event.data["message_id"], []).append(event.data["text"])
+    return "".join(list(texts.values())[-1]) if texts else ""
