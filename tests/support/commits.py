@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agenticx.runtime.events import RuntimeEvent
-from agenticx.sessions import Commit, Fact, SessionRecord, StateChange, Store, StoredEvent, TurnRecord
-from agenticx.sessions.store.records import Loaded, must_sync
+from agenticx.sessions import Commit, Fact, MemoryStore, SessionRecord, StateChange, Store, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import SYNCED_EVENTS, Loaded
+from tests.support.two_hubs import authority
 
-__all__ = ["add_fact", "append", "delete", "end_lease", "load", "update"]
+__all__ = ["add_fact", "append", "delete", "end_lease", "load", "must_sync", "update"]
+
+
+def must_sync(events: Sequence[RuntimeEvent]) -> bool:
+    """Return whether a commit of `events` alone must be synced before it returns."""
+    return any(event.type in SYNCED_EVENTS for event in events)
 
 
 async def append(
@@ -47,7 +53,11 @@ async def delete(store: Store, session_id: str) -> None:
 
 async def end_lease(store: Store, session_id: str) -> None:
     """End the lease of the session's owner, as if its process had died."""
-    await (await store.ownership.claim(session_id)).release(work_left=True)
+    memory = authority(store)
+    if isinstance(memory, MemoryStore):
+        memory.expire(session_id)
+    else:
+        await (await store.ownership.claim(session_id)).release(work_left=True)
 
 
 async def load(store: Store, session_id: str) -> Loaded:

@@ -37,7 +37,7 @@ __all__ = ["HEADER", "Program"]
 
 HEADER = struct.Struct("!I")
 _PACKAGES = ("agenticx", "studio")
-_NOT_IMPORTED = ("agenticx.testing", "agenticx.cli.__main__")
+_NOT_IMPORTED = ("agenticx.testing", "agenticx.__main__", "agenticx.cli.__main__")
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 

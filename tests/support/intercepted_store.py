@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,11 +20,12 @@ __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall"
 
 @dataclass(frozen=True)
 class Write:
-    """A commit of a session that is about to be made; `run` makes one."""
+    """A commit of a session that is about to be made; `run` makes one, `settle` repeats it."""
 
     session_id: str
     commit: Commit
     run: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
+    settle: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
 
     @property
     def types(self) -> set[str]:
@@ -38,6 +40,10 @@ class Write:
     async def make(self, **changes: Any) -> Sequence[StoredEvent]:
         """Make the commit, with changed fields."""
         return await self.run(replace(self.commit, **changes) if changes else self.commit)
+
+    async def repeat(self) -> Sequence[StoredEvent]:
+        """Make the commit unless it is stored."""
+        return await self.settle(self.commit)
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,12 @@ class InterceptedStore:
         self.store = store
         self._around = around
         self._around_call = around_call
+
+    def other_worker(self) -> Store:
+        """Return a store for another worker whose calls go through the same functions."""
+        other = copy(self)
+        other.store = self.store.other_worker()  # type: ignore[attr-defined]
+        return other
 
     def _intercepted(self, target: Any) -> Any:
         return target if self._around_call is None else InterceptedCalls(target, self._around_call)
@@ -153,12 +165,12 @@ class _Lease:
         return await self._others.load()
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
-        return await self._around(Write(self.session_id, commit, self._commit))
+        return await self._around(Write(self.session_id, commit, self._commit, self.lease.settle))
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
         if self._unanswered is not None and self._unanswered[0].id == commit.id:
             return self._unanswered[1]
-        return await self._around(Write(self.session_id, commit, self.lease.settle))
+        return await self._around(Write(self.session_id, commit, self.lease.settle, self.lease.settle))
 
     async def _commit(self, commit: Commit) -> Sequence[StoredEvent]:
         """Make the commit, which is settled even if its caller gets no answer."""

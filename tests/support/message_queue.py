@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.sessions import (
     Hub,
@@ -20,8 +21,8 @@ from agenticx.sessions import (
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
-from tests.support.timeouts import PATIENCE, PatientClock
-from tests.support.two_hubs import TwoHubs
+from tests.support.timeouts import PATIENCE
+from tests.support.two_hubs import hub_over
 
 
 @tool(risk="write")
@@ -33,32 +34,28 @@ def note(text: str) -> str:
 class QueueHarness:
     """One session of a hub, and what is in its log."""
 
-    def __init__(self, folder: Path, store: Store, other_store: Store | None = None) -> None:
+    def __init__(self, folder: Path, store: Store) -> None:
         self.folder, self.store = folder, store
-        self._other_store = other_store
         self.record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
         self._settings = load_settings({"home": folder / "home"}, environ={})
         self.models: dict[str | None, ScriptedModel] = {}
+        self.unknown_models: set[str | None] = set()
 
     async def open(self, model: ScriptedModel) -> Hub:
         """Return a hub that runs the session with `model`, as a new process would make it."""
         self.models = {None: model}
-        self.hub: Any = self._make_hub(self.store)
-        if self._other_store is not None:
-            self.hub = TwoHubs(self.hub, self._make_hub(self._other_store))
+        self.hub: Any = hub_over(
+            self.store, models=self._find_model, tools=lambda _record: [note], settings=self._settings
+        )
         if self.record.id not in [record.id for record in await self.store.catalog.sessions()]:
             await self.store.create(self.record)
         await self.hub.recover()
         return self.hub
 
-    def _make_hub(self, store: Store) -> Hub:
-        return Hub(
-            store,
-            models=lambda name: self.models[name],
-            tools=lambda _record: [note],
-            settings=self._settings,
-            clock=PatientClock(),
-        )
+    def _find_model(self, name: str | None) -> ScriptedModel:
+        if name in self.unknown_models:
+            raise StoreError("no such model")
+        return self.models[name]
 
     async def submit(self, text: str, when_busy: Any = "queue", **fields: Any) -> Submission:
         return await self.hub.submit(self.record.id, TurnRequest(input=text, when_busy=when_busy, **fields))

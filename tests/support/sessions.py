@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import ConfirmRequest
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
-from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE
+from tests.support.two_hubs import hub_over
 
 __all__ = ["SessionHarness", "wait_for_event", "wait_for_turn_end"]
 
@@ -48,28 +50,23 @@ class SessionHarness:
     """A folder with one session, and hubs over it one after another; `noted_texts` lists the tool calls that ran."""
 
     home: Path
+    open_store: Callable[[], Store]
     noted_texts: list[str] = field(default_factory=list[str])
     session_id: str = ""
 
     @property
-    def store(self) -> SqliteStore:
+    def store(self) -> Store:
         return self._store
 
     async def open(self, *script: Any) -> Hub:
-        self._store = SqliteStore(self.home / "sessions.db")
+        self._store = self.open_store()
         if not self.session_id:
             record = SessionRecord(workspace=str(self.home), created_at="2026-01-01T00:00:00.000Z")
             await self._store.create(record)
             self.session_id = record.id
         self.model = ScriptedModel(script)
         settings = load_settings({"home": self.home}, environ={})
-        hub = Hub(
-            self._store,
-            models=lambda _: self.model,
-            tools=lambda _: [self._note()],
-            settings=settings,
-            clock=PatientClock(),
-        )
+        hub = hub_over(self._store, models=lambda _: self.model, tools=lambda _: [self._note()], settings=settings)
         await hub.recover()
         return hub
 

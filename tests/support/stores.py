@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions import MemoryStore, SessionRecord, SqliteStore, Store, TurnRecord
 from tests.support.commits import append
+from tests.support.two_hubs import UnreliableStore
 
 __all__ = [
     "STORES",
@@ -16,6 +18,7 @@ __all__ = [
     "in_a_file",
     "in_memory",
     "orphans",
+    "over_a_network",
     "record",
     "running_in",
     "session_in",
@@ -32,7 +35,11 @@ def in_a_file(folder: Path) -> Store:
     return SqliteStore(folder / "sessions.db")
 
 
-STORES = [in_memory, in_a_file]
+def over_a_network(_folder: Path) -> Store:
+    return UnreliableStore(MemoryStore(), random.Random(0))
+
+
+STORES = [in_memory, in_a_file, over_a_network]
 
 
 def record(name: str | None = None) -> SessionRecord:

@@ -12,7 +12,7 @@ import os
 import platform
 import zlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from agenticx.logs import get_logger
@@ -37,22 +37,23 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """A call's change of one file: the digests of its content before and after (None: no file)."""
+    """A call's change of one file of `host`: the digests of its content before and after (None: no file)."""
 
     call_id: str
     path: str
     before: str | None
     after: str | None
+    host: str = field(default_factory=lambda: platform.node())
 
     @property
     def reverse(self) -> FileEdit:
         """The edit that cancels this one, which was recorded but not made."""
-        return FileEdit(self.call_id, self.path, self.after, self.before)
+        return replace(self, before=self.after, after=self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class RewindEdit:
-    """A rewind's change of one file: the ids of the calls whose edits it undid and of those whose edits it redid.
+    """A rewind's change of one file of `host`: the ids of the calls whose edits it undid, and those it redid.
 
     `mode` are the permissions of a file that it removed.
     """
@@ -61,13 +62,14 @@ class RewindEdit:
     undone: Collection[str]
     redone: Collection[str]
     mode: int | None = None
+    host: str = field(default_factory=lambda: platform.node())
 
 
 FileChange: TypeAlias = FileEdit | RewindEdit
 
 
 def change_fact(change: FileChange, key: str | None = None) -> Fact:
-    """Return the fact that records a change made on this host."""
+    """Return the fact that records a change."""
     data: dict[str, Any]
     if isinstance(change, FileEdit):
         kind: FactKind = "file_edited"
@@ -76,7 +78,7 @@ def change_fact(change: FileChange, key: str | None = None) -> Fact:
         kind = "file_rewound"
         undone, redone = sorted(change.undone), sorted(change.redone)
         data = {"path": change.path, "undone": undone, "redone": redone, "mode": change.mode}
-    data["host"] = platform.node()
+    data["host"] = change.host
     return Fact(kind=kind, key=key or new_id("chg"), turn_id="", data=data | {"checksum": _checksum(data)})
 
 
@@ -104,14 +106,27 @@ def parse_change(fact: Fact) -> FileChange | None:
     match fact.kind, data:
         case (
             "file_edited",
-            {"call_id": str() as call_id, "path": str() as path, "before": None | str() as old, "after": new},
-        ) if is_path(path) and (new is None or isinstance(new, str)):
-            return FileEdit(call_id, path, old, new)
+            {
+                "call_id": str() as call_id,
+                "path": str() as path,
+                "before": None | str() as old,
+                "after": None | str() as new,
+                "host": str() as host,
+            },
+        ) if is_path(path):
+            return FileEdit(call_id, path, old, new, host)
         case (
             "file_rewound",
-            {"path": str() as path, "undone": [*undone], "redone": [*redone], "mode": None | int() as mode},
+            {
+                "path": str() as path,
+                "undone": [*undone],
+                "redone": [*redone],
+                "mode": None | int() as mode,
+                "host": str() as host,
+            },
         ) if is_path(path):
-            return RewindEdit(path, frozenset(undone), frozenset(redone), None if mode is None else mode & 0o777)
+            mode = None if mode is None else mode & 0o777
+            return RewindEdit(path, frozenset(undone), frozenset(redone), mode, host)
         case _:
             return None
 

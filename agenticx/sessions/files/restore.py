@@ -9,15 +9,16 @@ was put back from outside before the rewind stays as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from agenticx.errors import ToolError
-from agenticx.sessions.files.changes import FileChange, RewindEdit
+from agenticx.sessions.files.changes import FileChange, FileEdit, RewindEdit
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, content_digest
+from agenticx.sessions.store.records import Fact
 from agenticx.threads import run_in_thread
 from agenticx.tools.builtin.files import file_version, is_private
 from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_file, resolve_in_workspace
@@ -94,17 +95,32 @@ async def restore_files(
     undone: Collection[str],
     redone: Collection[str],
     private: Collection[Path] = (),
+    began: Sequence[Fact] = (),
+    host: str | None = None,
 ) -> list[RestoredFile]:
     """Undo the edits of the calls `undone` and redo those of the calls `redone`, each file as far as possible.
 
-    Files in the folders `private` are neither changed nor read. Raises `DamagedData`, with nothing changed, if the
+    The facts `began` are stored before the first one is changed. Files in the folders `private` are neither changed nor
+    read. With `host` the files of other hosts are left. Raises `DamagedData`, with nothing changed, if the
     changes of files cannot be read; and another `StoreError` if one cannot be recorded: that file and those after it
     are not changed.
     """
     if not undone and not redone:
         return []
-    plans = _plan_files(await snapshots.changes(), undone, redone)
-    return [await _restore_file(snapshots, workspace, plan, private) for plan in plans]
+    changes = await snapshots.changes()
+    here = [change for change in changes if host in (None, change.host)]
+    plans = _plan_files(here, undone, redone)
+    restored = [await _restore_file(snapshots, workspace, plan, private, began) for plan in plans]
+    calls = {*undone, *redone}
+    elsewhere = {
+        (change.path, change.host): None
+        for change in changes
+        if host not in (None, change.host) and isinstance(change, FileEdit) and change.call_id in calls
+    }
+    return restored + [
+        RestoredFile(_display_path(path, workspace), "left", f"It was changed on another host, {other!r}.")
+        for path, other in elsewhere
+    ]
 
 
 def _plan_files(changes: Iterable[FileChange], undone: Collection[str], redone: Collection[str]) -> list[_FilePlan]:
@@ -175,12 +191,12 @@ def _plan_file(
 
 
 async def _restore_file(
-    snapshots: SessionSnapshots, workspace: Path, plan: _FilePlan, private: Collection[Path]
+    snapshots: SessionSnapshots, workspace: Path, plan: _FilePlan, private: Collection[Path], began: Sequence[Fact]
 ) -> RestoredFile:
     """Apply the plan to the file; it is recorded in between, so the state of the file is read before and after that."""
     try:
         change = await run_in_thread(_check, workspace, plan, private)
-        done = await _apply(snapshots, change) if isinstance(change, _Change) else change
+        done = await _apply(snapshots, change, began) if isinstance(change, _Change) else change
     except ToolError as exc:
         return RestoredFile(_display_path(plan.path, workspace), "left", f"It cannot be restored: {exc}.")
     return done if plan.complete or done.outcome == "left" else replace(done, reason=_PARTIAL_REASON, version=None)
@@ -213,11 +229,11 @@ def _check(workspace: Path, plan: _FilePlan, private: Collection[Path]) -> _Chan
     return _Change(place, plan, None if status is None else status.st_mode & 0o777)
 
 
-async def _apply(snapshots: SessionSnapshots, change: _Change) -> RestoredFile:
+async def _apply(snapshots: SessionSnapshots, change: _Change, began: Sequence[Fact]) -> RestoredFile:
     end, content = change.plan.transition.end, None
     if end is not None and (content := await snapshots.read_content(end)) is None:
         return RestoredFile(change.place.relative, "left", "No snapshot of its content is left.")
-    await snapshots.record_rewind(change.record)
+    await snapshots.record_rewind(began, change.record)
     return await run_in_thread(_write, change, content)
 
 

@@ -102,9 +102,9 @@ class SessionSnapshots:
         except AgenticXError as exc:
             _log.warning("file edit that is not made may be recorded", error=str(exc))
 
-    async def record_rewind(self, edit: RewindEdit) -> None:
-        """Store a change that a rewind is about to make to a file; raise `StoreError`."""
-        await self._commit([change_fact(edit)])
+    async def record_rewind(self, began: Sequence[Fact], edit: RewindEdit) -> None:
+        """Store the facts that a rewind began, and a change that it is about to make; raise `StoreError`."""
+        await self._commit([*began, change_fact(edit)])
 
     async def changes(self) -> list[FileChange]:
         """Return all changes of files, in order; raise `DamagedData`."""

@@ -10,11 +10,11 @@ from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
-from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime import EventType
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
 from agenticx.sessions.history.interrupted import InterruptedTurn
-from agenticx.sessions.history.rebuild import NOT_RUN_RESULT, CurrentHistory, read_replacement_counts, rebuild_history
+from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, read_replacement_counts, rebuild_history
 from agenticx.sessions.history.transcript import (
     Conversation,
     TranscriptEntry,
@@ -162,9 +162,9 @@ class _ForkedLog:
 
     def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
         ts = json.loads(turn[-1].frame_json)["ts"]
-        for event in _closing_events(
-            InterruptedTurn.from_log([event for event in turn if event.turn_id == turn[0].turn_id], [])
-        ):
+        cut = InterruptedTurn.from_log([event for event in turn if event.turn_id == turn[0].turn_id], [])
+        results = [not_run_result(call_id, name) for call_id, name in cut.open_calls.items()]
+        for event in cut.closing_events(results, "stopped", "The conversation was forked here.", by="stop"):
             if event.type in _CONFIRM_EVENTS:
                 event.data["id"] = self._question_id(event.data["id"])
             seq = len(self.events) + 1
@@ -172,22 +172,3 @@ class _ForkedLog:
             self.events.append(
                 StoredEvent(self._session_id, turn_id, seq, Position(seq), event.type, event.terminal, frame),
             )
-
-
-def _closing_events(cut: InterruptedTurn) -> list[RuntimeEvent]:
-    """Return the events that end a turn which the user stops there."""
-    events: list[RuntimeEvent] = []
-    for id_ in cut.questions.keys() - cut.responses.keys():
-        events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": "stop"}))
-    events += (
-        RuntimeEvent(EventType.TOOL_RESULT, _cancelled_result(call_id, name))
-        for call_id, name in cut.open_calls.items()
-    )
-    if cut.state != "done":
-        events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
-    text = "The conversation was forked here."
-    return [*events, RuntimeEvent(EventType.ERROR, {"text": text, "code": "stopped", "fatal": True})]
-
-
-def _cancelled_result(call_id: str, name: str) -> dict[str, Any]:
-    return {"tool_call_id": call_id, "name": name, "result": NOT_RUN_RESULT, "is_error": True, "outcome": "cancelled"}

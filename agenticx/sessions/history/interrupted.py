@@ -20,6 +20,7 @@ from typing import Any
 from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
+from agenticx.runtime.confirm import AnsweredBy
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.sessions.store.damage import map_decode_errors
@@ -121,12 +122,16 @@ class InterruptedTurn:
                 missing.append(ToolMessage(tool_call_id=call_id, name=name, content=text, outcome=outcome))
         return missing
 
-    def closing_events(self, messages: Sequence[Message], code: str, text: str) -> list[RuntimeEvent]:
-        """Return the events that end the turn; `messages` is the conversation including `missing_messages`."""
+    def closing_events(
+        self, messages: Sequence[Message], code: str, text: str, *, by: AnsweredBy = "restart"
+    ) -> list[RuntimeEvent]:
+        """Return the events that end the turn; `messages` has the results of its open calls.
+
+        Its open questions are closed `by` the end.
+        """
         events: list[RuntimeEvent] = []
         for id_ in self.questions.keys() - self.responses.keys():
-            no = {"id": id_, "approved": False, "by": "restart"}
-            events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, no))
+            events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": by}))
         results = _results(messages)
         events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
         if self.state != "done":

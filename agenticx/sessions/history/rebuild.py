@@ -10,7 +10,7 @@ from typing import Any
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 
-__all__ = ["NOT_RUN_RESULT", "CurrentHistory", "read_replacement_counts", "rebuild_history"]
+__all__ = ["CurrentHistory", "not_run_result", "read_replacement_counts", "rebuild_history"]
 
 NOT_RUN_RESULT = "Cancelled: the conversation was taken back to a point before this call ran."
 
@@ -99,11 +99,13 @@ def _with_missing_results(messages: list[Message]) -> list[Message]:
     for message in reversed(messages):
         if isinstance(message, AssistantMessage):
             open_calls = (call for call in message.tool_calls if call.id not in answered)
-            return messages + [
-                ToolMessage(tool_call_id=call.id, name=call.name, content=NOT_RUN_RESULT, outcome="cancelled")
-                for call in open_calls
-            ]
+            return messages + [not_run_result(call.id, call.name) for call in open_calls]
     return messages
+
+
+def not_run_result(call_id: str, name: str) -> ToolMessage:
+    """Return the result of a call that had not run at the point to which its conversation was taken back."""
+    return ToolMessage(tool_call_id=call_id, name=name, content=NOT_RUN_RESULT, outcome="cancelled")
 
 
 def read_replacement_counts(state: str | None) -> tuple[int, int]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 from agenticx.sessions.hub.session_actor import SessionActor
@@ -17,12 +16,17 @@ _MAX_IDLE = 200
 
 
 class ActorCache:
-    """The actors of this process by session id; `open_actor` claims a session and returns its actor."""
+    """The actors of this process by session id; `open_actor` claims a session and returns its actor.
+
+    Once `is_closed`, a session is given up after each use: no other process could reach an owner that has ended.
+    """
 
     def __init__(self, open_actor: Callable[[str], Awaitable[SessionActor]]) -> None:
+        self.is_closed = False
         self._open_actor = open_actor
         self._actors: OrderedDict[str, SessionActor] = OrderedDict()  # least recently used first
         self._tasks: dict[str, asyncio.Task[None]] = {}  # sessions that are being claimed or given up
+        self._watching = set[asyncio.Task[None]]()
 
     def __iter__(self) -> Iterator[SessionActor]:
         return iter(list(self._actors.values()))
@@ -31,16 +35,8 @@ class ActorCache:
         """Return the session's actor if it is in memory, else None."""
         return self._actors.get(session_id)
 
-    @asynccontextmanager
-    async def use(self, session_id: str) -> AsyncGenerator[SessionActor]:
-        """Keep the session's actor in memory while the block runs; raises `DamagedData`, `SessionNotFound`."""
-        actor = await self._open(session_id)
-        with actor.used():
-            yield actor
-        if actor.is_deleted:
-            self.discard(actor)
-
-    async def _open(self, session_id: str) -> SessionActor:
+    async def open(self, session_id: str) -> SessionActor:
+        """Return the session's actor, which is dropped later unless it is used; raises as `open_actor`."""
         while True:
             if (task := self._tasks.get(session_id)) is not None:
                 await asyncio.wait({task})
@@ -54,10 +50,22 @@ class ActorCache:
                 return actor
 
     async def _claim(self, session_id: str) -> None:
-        self._actors[session_id] = await self._open_actor(session_id)
+        actor = self._actors[session_id] = await self._open_actor(session_id)
+        watching = asyncio.create_task(self._abandon_when_lost(actor), name=f"agx lease of {session_id}")
+        self._watching.add(watching)
+        watching.add_done_callback(self._watching.discard)
         for actor in self._idle_actors()[:-_MAX_IDLE]:
             self.discard(actor)
             self._run(actor.id, actor.lease.release())
+
+    async def _abandon_when_lost(self, actor: SessionActor) -> None:
+        """End all that the actor does once it does not own its session any more, also while nobody uses it."""
+        await actor.lease.lost.wait()
+        if self.get(actor.id) is not actor:
+            await actor.abandon()
+        else:
+            self.discard(actor)
+            await self._run(actor.id, actor.abandon())
 
     def _idle_actors(self) -> list[SessionActor]:
         return [actor for actor in self._actors.values() if actor.is_idle] if len(self._actors) > _MAX_IDLE else []
@@ -66,6 +74,15 @@ class ActorCache:
         task = self._tasks[session_id] = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._tasks.pop(session_id, None))
         return task
+
+    async def finish(self, actor: SessionActor) -> None:
+        """Drop the actor after a use if its session is deleted; once the cache is closed, give up the session."""
+        if actor.deleted:
+            self.discard(actor)
+        elif self.is_closed and actor.is_idle and self.get(actor.id) is actor:
+            self.discard(actor)
+            work_left = actor.unresumed is not None
+            await asyncio.shield(self._run(actor.id, actor.lease.release(work_left=work_left)))
 
     def discard(self, actor: SessionActor) -> None:
         """Remove an actor that no longer owns its session."""

@@ -13,7 +13,6 @@ from pydantic import Field, TypeAdapter
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.rewind import RewindResult
-from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import Submission, TurnRequest
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 
@@ -30,7 +29,6 @@ __all__ = [
     "encode_command",
     "encode_error",
     "encode_result",
-    "perform",
 ]
 
 
@@ -83,26 +81,6 @@ class Delete:
 
 
 Command = Submit | Stop | Change | Rewind | Answer | Delete
-
-
-async def perform(actor: SessionActor, command: Command) -> Any:
-    """Carry out a command; raises as the actor's operation does."""
-    match command:
-        case Submit():
-            return await actor.submit(command.request)
-        case Stop():
-            return await actor.stop()
-        case Change():
-            changes = command.changes
-            if changes.get("tools") is not None:
-                changes = changes | {"tools": tuple(changes["tools"])}
-            return await actor.change(changes)
-        case Rewind():
-            return await actor.rewind(command.message_id)
-        case Answer():
-            return await actor.answer(command.request_id, command.answer, command.digest)
-        case Delete():
-            return await actor.delete()
 
 
 def encode_command(command: Command) -> bytes:

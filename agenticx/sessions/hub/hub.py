@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from agenticx.attachments import check_attachments
@@ -27,13 +27,12 @@ from agenticx.sessions.hub.commands import (
     encode_command,
     encode_error,
     encode_result,
-    perform,
 )
 from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
-from agenticx.sessions.hub.turn_runner import TurnServices
+from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
@@ -52,9 +51,9 @@ class Hub:
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
-    `AgenticXError` whose message names the accepted values. `hooks` run in every turn. If the store has `blobs`, the
-    previous contents of the files that turns change are kept. A turn runs with `settings` as they apply in its
-    session's workspace. All methods must be called on one event loop.
+    `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
+    `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
+    A turn runs with `settings` as they apply in its session's workspace. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -66,6 +65,7 @@ class Hub:
         settings: Settings,
         gate: AsyncConfirmGate | None = None,
         hooks: HookRegistry | Sequence[AgentHook] = (),
+        system_prompt: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.gate = gate or AsyncConfirmGate()
@@ -78,6 +78,7 @@ class Hub:
             gate=self.gate,
             hooks=HookRegistry.from_hooks(hooks),
             clock=clock or SystemClock(),
+            own_system_prompt=system_prompt,
         )
         self._actors = ActorCache(self._claim)
         self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
@@ -97,8 +98,9 @@ class Hub:
         `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name, or
         `SettingsError` (nothing was written) where the settings file of the session's workspace cannot be used.
         """
-        size = sum(len(attachment.data) for attachment in request.attachments)
-        await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
+        if request.attachments:
+            size = sum(len(attachment.data) for attachment in request.attachments)
+            await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
         return await self._perform(session_id, Submit(request=request))
 
     async def stop(self, session_id: str) -> TurnRecord | None:
@@ -111,13 +113,13 @@ class Hub:
     def running_turn_id(self, session_id: str) -> str | None:
         """Return the id of the turn that the session runs in this process, None when none runs."""
         actor = self._actors.get(session_id)
-        return actor.running_turn.turn.id if actor and actor.running_turn else None
+        return actor.turns.running.turn.id if actor and actor.turns.running else None
 
     async def running_turn_ids(self, session_ids: Collection[str]) -> Mapping[str, str]:
         """Return the ids of the turns that these sessions run, here or at another owner, by session id."""
         actors = {session_id: self._actors.get(session_id) for session_id in session_ids}
         elsewhere = [session_id for session_id, actor in actors.items() if actor is None]
-        running = {id_: actor.running_turn.turn.id for id_, actor in actors.items() if actor and actor.running_turn}
+        running = {id_: actor.turns.running.turn.id for id_, actor in actors.items() if actor and actor.turns.running}
         return running | dict(await self._store.catalog.running_turns(elsewhere) if elsewhere else {})
 
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
@@ -163,8 +165,7 @@ class Hub:
         """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
         for _ in range(_ATTEMPTS):
             try:
-                async with self._actors.use(session_id) as actor:
-                    return await perform(actor, command)
+                return await self._perform_here(session_id, command)
             except SessionOwnedElsewhere:
                 try:
                     answer = await self._store.ownership.call(session_id, encode_command(command))
@@ -173,14 +174,21 @@ class Hub:
                 return decode_result(command, answer)
         raise StoreError(f"session {session_id!r} changes its owner; try again")
 
+    async def _perform_here(self, session_id: str, command: Command) -> Any:
+        actor = await self._actors.open(session_id)
+        try:
+            return await actor.perform(command)
+        finally:
+            if actor.deleted or self._actors.is_closed:
+                await self._actors.finish(actor)
+
     async def _handle(self, session_id: str, data: bytes) -> bytes:
         """Carry out the command of another process for a session that this one owns."""
         command = decode_command(data)
         if self._actors.get(session_id) is None:
             raise NoOwner(f"session {session_id!r} is not owned here")
         try:
-            async with self._actors.use(session_id) as actor:
-                return encode_result(command, await perform(actor, command))
+            return encode_result(command, await self._perform_here(session_id, command))
         except AgenticXError as exc:
             return encode_error(exc)
 
@@ -201,9 +209,9 @@ class Hub:
         for session_id in (*session_ids, *(resume_only or ())):
             with bound_ids(session=session_id):
                 try:
-                    async with self._actors.use(session_id) as actor:
-                        if actor.is_unrecovered:
-                            await actor.recover(may_resume=self._may_resume(session_id))
+                    actor = await self._actors.open(session_id)
+                    if actor.unresumed is not None:
+                        await actor.recover(may_resume=self._may_resume(session_id))
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))
 
@@ -216,25 +224,35 @@ class Hub:
         self._services.closing = True
         actors = list(self._actors)
         for actor in actors:
-            actor.suspend()
-        await asyncio.gather(*(actor.stop_turn() for actor in actors))
+            actor.turns.suspend()
+        await asyncio.gather(*(actor.turns.stop() for actor in actors))
         await asyncio.gather(*(actor.close() for actor in actors))
         for actor in actors:
             self._actors.discard(actor)
+        self._actors.is_closed = True
         await self._serving.aclose()
 
     async def _claim(self, session_id: str) -> SessionActor:
         """Become the owner of the session and go on with what an earlier owner left."""
         lease = await self._store.ownership.claim(session_id)
-        loaded = await lease.load()
-        actor = SessionActor(lease, loaded, self._services)
-        if not self._services.closing and (loaded.running or loaded.open_facts):
-            try:
-                await actor.recover(may_resume=self._may_resume(session_id))
-            except StoreError:  # the next operation claims the session again
-                await actor.abandon()
-                raise
+        try:
+            loaded = await lease.load()
+            actor = SessionActor(lease, loaded, self._services)
+            if not self._services.closing and (loaded.running or loaded.open_facts):
+                await self._recover(actor)
+        except StoreError:  # the next operation, here or elsewhere, claims the session again
+            with suppress(StoreError):
+                await lease.release(work_left=True)
+            raise
         return actor
+
+    async def _recover(self, actor: SessionActor) -> None:
+        """Go on with what an earlier owner left; end all tasks of the actor if that fails."""
+        try:
+            await actor.recover(may_resume=self._may_resume(actor.id))
+        except StoreError:
+            await actor.abandon()
+            raise
 
     def _may_resume(self, session_id: str) -> bool:
         return self._resume_only is None or session_id in self._resume_only

@@ -117,53 +117,42 @@ class QueuedMessage:
 
 
 class MessageQueue:
-    """The queued messages of one session, in the order in which they run."""
+    """The queued messages of one session: `messages`, in the order in which they run."""
 
     def __init__(self) -> None:
-        self._messages: list[QueuedMessage] = []
-
-    def __iter__(self) -> Iterator[QueuedMessage]:
-        return iter(self._messages)
-
-    def __bool__(self) -> bool:
-        return bool(self._messages)
-
-    @property
-    def first(self) -> QueuedMessage:
-        """The message that runs next; raises `IndexError` if the queue is empty."""
-        return self._messages[0]
+        self.messages: list[QueuedMessage] = []
 
     def get(self, key: str) -> QueuedMessage | None:
-        return next((message for message in self._messages if message.key == key), None)
+        return next((message for message in self.messages if message.key == key), None)
 
     def add(self, message: QueuedMessage) -> None:
         """Append `message`; an interrupt goes before all messages other than earlier interrupts."""
-        earlier = sum(queued.interrupts for queued in self._messages)
-        self._messages.insert(earlier if message.interrupts else len(self._messages), message)
+        earlier = sum(queued.interrupts for queued in self.messages)
+        self.messages.insert(earlier if message.interrupts else len(self.messages), message)
 
     def has_interrupt(self, turn_id: str | None = None) -> bool:
         """Return whether the running turn must end for a message other than the one that began `turn_id`."""
         return any(
-            message.interrupts and not message.cancelled and message.turn_id != turn_id for message in self._messages
+            message.interrupts and not message.cancelled and message.turn_id != turn_id for message in self.messages
         )
 
     def remove(self, message: QueuedMessage) -> None:
         """Remove a message that has an outcome or was not accepted, and set its `resolved` event."""
-        if message in self._messages:
-            self._messages.remove(message)
+        if message in self.messages:
+            self.messages.remove(message)
         message.resolved.set()
 
     def cancel(self, turn_id: str | None = None) -> None:
         """Mark all messages, or those of one turn, as cancelled: they are to be handed back."""
-        for message in self._messages:
+        for message in self.messages:
             message.cancelled = message.cancelled or turn_id in (None, message.turn_id)
 
     def check_capacity(self, message: UserMessage) -> None:
         """Raise `SessionBusy` if `message` would exceed the queue's limits."""
-        size = _size(message) + sum(_size(queued.message) for queued in self)
-        if len(self._messages) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
+        size = _size(message) + sum(_size(queued.message) for queued in self.messages)
+        if len(self.messages) >= MAX_QUEUED_MESSAGES or size > MAX_QUEUED_BYTES:
             raise SessionBusy(
-                f"{len(self._messages)} messages are queued already; the queue of a session holds at most"
+                f"{len(self.messages)} messages are queued already; the queue of a session holds at most"
                 f" {MAX_QUEUED_MESSAGES} messages and {MAX_QUEUED_BYTES // 1024 // 1024} MiB of texts and files"
             )
 
@@ -193,7 +182,7 @@ class MessageQueue:
 
     def _resolved_by(self, events: Sequence[RuntimeEvent]) -> Iterator[tuple[int, RuntimeEvent, QueuedMessage]]:
         """Yield the index, event and message of each outcome in `events`."""
-        by_id = {message.message.message_id: message for message in self._messages}
+        by_id = {message.message.message_id: message for message in self.messages}
         for index, event in enumerate(events):
             if event.type in _OUTCOMES and (message := by_id.get(event.data["message_id"])) is not None:
                 yield index, event, message

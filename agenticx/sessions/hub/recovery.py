@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 
 from agenticx.logs import get_logger
@@ -32,8 +33,9 @@ async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> Interr
 
 
 async def end_leftover_processes(facts: Sequence[Fact]) -> None:
-    """Terminate the processes that are left of a turn of an earlier process."""
+    """Terminate the processes on this host that are left of a turn of an earlier process."""
+    here = platform.node()
     for fact in facts:
-        if fact.kind == "process_started":
+        if fact.kind == "process_started" and fact.data.get("host", here) == here:  # earlier releases named no host
             process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
             await run_in_thread(kill_leftovers, process, name="agx ending processes")

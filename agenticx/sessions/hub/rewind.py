@@ -7,10 +7,14 @@ path.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agenticx.errors import AgenticXError
+from agenticx.logs import get_logger
+from agenticx.messages import new_id
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots
@@ -18,8 +22,12 @@ from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import Fact, Loaded
 
-__all__ = ["RewindResult", "rewind"]
+__all__ = ["RewindResult", "complete_rewind", "rewind"]
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +47,15 @@ async def rewind(
     snapshots: SessionSnapshots | None,
     *,
     private: Collection[Path] = (),
+    earlier: Sequence[Fact] = (),
 ) -> RewindResult:
     """Make that message, which may be one that was rewound away, the last of the conversation; no turn may run.
 
-    Files come first: if the process ends in between, the same rewind finds them already restored. Raises
-    `MessageNotFound`; and `DamagedData`, with nothing changed, if the changes of files by the calls in between
-    cannot be read: the conversation would no longer match the files. Files in `private` are not restored.
+    Files come first: if the process ends in between, the same rewind finds them already restored, and the fact
+    `rewind_began`, stored before the first file is changed, lets `complete_rewind` do it. Raises `MessageNotFound`; and
+    `DamagedData`, with nothing changed, if the changes of files by the calls in between cannot be read: the
+    conversation would no longer match the files. Files in `private` are not restored. `earlier` are such facts of
+    rewinds that did not end; this one takes their place.
     """
     _, conversation = await read_conversation(log, session.id)
     current_path, target_path = conversation.path(), conversation.path(message_id) if message_id is not None else []
@@ -53,19 +64,75 @@ async def rewind(
     current = CurrentHistory(session.messages, session.replacement_count, await log.compacted_messages(session.id))
     messages = rebuild_history(target_path, conversation, current)
     files: list[RestoredFile] = []
+    data = {"message_id": message_id, "after_seq": writer.seq}
+    began = Fact(kind="rewind_began", key=new_id("rwd"), turn_id="", data=data)
     if snapshots is not None:
         current_calls, target_calls = tool_call_ids(current_path), tool_call_ids(target_path)
         undone, redone = current_calls - target_calls, target_calls - current_calls
-        files = await restore_files(snapshots, session.workspace, undone=undone, redone=redone, private=private)
+        files = await restore_files(
+            snapshots,
+            session.workspace,
+            undone=undone,
+            redone=redone,
+            private=private,
+            began=[began],
+            host=_host(log),
+        )
         _update_known_versions(session, files)
     previous, session.messages = session.messages, messages
+
+    def on_stored() -> None:  # which after `Doubtful` is known only later
+        session.messages = messages
+
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
-        await writer.commit(None, [event], searchable_ids=frozenset(entry.id for entry in target_path))
+        ids, ended = frozenset(entry.id for entry in target_path), _ended([*earlier, began] if files else earlier)
+        await writer.commit(None, [event], facts=ended, searchable_ids=ids, on_stored=on_stored)
     except BaseException:
         session.messages = previous
         raise
     return RewindResult(message_id, conversation.head, files)
+
+
+async def complete_rewind(
+    log: Log,
+    session: Session,
+    writer: SessionWriter,
+    loaded: Loaded,
+    snapshots: SessionSnapshots | None,
+    *,
+    private: Collection[Path],
+) -> None:
+    """Complete the rewind in the middle of which an earlier process ended, unless the session has gone on since.
+
+    A failure is logged; the next owner of the session tries again.
+    """
+    began = [fact for fact in loaded.open_facts if fact.kind == "rewind_began"]
+    if not began:
+        return
+    try:
+        with map_decode_errors(f"a fact of session {session.id!r}"):
+            message_id, after_seq = began[-1].data["message_id"], began[-1].data["after_seq"]
+        if after_seq == writer.seq:
+            await rewind(log, session, writer, message_id, snapshots, private=private, earlier=began)
+            _log.warning("rewind completed that an earlier process began", message=message_id)
+        else:
+            await writer.commit(None, facts=_ended(began))
+            _log.warning("rewind did not end; files may be as it left them", message=message_id)
+    except AgenticXError as exc:
+        _log.error("rewind that an earlier process began could not be completed", error=str(exc))
+
+
+def _host(log: Log) -> str | None:
+    """Return the name of this host if others write the log too, None if only this one does.
+
+    Its name may change: that of a container is a new one after each start.
+    """
+    return platform.node() if log.durability == "replicas" else None
+
+
+def _ended(began: Sequence[Fact]) -> list[Fact]:
+    return [Fact(kind="rewind_ended", key=fact.key, turn_id="") for fact in began]
 
 
 def _update_known_versions(session: Session, files: Sequence[RestoredFile]) -> None:

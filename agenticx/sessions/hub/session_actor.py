@@ -8,36 +8,33 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from agenticx.errors import (
-    AgenticXError,
-    SessionBusy,
-    SessionNotFound,
-    StoreError,
-)
+from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.interrupted import resume_point
+from agenticx.sessions.hub.commands import Answer, Change, Command, Delete, Rewind, Stop, Submit
 from agenticx.sessions.hub.confirmations import answer_question
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
 from agenticx.sessions.hub.recovery import end_leftover_processes, read_interrupted
 from agenticx.sessions.hub.retries import RetriedWork
-from agenticx.sessions.hub.rewind import RewindResult, rewind
+from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
-from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner, TurnServices, TurnSetup
+from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
+from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import Fact, Loaded, SessionRecord, TurnRecord
+from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
 
 __all__ = ["SessionActor"]
 
 _INTERRUPT_SECONDS = 2.0  # time for a turn to end before the interrupting message is reported as queued
+_ASKING_SECONDS = 0.005  # a resumed turn asks its questions again before anything else
 _USERS_SECONDS = 1.0  # time for operations under way to end while the hub closes
-
 
 _log = get_logger(__name__)
 
@@ -46,8 +43,8 @@ class SessionActor:
     """A session with its conversation, its only writer, its running turn, its queued messages and its questions.
 
     The holder of the lock alone decides what the session does next: which messages are queued, begin a turn or are
-    handed back, and whether it is rewound or deleted. `_unresumed` is a turn of an earlier process that is not resumed
-    or ended yet.
+    handed back, and whether it is rewound or deleted. `unresumed` is a turn of an earlier process that is not resumed
+    or ended yet; `deleted` is set once the session is deleted.
     """
 
     def __init__(self, lease: Lease, loaded: Loaded, services: TurnServices) -> None:
@@ -60,32 +57,35 @@ class SessionActor:
         self._writer = SessionWriter(lease, loaded, self.session, self._queue)
         self._snapshots = _snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
-        self._turns = TurnRunner(self.session, self._writer, services, self._on_free)
-        self._unresumed = loaded.running
+        self.turns = TurnRunner(self.session, self._writer, services, self._on_free)
+        self.unresumed = loaded.running
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users = 0
-        self._unused, self._deleted = asyncio.Event(), False
+        self.deleted = False
+        self._unused = asyncio.Event()
         self._unused.set()
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
 
-    @property
-    def running_turn(self) -> RunningTurn | None:
-        """The turn that runs, None if there is none."""
-        return self._turns.running
-
-    @property
-    def is_unrecovered(self) -> bool:
-        """True if an earlier process left a turn that is not resumed or ended yet."""
-        return self._unresumed is not None
-
-    @property
-    def is_deleted(self) -> bool:
-        """True once the session is deleted."""
-        return self._deleted
+    async def perform(self, command: Command) -> Any:
+        """Carry out a command and return its result; raises as the operation does."""
+        with self._used():
+            match command:
+                case Submit():
+                    return await self.submit(command.request)
+                case Stop():
+                    return await self.stop()
+                case Change():
+                    return await self.change(command.changes)
+                case Rewind():
+                    return await run_to_completion(self.rewind(command.message_id))
+                case Answer():
+                    return await self.answer(command.request_id, command.answer, command.digest)
+                case Delete():
+                    return await run_to_completion(self.delete())
 
     @contextmanager
-    def used(self) -> Generator[None]:
-        """Count as used while the block runs."""
+    def _used(self) -> Generator[None]:
+        """Keep the actor in memory while the block runs."""
         self._users += 1
         self._unused.clear()
         try:
@@ -98,34 +98,32 @@ class SessionActor:
     @property
     def is_idle(self) -> bool:
         """True if nothing of the session is lost when its actor is dropped."""
-        return self._turns.is_idle and not (self._users or self._queue or self._dispatching)
+        return self.turns.is_idle and not (self._users or self._queue.messages or self._dispatching)
 
     @property
     def _is_free(self) -> bool:
         """True if a turn may begin: none runs, and the end of the last one is stored."""
-        return self._unresumed is None and self._turns.is_free
+        latest, pending_end = self.turns.latest, self.turns.pending_end
+        return self.unresumed is None and pending_end is None and (latest is None or latest.done_event.is_set())
 
     # --- submitting ---------------------------------------------------------------------------------------------------
 
     async def submit(self, request: TurnRequest) -> Submission:
         """Accept a message and return its state, see `Hub.submit`."""
         setup = self._services.setup(self._writer.record, request.model)
-        message = QueuedMessage.from_request(self.id, request)
-        admitted = await run_to_completion(self._admit(request, message, setup))
+        admitted = await self._admit(request, setup)
         if isinstance(admitted, Submission):
             return admitted
         if isinstance(admitted, RunningTurn):
-            turn = await admitted.wait_begun()
-            return Submission(state="started", turn=turn, after_seq=turn.after_seq or 0)
+            after_seq = await asyncio.shield(admitted.started)
+            return Submission(state="started", turn=replace(admitted.turn, after_seq=after_seq), after_seq=after_seq)
         if request.when_busy == "interrupt":
             with suppress(TimeoutError):
-                await asyncio.wait_for(message.resolved.wait(), self._services.clock.real(_INTERRUPT_SECONDS))
-        return await self._current_submission(message)
+                await asyncio.wait_for(admitted.resolved.wait(), self._services.clock.real(_INTERRUPT_SECONDS))
+        return await self._current_submission(admitted)
 
-    async def _admit(
-        self, request: TurnRequest, message: QueuedMessage, setup: TurnSetup
-    ) -> Submission | RunningTurn | None:
-        """Return the earlier submission of `message`, or the turn that it began; None if it was queued."""
+    async def _admit(self, request: TurnRequest, setup: TurnSetup) -> Submission | RunningTurn | QueuedMessage:
+        """Return the earlier submission of the message, the turn that it began, or the message if it was queued."""
         async with self._lock:
             while True:
                 self._check_open()
@@ -133,17 +131,24 @@ class SessionActor:
                 if (earlier := await self._earlier_submission(request)) is not None:
                     return earlier
                 self._check_open()
-                if self._is_free and not self._queue:
-                    return self._turns.begin(message.to_turn(), message.message, setup)
-                if self._is_free or self._turns.pending_end:
+                if self._is_free and not self._queue.messages:
+                    message = QueuedMessage.from_request(self.id, request)
+                    return self.turns.begin(message.to_turn(), message.message, setup)
+                if self._is_free or self.turns.pending_end:
                     continue  # the turn has ended since: its end and the queue come first
-                if request.when_busy == "reject" or self._unresumed is not None:
+                if request.when_busy == "reject" or self.unresumed is not None:
+                    with suppress(StoreError):  # a reader may have the turn's end before its commit has returned
+                        await self._writer.settle()
+                    if self._is_free:
+                        continue
                     raise SessionBusy(f"session {self.id!r} already runs turn {self._current_turn_id!r}")
-                if self._turns.running is not None:
-                    return await self._enqueue(message, request)
+                if self.turns.running is not None:
+                    message = QueuedMessage.from_request(self.id, request)
+                    await run_to_completion(self._enqueue(message, request))
+                    return message
 
     def _check_exists(self) -> None:
-        if self._deleted:
+        if self.deleted:
             raise SessionNotFound(f"no session has the id {self.id!r}")
 
     def _check_open(self) -> None:
@@ -153,9 +158,9 @@ class SessionActor:
 
     @property
     def _current_turn_id(self) -> str | None:
-        if self._unresumed is not None:
-            return self._unresumed.id
-        return None if self._turns.latest is None else self._turns.latest.turn.id
+        if self.unresumed is not None:
+            return self.unresumed.id
+        return None if self.turns.latest is None else self.turns.latest.turn.id
 
     async def _earlier_submission(self, request: TurnRequest) -> Submission | RunningTurn | None:
         """Return the state of an earlier message with the same `client_turn_id`, None if there is none.
@@ -166,17 +171,18 @@ class SessionActor:
         client_turn_id = request.client_turn_id
         if client_turn_id is None:
             return None
-        await self._writer.settle()
+        if self._writer.unsettled is not None:
+            await run_to_completion(self._writer.settle())
         key = message_key(self.id, client_turn_id)
         if (message := self._queue.get(key)) is not None:
             check_same_input(client_turn_id, message.message, request)
-            await self._requeue(message)
+            await run_to_completion(self._requeue(message))
             return await self._current_submission(message)
         if (taken := await self.lease.fact("message_taken", key)) is not None:
             submission = recorded_submission(self.id, taken)
             check_same_input(client_turn_id, submission.turn, request)
             return await self._resolved_submission(submission)
-        latest = self._turns.latest
+        latest = self.turns.latest
         if latest is not None and latest.turn.client_turn_id == client_turn_id and not latest.has_failed_to_begin:
             check_same_input(client_turn_id, latest.turn, request)
             return latest
@@ -192,7 +198,7 @@ class SessionActor:
             return
         message.refused = message.cancelled = False
         if message.steers:
-            await self._steer(self._turns.running, message, new_id("turn"))
+            await self._steer(self.turns.running, message, new_id("turn"))
 
     async def _current_submission(self, message: QueuedMessage) -> Submission:
         """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
@@ -217,7 +223,7 @@ class SessionActor:
     async def _enqueue(self, message: QueuedMessage, request: TurnRequest) -> None:
         """Queue `message` durably, to run after the running turn, or to be taken into it. The caller holds the lock."""
         self._queue.check_capacity(message.message)
-        running, own_turn_id = self._turns.running, message.turn_id
+        running, own_turn_id = self.turns.running, message.turn_id
         if request.when_busy == "steer" and running is not None and not running.steering.closed:
             message.turn_id, message.steers = running.turn.id, True
         try:
@@ -235,7 +241,7 @@ class SessionActor:
             raise
         if running is not None and message.interrupts:
             running.stop.set()
-        if self._turns.running is None:
+        if self.turns.running is None:
             self._dispatch_soon()
 
     async def _steer(self, running: RunningTurn | None, message: QueuedMessage, own_turn_id: str) -> None:
@@ -255,21 +261,25 @@ class SessionActor:
         Messages that the ended turn did not take in (`steers`) are handed back too, and all messages once the hub is
         closing. The caller holds the lock.
         """
-        if self._turns.latest is not None:
-            if not self._turns.latest.closed or self._turns.latest.suspended:
+        latest, queue, writer = self.turns.latest, self._queue, self._writer
+        if latest is not None:
+            if not latest.closed or latest.suspended:
                 return
-            await self._turns.latest.done_event.wait()
-            if self._turns.latest.has_failed_to_begin:
-                self._queue.cancel(self._turns.latest.turn.id)
-        await self._writer.settle()
-        await self._turns.end_pending()
-        while self._queue and self._is_free:
+            await latest.done_event.wait()
+            if queue.messages and latest.has_failed_to_begin:
+                queue.cancel(latest.turn.id)
+        if writer.unsettled is not None:
+            await run_to_completion(writer.settle())
+        if self.turns.pending_end is not None:
+            await run_to_completion(self.turns.end_pending())
+        while queue.messages and self._is_free:
             closing = self._services.closing
-            returned = [message for message in self._queue if message.cancelled or message.steers or closing]
+            returned = [message for message in queue.messages if message.cancelled or message.steers or closing]
             if returned:
-                await self._writer.commit(None, [message.to_event(EventType.HANDED_BACK) for message in returned])
+                events = [message.to_event(EventType.HANDED_BACK) for message in returned]
+                await run_to_completion(writer.commit(None, events))
             else:
-                self._begin_queued(self._queue.first)
+                self._begin_queued(queue.messages[0])
 
     def _begin_queued(self, message: QueuedMessage) -> None:
         """Begin the turn of a queued message, or cancel the message."""
@@ -279,13 +289,13 @@ class SessionActor:
             _log.warning("queued message cannot begin its turn; handing it back", error=str(exc))
             message.cancelled = True
             return
-        running = self._turns.begin(message.to_turn(), message.message, setup)
+        running = self.turns.begin(message.to_turn(), message.message, setup)
         if self._queue.has_interrupt(message.turn_id):
             running.stop.set()
 
     def _on_free(self, failed: bool) -> None:
         """Go on with the queue after a turn; one whose end could not be stored is ended first."""
-        if failed or self._queue:
+        if failed or self._queue.messages:
             self._dispatch_soon(failed=failed)
 
     def _dispatch_soon(self, *, failed: bool = False) -> None:
@@ -302,7 +312,7 @@ class SessionActor:
             await run_to_completion(self._lock_and_dispatch())
         except (SessionNotFound, OwnershipLost):  # deleted meanwhile, with its queue, or another owner's now
             self._drop_queue()
-            self._turns.pending_end = None
+            self.turns.pending_end = None
         except StoreError as exc:
             _log.error("queue dispatch failed; retrying", session=self.id, error=str(exc))
             self._queue.cancel()
@@ -314,7 +324,7 @@ class SessionActor:
             await self._dispatch()
 
     def _drop_queue(self) -> None:
-        for message in list(self._queue):
+        for message in list(self._queue.messages):
             self._queue.remove(message)
 
     # --- endings ------------------------------------------------------------------------------------------------------
@@ -322,7 +332,7 @@ class SessionActor:
     async def stop(self) -> TurnRecord | None:
         """Request the end of the running turn and return it, None when none runs; hand back the queued messages."""
         self._queue.cancel()
-        if (running := self._turns.running) is not None:
+        if (running := self.turns.running) is not None:
             running.stop.set()
             return running.turn
         await self._lock_and_dispatch()
@@ -334,7 +344,7 @@ class SessionActor:
         The hub is closing, and the turn is stopped.
         """
         try:
-            if self._queue or self._turns.pending_end:
+            if self._queue.messages or self.turns.pending_end:
                 await self._lock_and_dispatch()
         except StoreError as exc:
             _log.error("messages stay queued until restart", error=str(exc))
@@ -342,23 +352,11 @@ class SessionActor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS)):
                 await self._unused.wait()
-        await self.lease.release(work_left=self._turns.latest is not None and self._turns.latest.suspended)
-
-    def suspend(self) -> None:
-        """Suspend the turn if it waits for a confirmation and continues after a restart."""
-        self._turns.suspend()
-
-    async def stop_turn(self) -> None:
-        """Stop the turn and wait for it, bounded."""
-        await self._turns.stop()
-
-    async def write_fact(self, fact: Fact) -> None:
-        """Store a fact."""
-        await self._turns.write_fact(fact)
+        await self.lease.release(work_left=self.turns.latest is not None and self.turns.latest.suspended)
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
-        await self._turns.abandon()
+        await self.turns.abandon()
         await self._dispatching.cancel()
         self._drop_queue()
 
@@ -370,18 +368,22 @@ class SessionActor:
         Messages queued after a turn that resumes stay queued. All others are handed back: nothing begins by itself at a
         start. A resumable turn is left unchanged, with the messages queued after it, unless `may_resume`.
         """
-        async with self._lock:
-            loaded = await self.lease.load()
-            if (turn := loaded.running) is not None and self._turns.running is None:
-                with bound_ids(session=self.id, turn=turn.id):
-                    try:
-                        await end_leftover_processes(loaded.open_facts)
-                        await self._recover_turn(loaded, turn, may_resume=may_resume)
-                    except StoreError as exc:
-                        _log.error("session recovery failed", error=str(exc))
-                        self._turns.end_later(turn)
-            if self._unresumed is None:
-                await self._recover_facts(loaded)
+        with self._used():
+            async with self._lock:
+                await self._recover(may_resume=may_resume)
+
+    async def _recover(self, *, may_resume: bool) -> None:
+        loaded = await self.lease.load()
+        if (turn := loaded.running) is not None and self.turns.running is None:
+            with bound_ids(session=self.id, turn=turn.id):
+                try:
+                    await end_leftover_processes(loaded.open_facts)
+                    await self._recover_turn(loaded, turn, may_resume=may_resume)
+                except StoreError as exc:
+                    _log.error("session recovery failed", error=str(exc))
+                    self.turns.end_later(turn)
+        if self.unresumed is None:
+            await self._recover_facts(loaded)
 
     async def _recover_turn(self, loaded: Loaded, turn: TurnRecord, *, may_resume: bool) -> None:
         """Resume the turn, leave it unchanged (resumable, but not `may_resume`), or end it as interrupted."""
@@ -392,47 +394,50 @@ class SessionActor:
                 point = resume_point(
                     interrupted, self.session.messages, lambda name: services.is_repeatable(loaded.record, name)
                 )
-        self._unresumed = turn if point is not None and not may_resume else None
-        if self._unresumed is not None:
+        self.unresumed = turn if point is not None and not may_resume else None
+        if self.unresumed is not None:
             return
         if point is not None:
             try:
                 setup = services.setup(loaded.record, None)
-                setup = replace(setup, settings=await services.read_settings(self.session.workspace))
+                setup = replace(setup, configuration=await services.read_configuration(self.session.workspace))
             except AgenticXError as exc:
                 _log.warning("turn cannot be resumed", error=str(exc))
             else:
-                return self._turns.resume(turn, point, setup)
-        await self._turns.append_end(loaded, turn, "interrupted", "The program ended while this turn was running.")
+                self.turns.begin(turn, point, setup)
+                return
+        await self.turns.append_end(loaded, turn, "interrupted", "The program ended while this turn was running.")
 
     async def _recover_facts(self, loaded: Loaded) -> None:
-        """Restore the queued messages and go on with them, and announce a name; the caller holds the lock."""
+        """Complete a rewind, go on with the queued messages, and announce a name; the caller holds the lock."""
+        private = self._services.settings.private_paths
+        await complete_rewind(self._services.log, self.session, self._writer, loaded, self._snapshots, private=private)
         for fact in loaded.open_facts:
             if fact.kind == "message_posted" and self._queue.get(fact.key) is None:
                 self._queue.add(QueuedMessage.from_fact(self.id, fact))
             elif fact.kind == "name_derived":
-                self._turns.unannounced = fact
-        if self._turns.running is None:
+                self.turns.unannounced = fact
+        running = self.turns.running
+        if running is None:
             self._queue.cancel()
         elif self._queue.has_interrupt():
-            self._turns.running.stop.set()
+            running.stop.set()
         else:
-            self._steer_again(self._turns.running)
+            for message in self._queue.messages:
+                if message.steers and message.message not in running.steering.left:
+                    running.steering.put(message.message)
         await self._dispatch()
-        if self._turns.running is None:
-            await self._turns.announce_name()
-
-    def _steer_again(self, running: RunningTurn) -> None:
-        for message in self._queue:
-            if message.steers and message.message not in running.steering.left:
-                running.steering.put(message.message)
+        if self.turns.running is None:
+            await self.turns.announce_name()
 
     # --- the session --------------------------------------------------------------------------------------------------
 
     async def change(self, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append the `session_changed` event."""
-        async with self._turns.record_lock:
+        async with self.turns.record_lock:
             self._check_exists()
+            if changes.get("tools") is not None:
+                changes = changes | {"tools": tuple(changes["tools"])}  # a command from elsewhere has a list
             record = replace(self._writer.record, **changes)
             event = RuntimeEvent(EventType.SESSION_CHANGED, changes)
             await run_to_completion(self._writer.commit(None, [event], record=record))
@@ -440,10 +445,7 @@ class SessionActor:
             return record
 
     async def rewind(self, message_id: str | None) -> RewindResult:
-        """Truncate the conversation after that message, see `Hub.rewind`."""
-        return await run_to_completion(self._rewind(message_id))
-
-    async def _rewind(self, message_id: str | None) -> RewindResult:
+        """Truncate the conversation after that message, see `Hub.rewind`; do not cancel it midway."""
         async with self._lock:
             self._check_open()
             await self._dispatch()
@@ -461,25 +463,32 @@ class SessionActor:
 
     async def answer(self, request_id: str, answer: ConfirmAnswer, digest: str) -> ConfirmAnswer:
         """Answer a question, see `answer_question`."""
-        gate = None if self._turns.latest is None or self._turns.latest.suspended else self._services.gate
         async with self._answer_lock:
-            return await answer_question(self.lease, self._turns.write_fact, gate, request_id, answer, digest)
+            await self._wait_until_asked(request_id)
+            gate = None if self.turns.latest is None or self.turns.latest.suspended else self._services.gate
+            return await answer_question(self.lease, self.turns.write_fact, gate, request_id, answer, digest)
+
+    async def _wait_until_asked(self, request_id: str) -> None:
+        """Wait until a turn that was resumed just now has asked its question again, or has ended."""
+        gate = self._services.gate
+        while (running := self.turns.running) is not None and request_id in running.open_questions:
+            asked = any(question.id == request_id for question in gate.pending(self.id)) or gate.decided(request_id)
+            if asked or await self.lease.fact("question_closed", request_id):
+                break
+            await self._services.clock.sleep(_ASKING_SECONDS)
 
     async def delete(self) -> None:
-        """Stop the turn and delete the session with its queued messages."""
-        await run_to_completion(self._delete())
-
-    async def _delete(self) -> None:
+        """Stop the turn and delete the session with its queued messages; do not cancel it midway."""
         async with self._lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._check_exists()
             self._drop_queue()
-            await self._turns.stop()
+            await self.turns.stop()
             if self._snapshots is not None:
                 await self._snapshots.delete()
             await self._services.store.delete(self.lease)
-            self._deleted = True
+            self.deleted = True
             self._drop_queue()
-            self._turns.pending_end = None
+            self.turns.pending_end = None
 
 
 def _snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:

@@ -63,28 +63,34 @@ class StateTracker:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._messages: list[Message] = list(session.messages)
-        self._state = _state_text(session)
+        self._state = _state_text(session, _replacement_count(session))
 
-    def pending_change(self) -> StateChange | None:
-        """Return the change to store with the next events of `SYNCED_EVENTS`, None if there is none."""
-        common = _common_prefix(self._messages, self._session.messages)
-        state = _state_text(self._session)
-        if common == len(self._messages) == len(self._session.messages) and state == self._state:
+    def pending_change(self, searchable_ids: frozenset[str] | None = None) -> StateChange | None:
+        """Return the change to store with the next events of `SYNCED_EVENTS`, None if there is none.
+
+        `searchable_ids` holds the ids of all messages that a search finds from then on, where some are removed.
+        """
+        session, before = self._session, self._messages
+        common = _common_prefix(before, session.messages)
+        replacement_count = _replacement_count(session)
+        state = _state_text(session, replacement_count)
+        is_same = common == len(before) == len(session.messages) and state == self._state
+        if is_same and searchable_ids is None:
             return None
         return StateChange(
-            self._session.messages[common:],
+            session.messages[common:],
             None if state == self._state else state,
             common,
-            compacted=tuple(self._session.compacted) if self._session.replacement_count else (),
-            keep_compacted=_compacted_keep(self._session),
+            searchable_ids,
+            compacted=tuple(session.compacted) if replacement_count else (),
+            keep_compacted=session.stored_compacted if replacement_count else 0,
         )
 
-    def mark_stored(self, change: StateChange | None) -> None:
+    def mark_stored(self, change: StateChange) -> None:
         """Take `change`, which is stored, as the base of the next one."""
-        if change is not None:
-            self._messages[change.keep_messages :] = change.messages
-            self._state = self._state if change.state_json is None else change.state_json
-            _drop_stored_compacted(self._session, change)
+        self._messages[change.keep_messages :] = change.messages
+        self._state = self._state if change.state_json is None else change.state_json
+        _drop_stored_compacted(self._session, change)
 
     def reset_to(self, stored: SessionState) -> None:
         """Drop the part of the conversation that was not stored; tool state is stored with the next change."""
@@ -94,16 +100,16 @@ class StateTracker:
         _mark_replacements(self._session, stored.state_json)
 
 
-def _compacted_keep(session: Session) -> int:
-    """Return how many stored compacted messages stay: 0 once the conversation no longer begins with summaries."""
-    return session.stored_compacted if session.replacement_count else 0
+def _replacement_count(session: Session) -> int:
+    """Return how many messages at the start replace compacted ones: 0 once the conversation begins otherwise."""
+    return session.replacement_count if session.compacted or session.stored_compacted else 0
 
 
 def _drop_stored_compacted(session: Session, stored: StateChange) -> None:
     """Drop the compacted messages that are stored from memory."""
     if stored.keep_compacted is None or not all(map(is_, stored.compacted, session.compacted)):
         return  # compacted again meanwhile: the next change has the number of stored messages that stay
-    if session.replacement_count == 0:
+    if _replacement_count(session) == 0:
         session.compacted.clear()
     del session.compacted[: len(stored.compacted)]
     session.stored_compacted = stored.keep_compacted + len(stored.compacted)
@@ -117,7 +123,7 @@ def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
     return min(len(before), len(now))
 
 
-def _state_text(session: Session) -> str:
+def _state_text(session: Session, replacement_count: int) -> str:
     state = session.state
     return json.dumps(
         {
@@ -127,8 +133,8 @@ def _state_text(session: Session) -> str:
             "files": state.files,
             "context_variables": _json_only(state.context_variables),
             "incompressible": session.size_at_failed_compaction,
-            "front": (session.replacement_count, _compacted_keep(session) + len(session.compacted))
-            if session.replacement_count
+            "front": (replacement_count, session.stored_compacted + len(session.compacted))
+            if replacement_count
             else (0, 0),
         },
         separators=(",", ":"),

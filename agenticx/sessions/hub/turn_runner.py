@@ -10,12 +10,9 @@ import asyncio
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from agenticx.clocks import Clock
 from agenticx.errors import (
     AgenticXError,
     ResourcesExhausted,
@@ -23,14 +20,11 @@ from agenticx.errors import (
     SettingsError,
     StoreError,
 )
-from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall, UserMessage
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
-    AgentRuntime,
-    AsyncConfirmGate,
-    HookRegistry,
+    EventType,
     RuntimeEvent,
     Session,
     Steering,
@@ -39,22 +33,19 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.runtime.write_pacer import WritePacer
-from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.submission import TurnFailed
+from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
-from agenticx.sessions.store.base import Log, OwnershipLost, Store
-from agenticx.sessions.store.records import Fact, FactKind, Loaded, SessionRecord, StoredEvent, TurnRecord
-from agenticx.settings import PROJECT_FILE, Settings, prompt_text
-from agenticx.threads import run_in_thread
-from agenticx.tools.base import Tool, is_idempotent
+from agenticx.sessions.store.base import OwnershipLost
+from agenticx.sessions.store.records import Fact, FactKind, Loaded, StoredEvent, TurnRecord
 
-__all__ = ["RunningTurn", "TurnRunner", "TurnServices", "TurnSetup"]
+__all__ = ["RunningTurn", "TurnRunner", "merge_deltas"]
 
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
-_READING_SECONDS = 5.0  # for one small file, which may lie on a disk that does not answer
+_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING})
+_ENDINGS = frozenset({EventType.FINAL, EventType.ERROR, EventType.SUBAGENT_PAUSED})
 
 _log = get_logger(__name__)
 
@@ -65,9 +56,10 @@ class RunningTurn:
 
     `closed`: no further event of it is stored, because the terminal event is stored, the turn is being
     aborted, or it is `suspended`. `suspended` is set when the turn waits for a confirmation while the program ends: it
-    continues after the next start. `done_event` is set once the turn's end is stored, its session deleted or its end
-    left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once the
-    turn has begun.
+    continues after the next start. `started` has the sequence number before the turn's first event once that is stored;
+    a caller that waits for it shields it. `done_event` is set once the turn's end is stored, its session deleted or its
+    end left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once
+    the turn has begun. `open_questions` are the ids of those that a resumed turn is to ask again.
     """
 
     turn: TurnRecord
@@ -78,6 +70,7 @@ class RunningTurn:
     closed: bool = False
     done_event: asyncio.Event = field(default_factory=asyncio.Event)
     suspended: bool = False
+    open_questions: frozenset[str] = frozenset()
     task: asyncio.Task[None] | None = None
 
     @property
@@ -85,80 +78,11 @@ class RunningTurn:
         """True if the turn ended before its first event was stored, as far as is known."""
         return self.started.done() and self.started.exception() is not None
 
-    async def wait_begun(self) -> TurnRecord:
-        """Wait for the turn's first stored event and return the turn; cancelling the wait does not affect the turn."""
-        return replace(self.turn, after_seq=await asyncio.shield(self.started))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnSetup:
-    """The model and the tools with which a turn runs; its `settings` are read as it begins, unless given."""
-
-    model: ChatModel
-    tools: Sequence[Tool]
-    settings: Settings | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class TurnServices:
-    """The store, models, tools and settings that the turns of all sessions share.
-
-    `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
-    `AgenticXError` whose message names the accepted values. `closing` is set once no turn may begin any more.
-    """
-
-    store: Store
-    models: Callable[[str | None], ChatModel]
-    tools: Callable[[SessionRecord], Sequence[Tool]]
-    settings: Settings
-    gate: AsyncConfirmGate
-    hooks: HookRegistry
-    clock: Clock
-    closing: bool = False
-    pacer: WritePacer = field(default_factory=WritePacer)
-
-    def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:
-        """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given."""
-        return TurnSetup(model=self.models(model or record.model), tools=self.tools(record))
-
-    @property
-    def log(self) -> Log:
-        """The log of the store."""
-        return self.store.log
-
-    @property
-    def can_resume(self) -> bool:
-        """True if a turn that waits for a confirmation continues after a restart."""
-        return self.log.durability != "memory" and self.settings.resume_interrupted == "confirms"
-
-    async def read_settings(self, workspace: Path) -> Settings:
-        """Return the settings of a turn that begins now.
-
-        Raises `SettingsError` for an unusable workspace file, `ResourcesExhausted` if no thread could read it.
-        """
-        has_begun = False
-
-        def read() -> Settings:
-            nonlocal has_begun
-            has_begun = True
-            return self.settings.in_workspace(workspace)
-
-        try:
-            async with asyncio.timeout(self.clock.real(_READING_SECONDS)):
-                return await run_in_thread(read, name="agx reading settings")
-        except TimeoutError:
-            if not has_begun:
-                raise ResourcesExhausted("a thread that was started did not begin; memory has run out") from None
-            sentence = f"{workspace / PROJECT_FILE} could not be read within {_READING_SECONDS:g} seconds"
-            raise SettingsError(sentence) from None
-
-    def is_repeatable(self, record: SessionRecord, tool_name: str) -> bool:
-        """Return whether the session has an idempotent tool of that name, whose calls may run again."""
-        try:
-            tools = self.tools(record)
-        except AgenticXError:
-            return False
-        return any(is_idempotent(tool) for tool in tools if tool.schema.name == tool_name)
+    def fail_to_begin(self, why: AgenticXError) -> None:
+        """Raise `why` in all that wait for the turn to begin, unless it has begun."""
+        if not self.started.done():
+            self.started.set_exception(why)
+            self.started.exception()  # retrieved: nobody awaits the begin of a queued message's turn
 
 
 class TurnRunner:
@@ -187,33 +111,22 @@ class TurnRunner:
         return None if self.latest is None or self.latest.closed else self.latest
 
     @property
-    def is_free(self) -> bool:
-        """True if no turn runs, and the end of the last one is stored."""
-        return self.pending_end is None and (self.latest is None or self.latest.done_event.is_set())
-
-    @property
     def is_idle(self) -> bool:
         """True if no turn's task runs and no end is pending."""
         return not (self._tasks or self.pending_end)
 
-    def begin(self, turn: TurnRecord, message: UserMessage, setup: TurnSetup) -> RunningTurn:
-        """Begin a turn with its input."""
-        name = derive_name(message.content) if self._writer.record.name is None else None
-        running = RunningTurn(turn, derived_name=name)
-        self._start(running, message, setup)
-        return running
-
-    def resume(self, turn: TurnRecord, point: ResumePoint, setup: TurnSetup) -> None:
-        """Go on with the turn of an earlier process."""
-        running = RunningTurn(turn, derived_name=derive_name(turn.input))
-        running.started.set_result(turn.after_seq or 0)
-        self._start(running, point, setup)
-
-    def _start(self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> None:
-        """Start the turn as a task; callers may await `running.wait_begun()`.
+    def begin(self, turn: TurnRecord, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> RunningTurn:
+        """Begin a turn with a message, or go on with the turn of an earlier process, in a task.
 
         Where there is no memory to begin it, it is ended before the session's next one, and `MemoryError` is raised.
         """
+        running = RunningTurn(turn)
+        if isinstance(turn_input, ResumePoint):
+            questions = (question for question in turn_input.questions.values() if question.answer is None)
+            running.open_questions = frozenset(question.request.id for question in questions)
+            running.started.set_result(turn.after_seq or 0)
+        elif self._writer.record.name is None:
+            running.derived_name = derive_name(turn_input.content)
         try:
             with bound_ids(session=self._session.id, turn=running.turn.id):
                 running.task = asyncio.create_task(
@@ -227,6 +140,7 @@ class TurnRunner:
             self.end_later(running.turn)
             raise
         self.latest = running
+        return running
 
     def _on_turn_task_done(self, task: asyncio.Task[None]) -> None:
         """Report a turn task that raised to the event loop's exception handler at once: nothing awaits the task.
@@ -267,16 +181,8 @@ class TurnRunner:
     ) -> None:
         """Run the turn to its end, and write its events in batches."""
         session, services, sink = self._session, self._services, partial(self._write_events, running)
-        settings = setup.settings or await services.read_settings(session.workspace)
-        runtime = AgentRuntime(
-            setup.model,
-            services.gate,
-            max_tool_rounds=settings.max_tool_rounds,
-            hooks=services.hooks,
-            settings=settings,
-            clock=services.clock,
-        )
-        system_prompt = _default_system_prompt(session.workspace, services.clock.now().date())
+        configuration = setup.configuration or await services.read_configuration(session.workspace)
+        runtime = services.runtime(setup.model, configuration.settings)
         context = TurnContext(
             client_turn_id=running.turn.client_turn_id,
             journal=_FactJournal(self, running.turn),
@@ -287,20 +193,20 @@ class TurnRunner:
             run = partial(runtime.resume_turn, turn_input)
         else:
             run = partial(runtime.write_turn, turn_input)
-        await run(session, sink, running.stop, tools=setup.tools, system_prompt=system_prompt, context=context)
+        prompt = configuration.system_prompt
+        await run(session, sink, running.stop, tools=setup.tools, system_prompt=prompt, context=context)
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn, with their text deltas merged; those after its terminal event are dropped."""
-        batch = merge_deltas(batch)
         if running.closed:
             if not running.suspended:
                 _log.error("events after the terminal event dropped", count=len(batch))
             return
-        last = next((index for index, event in enumerate(batch) if event.terminal), len(batch) - 1)
+        events = merge_deltas(batch)
         if running.started.done():
-            stored = await self._writer.commit(running.turn.id, batch[: last + 1])
+            stored = await self._writer.commit(running.turn.id, events)
         else:
-            stored = await self._write_first_events(running, batch[: last + 1])
+            stored = await self._write_first_events(running, events)
             running.started.set_result(stored[0].seq - 1)
         if stored[-1].terminal:
             self._mark_closed(running)
@@ -346,9 +252,7 @@ class TurnRunner:
             return
         running.closed = True
         try:
-            if not running.started.done():
-                running.started.set_exception(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
-                running.started.exception()  # retrieved: nobody awaits the begin of a queued message's turn
+            running.fail_to_begin(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
             await run_to_completion(self._end(running.turn, code, text))
         except (SessionNotFound, OwnershipLost) as exc:
             _log.info("session has no owner here any more before its turn ended", why=str(exc))
@@ -394,8 +298,10 @@ class TurnRunner:
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
-        if self.latest is not None:
-            self.latest.closed = True
+        if (running := self.latest) is not None:
+            running.closed = True
+            running.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))
+            running.done_event.set()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -433,17 +339,47 @@ class _FactJournal:
         await self._write("call_began", call.id, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
 
     async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
-        await self._write("process_started", f"{call.id}/{process['pid']}", {"call_id": call.id, **process})
+        data = {"call_id": call.id, "host": platform.node(), **process}
+        await self._write("process_started", f"{call.id}/{process['pid']}", data)
 
     async def _write(self, kind: FactKind, key: str, data: Mapping[str, Any]) -> None:
         turn_id = self.turn.id
         await self.writer.write_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
 
 
-def _default_system_prompt(workspace: Path, today: date) -> str:
-    """Return `config/prompts/system.md` (or the user's own file) with its placeholders filled in.
+def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:
+    """Return `batch` up to its terminal event, with neighbouring text deltas of one message merged into one delta.
 
-    The text is the same all day, so that prompt caches stay valid.
+    >>> one, two = (RuntimeEvent(EventType.TOKEN, {"text": t, "message_id": "m", "offset": o}) for t, o in ("a0", "b1"))
+    >>> [event.data["text"] for event in merge_deltas([one, two])]
+    ['ab']
     """
-    filled = prompt_text("system").replace("{workspace}", str(workspace)).replace("{platform}", platform.system())
-    return filled.replace("{date}", today.isoformat())
+    merged: list[RuntimeEvent] = []
+    texts: list[str] = []  # of the run of deltas whose first one is the last event in `merged`
+    for event in batch:
+        if texts and _can_merge(merged[-1], event):
+            texts.append(event.data["text"])
+            continue
+        if len(texts) > 1:
+            _join_texts(merged, texts)
+        merged.append(event)
+        texts = [event.data["text"]] if event.type in _DELTAS and "waiting" not in event.data else []
+        if event.type in _ENDINGS and event.terminal:
+            break
+    if len(texts) > 1:
+        _join_texts(merged, texts)
+    return merged
+
+
+def _can_merge(first: RuntimeEvent, event: RuntimeEvent) -> bool:
+    return (
+        event.type is first.type
+        and event.agent_id == first.agent_id
+        and event.data["message_id"] == first.data["message_id"]
+        and "waiting" not in event.data
+    )
+
+
+def _join_texts(merged: list[RuntimeEvent], texts: list[str]) -> None:
+    first = merged[-1]
+    merged[-1] = RuntimeEvent(first.type, {**first.data, "text": "".join(texts)}, first.agent_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agenticx.errors import StoreError
@@ -13,6 +13,7 @@ from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
 from agenticx.sessions.store.records import (
+    SYNCED_EVENTS,
     Commit,
     Fact,
     Loaded,
@@ -20,7 +21,6 @@ from agenticx.sessions.store.records import (
     StateChange,
     StoredEvent,
     TurnRecord,
-    must_sync,
 )
 
 __all__ = ["SessionWriter", "run_to_completion"]
@@ -40,19 +40,19 @@ class SessionWriter:
     """The only writer of a session.
 
     What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
-    repeated before anything else is written. With `state_frozen` the conversation stays as it is stored.
+    repeated before anything else is written; `unsettled` is that commit, or the one that is being made. With
+    `state_frozen` the conversation stays as it is stored.
     """
 
     def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue) -> None:
         self.record = loaded.record
         self.seq = loaded.last_seq
         self.state_frozen = False
+        self.unsettled: _Write | None = None
         self._lease = lease
-        self._session = session
         self._queue = queue
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
-        self._unsettled: _Write | None = None
         self._commit_count = 0
 
     async def commit(
@@ -75,15 +75,17 @@ class SessionWriter:
         async with self._lock:
             await self._settle()
             self._commit_count += 1
-            synced = must_sync(events)
+            types = {event.type for event in events}
+            synced = not types.isdisjoint(SYNCED_EVENTS)
             state: StateChange | None = None
             if synced:  # all events that change messages, questions or the queue are
-                state = self._state_change(searchable_ids)
-                facts = (
-                    *facts,
-                    *self._question_facts(turn_id, events),
-                    *self._queue.taken_facts(turn_id, events, self.seq),
-                )
+                # events of no turn must not store what a running turn has not stored yet
+                if not self.state_frozen and (turn_id is not None or searchable_ids is not None):
+                    state = self._tracker.pending_change(searchable_ids)
+                if turn_id is not None and not types.isdisjoint(_CONFIRM_EVENTS):
+                    facts = (*facts, *self._question_facts(turn_id, events))
+                if self._queue.messages:
+                    facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
             commit = Commit(
                 id=f"{self._lease.epoch}-{self._commit_count}",
                 turn_id=turn_id,
@@ -111,24 +113,25 @@ class SessionWriter:
             return loaded
 
     async def _settle(self) -> None:
-        if self._unsettled is not None:
-            await self._store(self._unsettled, self._lease.settle)
+        if self.unsettled is not None:
+            await self._store(self.unsettled, self._lease.settle)
 
     async def _store(
         self, write: _Write, store: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
     ) -> Sequence[StoredEvent]:
         commit = write.commit
-        self._unsettled = write
+        self.unsettled = write
         try:
             stored = await store(commit)
         except Doubtful:
             raise
         except StoreError:
-            self._unsettled = None
+            self.unsettled = None
             raise
-        self._unsettled = None
-        self._tracker.mark_stored(commit.state)
-        if commit.facts:  # those that a message was taken are among them
+        self.unsettled = None
+        if commit.state is not None:
+            self._tracker.mark_stored(commit.state)
+        if commit.facts and self._queue.messages:  # those that a message was taken are among them
             self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record
         self.seq += len(stored)
@@ -136,18 +139,10 @@ class SessionWriter:
             write.on_stored()
         return stored
 
-    def _state_change(self, searchable_ids: frozenset[str] | None) -> StateChange | None:
-        change = None if self.state_frozen else self._tracker.pending_change()
-        if searchable_ids is not None:
-            change = replace(
-                change or StateChange(keep_messages=len(self._session.messages)), searchable_ids=searchable_ids
-            )
-        return change
-
-    def _question_facts(self, turn_id: str | None, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
+    def _question_facts(self, turn_id: str, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
         """Yield the facts that open and close questions."""
         for seq, event in enumerate(events, self.seq + 1):
-            if turn_id is None or event.type not in _CONFIRM_EVENTS:
+            if event.type not in _CONFIRM_EVENTS:
                 continue
             data = {key: value for key, value in event.data.items() if key != "context"}
             if event.type is EventType.CONFIRM_REQUIRED:

@@ -164,7 +164,11 @@ class Ownership(Protocol):
 
 
 class Log(Protocol):
-    """The committed events of all sessions, for any reader, without the owner."""
+    """The committed events of all sessions, for any reader, without the owner.
+
+    `read`, `read_all`, `subscribe` and `position()` may use a copy that lags behind the commits of other workers, but
+    not behind this one's; `read_log_pages` waits for it. All other methods answer from what is stored at their call.
+    """
 
     @property
     def durability(self) -> Durability: ...
@@ -218,7 +222,11 @@ class Log(Protocol):
 
 
 class Catalog(Protocol):
-    """The sessions by their records, texts, usage and open questions; it may lag behind the log."""
+    """The sessions by their records, texts, usage and open questions.
+
+    It may lag behind the log, but has all that this worker wrote, or showed to a reader of its log. `get`, `session_of`
+    and `open_questions` answer from what is stored at their call.
+    """
 
     async def get(self, session_id: str) -> SessionRecord: ...
 
@@ -312,12 +320,34 @@ class Store(Protocol):
         ...
 
 
+_COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reached by new commits
 _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
 async def read_log_pages(log: Log, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
-    """Yield the events after `after` page by page, up to the end of the log at the time it is reached."""
-    while events := await log.read(session_id, after, _PAGE_EVENTS):
+    """Yield the events after `after` page by page, up to the end of the log at the time it is reached.
+
+    If the copy that `log` reads lags behind, this waits for the events that are stored now; raises `StoreError` if they
+    do not come.
+    """
+    head = await log.head(session_id)
+    while (events := await log.read(session_id, after, _PAGE_EVENTS)) or after < head:
+        if not events:
+            await _wait_for_events(log, session_id, after)
+            continue
         yield events
         after = events[-1].seq
         await asyncio.sleep(0)
+
+
+async def _wait_for_events(log: Log, session_id: str, after: int) -> None:
+    """Wait until `log` can read an event after `after`; raises `StoreError` if none comes."""
+    wakeup = asyncio.Event()
+    with log.subscribe(session_id, wakeup):
+        try:
+            async with asyncio.timeout(_COPY_SECONDS):
+                while not await log.read(session_id, after, 1):
+                    await wakeup.wait()
+                    wakeup.clear()
+        except TimeoutError as exc:
+            raise StoreError(f"the copy of session {session_id!r} ends at event {after} and gets no more") from exc

@@ -25,7 +25,16 @@ from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.threads import run_in_thread
 
-__all__ = ["LARGEST_CONTENT", "OLD_LISTS", "TOO_LARGE", "BlobFolder", "Blobs", "OpenFolder", "content_digest"]
+__all__ = [
+    "LARGEST_CONTENT",
+    "OLD_LISTS",
+    "TOO_LARGE",
+    "BlobFolder",
+    "Blobs",
+    "MemoryBlobs",
+    "OpenFolder",
+    "content_digest",
+]
 
 LARGEST_CONTENT = 16 * 1024 * 1024
 """The size in bytes above which a content is not stored."""
@@ -71,6 +80,30 @@ class Blobs(Protocol):
     async def forget(self, session_id: str) -> None:
         """Delete all contents of a session; raises `StoreError`."""
         ...
+
+
+class MemoryBlobs:
+    """The `Blobs` of all sessions in memory, without a limit."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, dict[str, bytes]] = {}
+
+    async def put(self, session_id: str, content: bytes, *, synced: bool = True) -> str:
+        digest = content_digest(content)
+        if digest != TOO_LARGE:
+            self._contents.setdefault(session_id, {})[digest] = content
+        return digest
+
+    async def get(self, session_id: str, digest: str) -> bytes | None:
+        return self._contents.get(session_id, {}).get(digest)
+
+    async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
+        contents = self._contents.get(session_id, {})
+        shared = {digest: contents[digest] for digest in digests if digest in contents}
+        self._contents.setdefault(other_id, {}).update(shared)
+
+    async def forget(self, session_id: str) -> None:
+        self._contents.pop(session_id, None)
 
 
 class BlobFolder:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter, itemgetter
 
 from agenticx.clocks import Clock, SystemClock, rfc3339
-from agenticx.errors import SessionNotFound
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import EventType
 from agenticx.sessions.store.base import (
@@ -26,10 +24,8 @@ from agenticx.sessions.store.base import (
     SessionOwnedElsewhere,
 )
 from agenticx.sessions.store.blobs import Blobs
-from agenticx.sessions.store.notify import Notifier
+from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
 from agenticx.sessions.store.records import (
-    CLOSED_KINDS,
-    FILE_KINDS,
     Commit,
     Fact,
     FactKind,
@@ -42,109 +38,10 @@ from agenticx.sessions.store.records import (
     TurnRecord,
     encode_events,
 )
-from agenticx.sessions.store.search import MATCHES_SHOWN, SearchableText, SearchQuery, searchable_texts
+from agenticx.sessions.store.search import MATCHES_SHOWN, SearchableText, SearchQuery
 from agenticx.sessions.store.usage import DailyUsage, counts_of_call
 
 __all__ = ["MemoryStore"]
-
-
-@dataclass(slots=True)
-class _SessionData:
-    """The data of one session; its first `inherited_count` events were copied from the session it was forked from.
-
-    `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
-    of leases so far.
-    """
-
-    record: SessionRecord
-    inherited_count: int = 0
-    events: list[StoredEvent] = field(default_factory=list[StoredEvent])
-    turns: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
-    by_client_id: dict[str, str] = field(default_factory=dict[str, str])
-    running_turn_id: str | None = None
-    messages: list[Message] = field(default_factory=list[Message])
-    compacted: list[Message] = field(default_factory=list[Message])
-    texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
-    state_json: str | None = None
-    facts: dict[tuple[FactKind, str], Fact] = field(default_factory=dict[tuple[FactKind, str], Fact])
-    last_commit: tuple[str, Sequence[StoredEvent]] = ("", ())
-    owner: _MemoryLease | None = None
-    epoch: int = 0
-
-    @property
-    def running(self) -> TurnRecord | None:
-        """The turn without a terminal event."""
-        return None if self.running_turn_id is None else self.turns[self.running_turn_id]
-
-    @property
-    def turn_position(self) -> int:
-        """The position of the first event of the running turn, 0 if none runs."""
-        first = [] if self.running is None else self.events[self.running.after_seq or 0 :][:1]
-        return first[0].position if first else 0
-
-    @property
-    def open_facts(self) -> list[Fact]:
-        """The facts of the running turn, and those that no fact has closed."""
-        closed = CLOSED_KINDS.values()
-        return [fact for fact in self.facts.values() if fact.turn_id == self.running_turn_id or fact.kind in closed]
-
-    @property
-    def file_facts(self) -> list[Fact]:
-        """The facts about files."""
-        return [fact for fact in self.facts.values() if fact.kind in FILE_KINDS]
-
-    def begin(self, turn: TurnRecord) -> None:
-        """Make `turn`, whose first event comes next, the running one."""
-        self.running_turn_id = turn.id
-        self.turns[turn.id] = replace(turn, after_seq=len(self.events))
-        if turn.client_turn_id is not None:
-            self.by_client_id[turn.client_turn_id] = turn.id
-
-    def add_fact(self, fact: Fact) -> None:
-        """Add a fact unless there is one of its kind and key, and remove the one that it closes."""
-        if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
-            self.facts.pop((closed, fact.key), None)
-        self.facts.setdefault((fact.kind, fact.key), fact)
-
-    def apply(self, change: StateChange) -> None:
-        """Apply a change."""
-        self.messages[change.keep_messages :] = change.messages
-        if change.keep_compacted is not None:
-            self.compacted[change.keep_compacted :] = change.compacted
-        self.state_json = change.state_json if change.state_json is not None else self.state_json
-        self.add_texts(searchable_texts(change.messages))
-        if change.searchable_ids is not None:
-            self.texts = {id_: text for id_, text in self.texts.items() if id_ in change.searchable_ids}
-
-    def add_texts(self, texts: Sequence[SearchableText]) -> None:
-        """Add texts that a search can find."""
-        for text in texts:
-            self.texts.setdefault(text.message_id or "", text)
-
-    def searchable(self) -> Iterator[SearchableText]:
-        """Yield the texts that a search looks at: the name, then the messages."""
-        if self.record.name:
-            yield SearchableText(None, "name", self.record.name)
-        yield from self.texts.values()
-
-
-@dataclass(slots=True)
-class _Data:
-    """The data of a store; `handlers` are those of its workers by their names."""
-
-    log_id: str = field(default_factory=lambda: new_id("log"))
-    sessions: dict[str, _SessionData] = field(default_factory=dict[str, _SessionData])
-    log: list[StoredEvent] = field(default_factory=list[StoredEvent])
-    position: int = 0
-    notifier: Notifier = field(default_factory=Notifier)
-    handlers: dict[str, CommandHandler] = field(default_factory=dict[str, CommandHandler])
-
-    def session(self, session_id: str) -> _SessionData:
-        """Return a session; raises `SessionNotFound`."""
-        session = self.sessions.get(session_id)
-        if session is None:
-            raise SessionNotFound(f"no session has the id {session_id!r}")
-        return session
 
 
 class MemoryStore:
@@ -157,7 +54,7 @@ class MemoryStore:
     def __init__(self, clock: Clock | None = None, *, blobs: Blobs | None = None) -> None:
         self._clock = clock or SystemClock()
         self._blobs = blobs
-        self._data = _Data()
+        self._data = MemoryData()
         self._worker = new_id("wrk")
 
     def other_worker(self) -> MemoryStore:
@@ -165,6 +62,20 @@ class MemoryStore:
         other = type(self)(self._clock, blobs=self._blobs)
         other._data = self._data
         return other
+
+    def empty_copy(self) -> MemoryStore:
+        """Return an empty store with the same log id, for readers: it changes as `follow` and `apply` have it."""
+        copy = type(self)(self._clock, blobs=self._blobs)
+        copy._data.log_id = self.log_id
+        return copy
+
+    def follow(self, follower: Callable[[Change], None]) -> None:
+        """Call `follower` with each change from now on, which any copy can `apply`."""
+        self._data.followers.append(follower)
+
+    def apply(self, change: Change) -> None:
+        """Make a change of another store."""
+        self._data.change(change)
 
     @property
     def log(self) -> MemoryStore:
@@ -197,25 +108,15 @@ class MemoryStore:
             event._replace(position=Position(position))
             for event, position in zip(initial_events, positions, strict=True)
         ]
-        data.position += len(events)
-        session = data.sessions[record.id] = _SessionData(record, inherited_count=len(events), events=events)
-        data.log += events
-        session.add_texts(texts)
-        if state is not None:
-            session.apply(state)
-        for fact in facts:
-            session.add_fact(fact)
-        data.notifier.notify(record.id)
+        data.change(lambda data: data.create(record, events, texts, state, facts))
 
     async def delete(self, lease: Lease) -> None:
         data, session_id = self._data, lease.session_id
         owner = data.session(session_id).owner
         if owner is not lease:
             raise OwnershipLost(f"session {session_id!r} has another owner")
-        del data.sessions[session_id]
         lease.lost.set()
-        data.log = [event for event in data.log if event.session_id != session_id]
-        data.notifier.notify(session_id)
+        data.change(lambda data: data.delete(session_id))
 
     async def check(self) -> None:
         return None
@@ -235,10 +136,13 @@ class MemoryStore:
         session.owner = _MemoryLease(self._data, self._clock, session_id, session.epoch, self._worker)
         return session.owner
 
-    def expire(self, session_id: str) -> None:
-        """End the lease of the session's owner, as a store does whose owner has not been heard of."""
-        session = self._data.session(session_id)
-        if session.owner is not None:
+    def expire(self, session_id: str, *, only_idle: bool = False) -> None:
+        """End the lease of the session's owner, as a store does whose owner has not been heard of.
+
+        With `only_idle` it ends only if the session has no running turn and no open fact.
+        """
+        session = self._data.sessions.get(session_id)
+        if session is not None and session.owner is not None and not (only_idle and session.has_work):
             session.owner.lost.set()
             session.owner = None
 
@@ -262,7 +166,7 @@ class MemoryStore:
         waiting = [
             (session.turn_position, session_id)
             for session_id, session in self._data.sessions.items()
-            if session.owner is None and (session.running_turn_id is not None or session.open_facts)
+            if session.owner is None and session.has_work
         ]
         for _, session_id in sorted(waiting, key=itemgetter(0)):
             yield session_id
@@ -331,7 +235,7 @@ class MemoryStore:
                 break
         return results
 
-    def _listed(self, before: str | None, archived: ArchivedFilter) -> Iterator[_SessionData]:
+    def _listed(self, before: str | None, archived: ArchivedFilter) -> Iterator[MemorySession]:
         """Yield sessions, pinned ones first, then newest first, after `before`."""
         newest = list(self._data.sessions.values())[::-1]
         newest.sort(key=lambda session: not session.record.pinned)
@@ -370,7 +274,7 @@ class MemoryStore:
 class _MemoryLease:
     """The `Lease` of one session."""
 
-    def __init__(self, data: _Data, clock: Clock, session_id: str, epoch: int, worker: str) -> None:
+    def __init__(self, data: MemoryData, clock: Clock, session_id: str, epoch: int, worker: str) -> None:
         self.session_id = session_id
         self.epoch = epoch
         self.lost = asyncio.Event()
@@ -378,7 +282,7 @@ class _MemoryLease:
         self._data = data
         self._clock = clock
 
-    def _session(self) -> _SessionData:
+    def _session(self) -> MemorySession:
         session = self._data.session(self.session_id)
         if session.owner is not self:
             self.lost.set()
@@ -400,22 +304,7 @@ class _MemoryLease:
         stored = encode_events(
             self.session_id, commit.turn_id, commit.events, seq=len(session.events), position=data.position, ts=ts
         )
-        if commit.begins is not None:
-            session.begin(commit.begins)
-        session.events += stored
-        data.log += stored
-        data.position += len(stored)
-        if stored and stored[-1].terminal and session.running_turn_id == commit.turn_id:
-            session.running_turn_id = None
-        if commit.state is not None:
-            session.apply(commit.state)
-        if commit.record is not None:
-            session.record = commit.record
-        for fact in commit.facts:
-            session.add_fact(fact)
-        session.last_commit = commit.id, stored
-        if stored:
-            data.notifier.notify(self.session_id)
+        data.change(lambda data: data.commit(self.session_id, commit, stored))
         return stored
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
@@ -440,7 +329,7 @@ class _MemoryLease:
         self.lost.set()
 
 
-def _open_questions(session: _SessionData) -> Iterator[StoredEvent]:
+def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
     answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
     for event in session.events:
         if event.type is EventType.CONFIRM_REQUIRED and event.turn_id == session.running_turn_id:
@@ -449,7 +338,7 @@ def _open_questions(session: _SessionData) -> Iterator[StoredEvent]:
                 yield event
 
 
-def _usage_rows(session: _SessionData) -> Iterator[DailyUsage]:
+def _usage_rows(session: MemorySession) -> Iterator[DailyUsage]:
     for event in session.events[session.inherited_count :]:
         if event.type is EventType.USAGE:
             envelope = json.loads(event.frame_json)

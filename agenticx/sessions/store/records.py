@@ -25,7 +25,6 @@ __all__ = [
     "StoredEvent",
     "TurnRecord",
     "encode_events",
-    "must_sync",
 ]
 
 SYNCED_EVENTS = frozenset(EventType) - {
@@ -142,11 +141,17 @@ FactKind = Literal[
     "name_announced",
     "file_edited",
     "file_rewound",
+    "rewind_began",
+    "rewind_ended",
 ]
 FILE_KINDS: tuple[FactKind, ...] = ("file_edited", "file_rewound")
 """The kinds of the facts about files, which are kept as long as their session."""
 
-CLOSED_KINDS: Mapping[FactKind, FactKind] = {"message_taken": "message_posted", "name_announced": "name_derived"}
+CLOSED_KINDS: Mapping[FactKind, FactKind] = {
+    "message_taken": "message_posted",
+    "name_announced": "name_derived",
+    "rewind_ended": "rewind_began",
+}
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
 
 
@@ -158,7 +163,7 @@ class Fact:
     turn continues.
 
     `call_began`: a call is about to run, {call_id, name, arguments}. `process_started`: a call started one, {call_id,
-    pid, started, mark}; models repeat their call ids, so the keys of these two contain the turn as well.
+    host, pid, started, mark}; models repeat their call ids, so the keys of these two contain the turn as well.
     `question_asked`: the question `key` was asked, {digest, …}. `question_answered`: the user's answer to it,
     {approved, …}. `question_closed`: its final decision, the same with {by}. `message_posted`: the user's message `key`
     was accepted and is queued, {message, …}. `message_taken`: the outcome of that message, {state, after_seq, …}.
@@ -166,7 +171,9 @@ class Fact:
     is in the log.
 
     `file_edited`: a call is about to change a file, {call_id, path, before, after, host, checksum}. `file_rewound`: a
-    rewind is about to, {path, undone, redone, mode, host, checksum}. These two belong to no turn (`turn_id` is "").
+    rewind is about to, {path, undone, redone, mode, host, checksum}. `rewind_began`: files are about to be restored
+    for a rewind to message {message_id}, where the log ends at {after_seq}. `rewind_ended`: the conversation is rewound
+    too, or the session went on without it. These four belong to no turn (`turn_id` is "").
     """
 
     kind: FactKind
@@ -192,11 +199,6 @@ class Commit:
     facts: Sequence[Fact] = ()
     record: SessionRecord | None = None
     sync: bool = True
-
-
-def must_sync(events: Sequence[RuntimeEvent]) -> bool:
-    """Return whether a commit of `events` alone must be synced before it returns."""
-    return any(event.type in SYNCED_EVENTS for event in events)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

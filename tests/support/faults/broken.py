@@ -118,12 +118,13 @@ class _EarlyLog:
 
 def _without_sync(good: SqliteStore) -> Store:
     writer: Any = good._database.writer  # pyright: ignore[reportPrivateUsage]
-    usual = writer.submit
+    usual = writer.put
 
-    def submit(work: Any, *, synced: bool = False, **options: Any) -> Any:
-        return usual(work, synced=False, **options)
+    def put(job: Any) -> Any:
+        job.synced = False
+        return usual(job)
 
-    writer.submit = submit
+    writer.put = put
     return good
 
 

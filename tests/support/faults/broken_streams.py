@@ -13,6 +13,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agenticx.sessions import StoredEvent
+from studio.http.response_writer import WRITER_KEY
 from studio.services import Services
 from tests.support.intercepted_store import InterceptedCalls, StoreCall
 
@@ -211,12 +212,18 @@ def _drop_bodies(make_filter: Callable[[], Callable[[bytes], bool]], services: S
 
 
 def _wrap_streams(wrap: Wrap, services: Services) -> None:
-    """Wrap every stream in `wrap`."""
+    """Wrap every stream in `wrap`, which gets all that the stream sends as messages."""
     relay: Any = services.relay
     usual = relay.respond
 
     async def respond(*args: Any, **kwargs: Any) -> ASGIApp:
-        return wrap(await usual(*args, **kwargs))
+        stream = wrap(await usual(*args, **kwargs))
+
+        async def without_writer(scope: Scope, receive: Receive, send: Send) -> None:
+            del scope[WRITER_KEY]
+            await stream(scope, receive, send)
+
+        return without_writer
 
     relay.respond = respond
 

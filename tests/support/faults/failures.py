@@ -52,7 +52,7 @@ async def _good(exchange: Exchange) -> None:
 
 
 GOOD = ProviderFault(name="good", respond=_good, code=None, boundary=10_000)
-REFUSED = ProviderFault(name="refused", respond=_good, code="provider.transport", retryable=True)
+REFUSED = ProviderFault(name="refused", respond=_good, code="provider.transport", retryable=False)
 """The port does not listen, as set by the provider's `refusals`."""
 
 TLS_FAILED = ProviderFault(name="no TLS", respond=_good, code="provider.transport", retryable=True)

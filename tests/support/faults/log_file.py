@@ -92,7 +92,7 @@ def _read_tables(log: LogFile, connection: sqlite3.Connection) -> LogFile:
             log.running[id_] = running
     rows = connection.execute(
         """SELECT session, last_seq, 1, body FROM events
-           UNION ALL SELECT session, last_seq, 0, body FROM fresh ORDER BY 1, 2"""
+           UNION ALL SELECT session, last_seq, 0, body FROM appends ORDER BY 1, 2"""
     )
     for number, last_seq, packed, body in rows:
         lines = (zlib.decompress(body) if packed else body).split(b"\n")

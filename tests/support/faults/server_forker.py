@@ -24,7 +24,7 @@ from typing import Any
 from agenticx.llms.base import ChatModel
 from agenticx.logs import configure_logging
 from agenticx.sessions import SqliteStore, Store
-from agenticx.settings import Settings, load_settings
+from agenticx.settings import load_settings
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
@@ -139,15 +139,14 @@ async def _serve(options: ServerOptions, home: Path) -> None:
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
 
-    def assemble(_spec: str, _settings: Settings) -> ChatModel:
+    def resolve(_spec: str) -> ChatModel:
         return PlanModel(context_window=options.context_window)
 
     services = make_services(
         settings,
         token=load_or_create_token(settings),
-        port=port,
         store=_store(options, home / "sessions.db"),
-        models=ServerModels(settings, assemble),
+        models=ServerModels(settings, resolve),
         tools=[mark, look, *(one for one in builtin_tools() if one.schema.name == "bash_exec")],
     )
     broken.services(options.broken, services)

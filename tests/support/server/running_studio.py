@@ -13,11 +13,12 @@ from typing import Any
 import httpx
 
 from agenticx.clocks import Clock
-from agenticx.llms.assembly import assemble_model
+from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.runtime import AgentHook
-from agenticx.settings import Settings, load_settings
+from agenticx.sessions import Store
+from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
@@ -132,11 +133,12 @@ async def running_studio(
     tools: Iterable[Tool] | None = None,
     hooks: Sequence[AgentHook] = (),
     clock: Clock | None = None,
+    store: Store | None = None,
     **settings: Any,
 ) -> AsyncIterator[RunningStudio]:
     """Yield a studio whose default model is `default_model`, by default one that says hello.
 
-    Without a `clock` it has a `PatientClock`.
+    Without a `clock` it has a `PatientClock`, without a `store` the one in its home.
     """
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True)
@@ -146,14 +148,14 @@ async def running_studio(
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
 
-    def assemble(spec: str, given: Settings) -> ChatModel:
-        return model if spec == "scripted" else assemble_model(spec, given)
+    def resolve(spec: str) -> ChatModel:
+        return model if spec == "scripted" else resolve_model(spec, settings=loaded)
 
     services = make_services(
         loaded,
         token=TOKEN,
-        port=port,
-        models=ServerModels(loaded, assemble),
+        store=store,
+        models=ServerModels(loaded, resolve),
         tools=tools or [note],
         hooks=hooks,
         clock=clock or PatientClock(),

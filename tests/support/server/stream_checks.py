@@ -192,10 +192,10 @@ async def last_types_before_close(studio: RunningStudio) -> list[tuple[str, ...]
 # --- stalled and aborted readers --------------------------------------------------------------------------------------
 
 
-def stalled_reader(studio: RunningStudio, session_id: str) -> socket.socket:
-    """Return a connection that requests the stream and never reads."""
+def stalled_reader(studio: RunningStudio, session_id: str, *, buffer_bytes: int = 4096) -> socket.socket:
+    """Return a connection that requests the stream and does not read."""
     quiet = socket.socket()
-    quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    quiet.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
     quiet.connect(("127.0.0.1", studio.port))
     head = f"GET /api/sessions/{session_id}/events HTTP/1.1\r\nHost: 127.0.0.1:{studio.port}\r\n"
     quiet.sendall(f"{head}Authorization: Bearer {TOKEN}\r\n\r\n".encode())

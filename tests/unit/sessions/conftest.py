@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
-from agenticx.sessions import Store
+from agenticx.sessions import MemoryStore, SqliteStore, Store
+from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
 from tests.support.sessions import SessionHarness
 from tests.support.stores import STORES
+from tests.support.two_hubs import UnreliableStore
 
 
 @pytest.fixture(params=STORES)
@@ -21,6 +24,30 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.aclose()
 
 
+OpenStore = Callable[[], Store]
+
+
+@pytest.fixture(params=["sqlite", "two hubs"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Random) -> OpenStore:
+    """Return a function that opens the same sessions for one process after another.
+
+    Over those of "two hubs", `hub_over` makes two hubs.
+    """
+    if request.param == "two hubs":
+        return UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng).other_worker
+    blobs = BlobFolder(tmp_path / "home" / "snapshots")
+    return lambda: SqliteStore(tmp_path / "sessions.db", blobs=blobs)
+
+
+@pytest.fixture(params=["memory", "two hubs"])
+def new_store(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Random) -> OpenStore:
+    """Return a function that makes a store in memory; over one of "two hubs", `hub_over` makes two hubs."""
+    if request.param == "two hubs":
+        return lambda: UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng)
+    blobs = BlobFolder(tmp_path / "home" / "snapshots")
+    return lambda: MemoryStore(blobs=blobs)
+
+
 @pytest.fixture
-def harness(tmp_path: Path) -> SessionHarness:
-    return SessionHarness(tmp_path)
+def harness(tmp_path: Path, open_store: OpenStore) -> SessionHarness:
+    return SessionHarness(tmp_path, open_store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime.compactor import is_summary
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.history.transcript import read_messages
@@ -22,15 +22,18 @@ from agenticx.sessions.hub.state import load_session
 from agenticx.settings import load_settings
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
-from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE
+from tests.support.two_hubs import hub_over
 
 pytestmark = pytest.mark.anyio
+
+OpenStore = Callable[[], Store]
 
 LONGER = "A summary that is longer than all of it. " * 200
 QUESTION = "What is there to say of this? " * 20
 
 
-async def wait_for_turn_ends(store: SqliteStore, session_id: str, turns: int) -> None:
+async def wait_for_turn_ends(store: Store, session_id: str, turns: int) -> None:
     """Wait until that many turns have ended."""
     wakeup = asyncio.Event()
     with store.log.subscribe(session_id, wakeup):
@@ -41,24 +44,18 @@ async def wait_for_turn_ends(store: SqliteStore, session_id: str, turns: int) ->
 
 @pytest.mark.promise("D4")
 async def test_a_summary_longer_than_its_messages_is_not_requested_again_by_the_next_turns(
-    tmp_path: Path,
+    tmp_path: Path, open_store: OpenStore
 ) -> None:
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     settings = load_settings({"home": tmp_path / "home", "compaction_threshold_messages": 8}, environ={})
     script = [*["Yes."] * 7, LONGER, *["Yes."] * 4, "A summary.", "Yes."]
     asked: list[int] = []
     for number in range(12):  # each turn in a process of its own
-        store = SqliteStore(tmp_path / "sessions.db")
+        store = open_store()
         if not number:
             await store.create(record)
         model = ScriptedModel(script)
-        hub = Hub(
-            store,
-            models=lambda _name, model=model: model,
-            tools=lambda _record: [],
-            settings=settings,
-            clock=PatientClock(),
-        )
+        hub = hub_over(store, models=lambda _name, model=model: model, tools=lambda _record: [], settings=settings)
         await hub.submit(record.id, TurnRequest(input=QUESTION))
         await wait_for_turn_ends(store, record.id, number + 1)
         asked.append(len(model.requests))
@@ -78,8 +75,8 @@ class CountingStore(InterceptedStore):
 
     broken = False
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(SqliteStore(path), self._count)
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, self._count)
         self.brought: list[tuple[int, int]] = []
 
     async def _count(self, write: Write) -> Sequence[StoredEvent]:
@@ -96,18 +93,19 @@ class CompactionHarness:
     """A folder with one session, over which each hub is created again."""
 
     folder: Path
+    open_store: OpenStore
     session_id: str = ""
     turns: int = 0
 
     async def open(self) -> tuple[Hub, CountingStore]:
-        store = CountingStore(self.folder / "sessions.db")
+        store = CountingStore(self.open_store())
         if not self.session_id:
             record = SessionRecord(name="Named", workspace=str(self.folder), created_at="2026-01-01T00:00:00.000Z")
             await store.create(record)
             self.session_id = record.id
         settings = load_settings({"home": self.folder / "home", "compaction_threshold_messages": 8}, environ={})
         model = ScriptedModel([f"Reply {number}." for number in range(40)])
-        hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
+        hub = hub_over(store, models=lambda _name: model, tools=lambda _record: [], settings=settings)
         return hub, store
 
     async def run_turn(self, hub: Hub, store: Store) -> None:
@@ -128,7 +126,7 @@ class CompactionHarness:
         return everything
 
 
-async def all_messages(store: SqliteStore, session_id: str) -> list[Message]:
+async def all_messages(store: Store, session_id: str) -> list[Message]:
     kept = await store.log.state(session_id)
     front, compacted = read_replacement_counts(kept.state_json)
     stored = await store.log.compacted_messages(session_id)
@@ -137,8 +135,8 @@ async def all_messages(store: SqliteStore, session_id: str) -> list[Message]:
 
 
 @pytest.mark.promise("D4")
-async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path: Path) -> None:
-    harness = CompactionHarness(tmp_path)
+async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path: Path, open_store: OpenStore) -> None:
+    harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()
     assert [type(message) for message in everything] == [UserMessage, AssistantMessage] * 20
     assert not any(map(is_summary, everything))
@@ -153,8 +151,8 @@ async def test_compacted_messages_are_stored_once_and_survive_restarts(tmp_path:
     await store.aclose()
 
 
-async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: Path) -> None:
-    harness = CompactionHarness(tmp_path)
+async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: Path, open_store: OpenStore) -> None:
+    harness = CompactionHarness(tmp_path, open_store)
     hub, store = await harness.open()
     for _ in range(20):
         await harness.run_turn(hub, store)
@@ -168,8 +166,8 @@ async def test_a_turn_without_compaction_writes_no_compacted_messages(tmp_path: 
     await store.aclose()
 
 
-async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Path) -> None:
-    harness = CompactionHarness(tmp_path)
+async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Path, open_store: OpenStore) -> None:
+    harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns(15)
     hub, store = await harness.open()
     store.broken = True
@@ -189,8 +187,8 @@ async def test_a_compaction_that_could_not_be_stored_is_made_again(tmp_path: Pat
     await store.aclose()
 
 
-async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Path) -> None:
-    harness = CompactionHarness(tmp_path)
+async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Path, open_store: OpenStore) -> None:
+    harness = CompactionHarness(tmp_path, open_store)
     hub, store = await harness.open()
     for _ in range(20):
         await harness.run_turn(hub, store)
@@ -205,8 +203,8 @@ async def test_a_session_in_memory_does_not_hold_compacted_messages(tmp_path: Pa
     await store.aclose()
 
 
-async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: Path) -> None:
-    harness = CompactionHarness(tmp_path)
+async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: Path, open_store: OpenStore) -> None:
+    harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()
     hub, store = await harness.open()
     request = everything[2]
@@ -225,8 +223,10 @@ async def test_a_rewind_to_a_compacted_message_restores_it_unchanged(tmp_path: P
     await store.aclose()
 
 
-async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(tmp_path: Path) -> None:
-    harness = CompactionHarness(tmp_path)
+async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(
+    tmp_path: Path, open_store: OpenStore
+) -> None:
+    harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()
     hub, store = await harness.open()
     compacted = await store.log.compacted_messages(harness.session_id)
@@ -240,8 +240,8 @@ async def test_a_rewind_to_an_uncompacted_message_keeps_the_compacted_ones(tmp_p
     await store.aclose()
 
 
-async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path) -> None:
-    harness = CompactionHarness(tmp_path)
+async def test_a_fork_has_the_compacted_messages_before_its_end(tmp_path: Path, open_store: OpenStore) -> None:
+    harness = CompactionHarness(tmp_path, open_store)
     everything = await harness.run_turns()
     hub, store = await harness.open()
     now = "2026-01-01T00:00:00.000Z"

@@ -71,8 +71,8 @@ async def left_running(home: Path, count: int) -> list[str]:
 
 SESSION = "(SELECT number FROM sessions WHERE id = ?)"
 DAMAGES = {
-    "an event": f"UPDATE fresh SET body = CAST(replace(body, '{{', '!') AS BLOB) WHERE session = {SESSION}",
-    "a row of the log": f"UPDATE fresh SET body = x'78' WHERE session = {SESSION}",
+    "an event": f"UPDATE appends SET body = CAST(replace(body, '{{', '!') AS BLOB) WHERE session = {SESSION}",
+    "a row of the log": f"UPDATE appends SET body = x'78' WHERE session = {SESSION}",
     "the facts": f"UPDATE facts SET data = '{{}}' WHERE session = {SESSION}",
     "the facts' form": f"UPDATE facts SET data = '{{' WHERE session = {SESSION}",
 }
@@ -140,7 +140,7 @@ async def test_reading_a_damaged_packed_row_raises_a_store_error(tmp_path: Path)
 
 async def test_a_turn_ends_though_the_rows_before_it_cannot_be_packed(tmp_path: Path) -> None:
     (session_id,) = await left_running(tmp_path, 1)
-    damage(tmp_path, "UPDATE fresh SET body = x'78'")
+    damage(tmp_path, "UPDATE appends SET body = x'78'")
     store = SqliteStore(tmp_path / "sessions.db")
     await append(store, session_id, "turn_0", [FINAL])
     (event,) = await store.log.read(session_id, 2, 10)
@@ -159,7 +159,7 @@ async def test_an_undecodable_byte_stops_neither_search_nor_usage_and_no_text_is
         kept = StateChange([UserMessage(content=f"lorem secret {name}")])
         await append(store, made.id, None, [RuntimeEvent(EventType.USAGE, used), FINAL], state=kept)
     await store.aclose()
-    damage(tmp_path, "UPDATE said SET text = CAST(CAST(text AS BLOB) || x'ff' AS TEXT) WHERE text LIKE '%secret one'")
+    damage(tmp_path, "UPDATE texts SET text = CAST(CAST(text AS BLOB) || x'ff' AS TEXT) WHERE text LIKE '%secret one'")
     damage(tmp_path, "UPDATE usage SET model = CAST(x'ff' AS TEXT) WHERE session = 1")
     store = SqliteStore(tmp_path / "sessions.db")
     assert [found.record.name for found in await store.catalog.search("lorem")] == ["two", "one"]
@@ -256,9 +256,9 @@ async def test_a_completely_unreadable_session_can_be_deleted(tmp_path: Path) ->
     one, two = await left_running(tmp_path, 2)
     for statement in (
         "UPDATE sessions SET record = '{', state = '[1]' WHERE id = ?",
-        f"UPDATE fresh SET body = x'78' WHERE session = {SESSION}",
+        f"UPDATE appends SET body = x'78' WHERE session = {SESSION}",
         f"UPDATE facts SET data = '{{' WHERE session = {SESSION}",
-        f"UPDATE said SET text = x'ff' WHERE session = {SESSION}",
+        f"UPDATE texts SET text = x'ff' WHERE session = {SESSION}",
     ):
         damage(tmp_path, statement, one)
     store = SqliteStore(tmp_path / "sessions.db")
@@ -315,8 +315,8 @@ INDEX_DAMAGES = {
     "its blocks gone": "DELETE FROM found_data",
     "its blocks' table gone": "DROP TABLE found_data",
     "its form": "UPDATE found_config SET v = 99",
-    "its texts gone": "DROP TABLE said",
-    "texts of another form": "ALTER TABLE said RENAME COLUMN text TO words",
+    "its texts gone": "DROP TABLE texts",
+    "texts of another form": "ALTER TABLE texts RENAME COLUMN text TO words",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -156,7 +157,9 @@ async def test_a_commit_may_be_settled_many_times_until_the_disk_answers(
     await is_whole(store, lease, list(await lease.settle(write)))
 
 
-@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "INSERT INTO fresh", "INSERT INTO facts", "UPDATE sessions"])
+@pytest.mark.parametrize(
+    "statement", ["BEGIN IMMEDIATE", "INSERT INTO appends", "INSERT INTO facts", "UPDATE sessions"]
+)
 async def test_of_a_commit_that_fails_before_its_end_nothing_is_stored_and_the_lease_goes_on(
     store: SqliteStore, disk: Disk, statement: str
 ) -> None:
@@ -297,3 +300,58 @@ async def test_after_a_deletion_without_an_answer_readers_get_what_is_stored(
         assert await store.log.read(lease.session_id, 0, 10) == events
         await store.delete(lease)
     assert await store.log.read_all(Position(0), 10) == []
+
+
+async def test_readers_of_all_sessions_get_a_doubtful_commit_that_is_stored_before_what_was_stored_after_it(
+    store: SqliteStore, disk: Disk
+) -> None:
+    one, two = [await store.ownership.claim(await session_in(store)) for _ in range(2)]
+    (first,) = await two.commit(Commit(events=[token("first")]))
+    write = Commit(turn_id="turn_1", events=[token("doubtful"), final()])
+    disk.fail("COMMIT", carried_out=True)
+    with pytest.raises(Doubtful):
+        await one.commit(write)
+    assert await store.log.read_all(first.position, 10) == []
+    (meanwhile,) = await two.commit(Commit(events=[token("meanwhile")]))
+    seen = list(await store.log.read_all(first.position, 10))
+    assert [event.session_id for event in seen] == [one.session_id, one.session_id, two.session_id]
+    assert seen[-1] == meanwhile
+    assert list(await one.settle(write)) == seen[:2]
+    assert await store.log.read_all(meanwhile.position, 10) == []
+    assert list(await store.log.read(one.session_id, 0, 10)) == seen[:2]
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_readers_that_follow_get_each_event_once_whichever_commits_have_no_answer(
+    store: SqliteStore, disk: Disk, carried_out: bool, rng: random.Random
+) -> None:
+    leases = [await store.ownership.claim(await session_in(store)) for _ in range(3)]
+    unsettled: dict[str, Commit] = {}
+    position, seen = Position(0), list[StoredEvent]()
+    for number in range(60):
+        disk.fail(*["COMMIT"] * rng.randrange(4), carried_out=carried_out)
+        writes = [
+            (lease, unsettled.get(lease.session_id), Commit(events=[token(str(number))]))
+            for lease in rng.sample(leases, rng.randrange(1, 4))
+        ]
+        results = await asyncio.gather(
+            *(lease.commit(new) if old is None else lease.settle(old) for lease, old, new in writes),
+            return_exceptions=True,
+        )
+        for (lease, old, new), result in zip(writes, results, strict=True):
+            if isinstance(result, Doubtful):
+                unsettled[lease.session_id] = old or new
+            else:
+                assert not isinstance(result, BaseException)
+                unsettled.pop(lease.session_id, None)
+        seen += await store.log.read_all(position, 100)
+        position = seen[-1].position if seen else position
+    disk.fail()
+    for lease in leases:
+        if (write := unsettled.get(lease.session_id)) is not None:
+            await lease.settle(write)
+    seen += await store.log.read_all(position, 100)
+    for lease in leases:
+        events = [event for event in seen if event.session_id == lease.session_id]
+        assert events == list(await store.log.read(lease.session_id, 0, 1000))
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))

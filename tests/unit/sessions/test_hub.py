@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,15 @@ from agenticx.sessions import (
     TurnRequest,
     transcript,
 )
-from agenticx.sessions.hub.batches import merge_deltas
+from agenticx.sessions.hub.turn_runner import merge_deltas
+from agenticx.sessions.store.records import Position
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool
 from tests.support.commits import append
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PatientClock, wait_until
+from tests.support.two_hubs import authority, hub_over
 
 pytestmark = pytest.mark.anyio
 
@@ -52,28 +54,43 @@ def look() -> str:
     return "nothing"
 
 
-async def hub_with(
-    model: ChatModel,
-    tmp_path: Path,
-    *,
-    store: Store | None = None,
-    tools: Sequence[Any] = (note,),
-    clock: PatientClock | None = None,
-) -> tuple[Hub, Store, str]:
-    store = store or MemoryStore()
-    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
-    await store.create(record)
-    settings = load_settings({"home": tmp_path / "home"}, environ={})
-    clock = clock or PatientClock()
-    hub = Hub(store, models=lambda _name: model, tools=lambda _record: tools, settings=settings, clock=clock)
-    return hub, store, record.id
+NewStore = Callable[[], Store]
+HubWith = Callable[..., Awaitable[tuple[Hub, Store, str]]]
+
+
+@pytest.fixture
+def hub_with(new_store: NewStore) -> HubWith:
+    """Return a function that returns a hub, a store that has what is stored at once, and the id of a new session."""
+
+    async def make(
+        model: ChatModel,
+        tmp_path: Path,
+        *,
+        store: Store | None = None,
+        tools: Sequence[Any] = (note,),
+        clock: PatientClock | None = None,
+    ) -> tuple[Hub, Store, str]:
+        store = store or new_store()
+        record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+        await store.create(record)
+        settings = load_settings({"home": tmp_path / "home"}, environ={})
+        hub = hub_over(
+            store,
+            models=lambda _name: model,
+            tools=lambda _record: tools,
+            settings=settings,
+            clock=clock or PatientClock(),
+        )
+        return hub, authority(store), record.id
+
+    return make
 
 
 def types(events: Sequence[StoredEvent]) -> list[str]:
     return [str(event.type) for event in events if event.type not in ("state", "usage")]
 
 
-async def test_a_started_turn_is_stored_and_ends(tmp_path: Path) -> None:
+async def test_a_started_turn_is_stored_and_ends(tmp_path: Path, hub_with: HubWith) -> None:
     hub, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path)
     turn = await hub.start(session_id, TurnRequest(input="hi"))
     assert turn.after_seq == 0
@@ -84,10 +101,22 @@ async def test_a_started_turn_is_stored_and_ends(tmp_path: Path) -> None:
     assert transcript(events)[1:] == [
         {"message_id": json.loads(events[-1].frame_json)["data"]["message_id"], "role": "assistant", "content": "hello"}
     ]
-    assert hub.running_turn_id(session_id) is None
+    await wait_until(lambda: hub.running_turn_id(session_id) is None)
 
 
-async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_nothing(tmp_path: Path) -> None:
+async def test_the_agents_file_of_the_workspace_is_in_the_system_prompt(tmp_path: Path, hub_with: HubWith) -> None:
+    (tmp_path / "AGENTS.md").write_text("Use tabs.")
+    model = ScriptedModel(["hello"])
+    hub, store, session_id = await hub_with(model, tmp_path)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    await wait_for_turn_end(store, session_id)
+    (request,) = model.requests
+    assert f'<agents-file path="{tmp_path}/AGENTS.md">\nUse tabs.\n</agents-file>' in request.messages[0].content
+
+
+async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_nothing(
+    tmp_path: Path, hub_with: HubWith
+) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
     starts = [hub.start(session_id, TurnRequest(input=str(number))) for number in range(64)]
     outcomes = await asyncio.gather(*starts, return_exceptions=True)
@@ -98,7 +127,9 @@ async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_no
     assert types(events)[-1] == "error"
 
 
-async def test_a_repeated_client_turn_id_returns_the_same_turn_running_or_ended(tmp_path: Path) -> None:
+async def test_a_repeated_client_turn_id_returns_the_same_turn_running_or_ended(
+    tmp_path: Path, hub_with: HubWith
+) -> None:
     hub, store, session_id = await hub_with(ScriptedModel(["one", "two"]), tmp_path)
     request = TurnRequest(input="hi", client_turn_id="c1")
     first, second = await asyncio.gather(hub.start(session_id, request), hub.start(session_id, request))
@@ -111,7 +142,7 @@ async def test_a_repeated_client_turn_id_returns_the_same_turn_running_or_ended(
     await wait_for_turn_end(store, session_id, ends=2)
 
 
-async def test_a_stopped_turn_ends_and_the_next_one_can_begin_at_once(tmp_path: Path) -> None:
+async def test_a_stopped_turn_ends_and_the_next_one_can_begin_at_once(tmp_path: Path, hub_with: HubWith) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()], "again"]), tmp_path)
     turn = await hub.start(session_id, TurnRequest(input="hi"))
     stopped = await hub.stop(session_id)
@@ -119,12 +150,13 @@ async def test_a_stopped_turn_ends_and_the_next_one_can_begin_at_once(tmp_path: 
     assert stopped.id == turn.id
     events = await wait_for_turn_end(store, session_id)
     assert json.loads(events[-1].frame_json)["data"]["code"] == "stopped"
+    await wait_until(lambda: hub.running_turn_id(session_id) is None)
     assert await hub.stop(session_id) is None
     await hub.start(session_id, TurnRequest(input="more"))
     await wait_for_turn_end(store, session_id, ends=2)
 
 
-async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> None:
+async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path, hub_with: HubWith) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([call("note", {"text": "x"}), "done"]), tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
     asked = await wait_for_event(store, session_id, "confirm_required")
@@ -150,21 +182,28 @@ async def test_a_confirm_is_answered_through_the_hubs_gate(tmp_path: Path) -> No
     assert messages[2]["tool_call_id"] == messages[1]["tool_calls"][0]["id"]
 
 
-async def test_a_call_is_a_fact_of_its_own_turn_although_others_have_the_same_id(tmp_path: Path) -> None:
+async def test_a_call_is_a_fact_of_its_own_turn_although_others_have_the_same_id(
+    tmp_path: Path, hub_with: HubWith
+) -> None:
     scripted = [call("look", {}, id="call_0"), "done"]
     hub, store, first = await hub_with(ScriptedModel(scripted * 2), tmp_path, tools=[look])
     second = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(second)
+    turns: list[TurnRecord] = []
     for session_id in (first, second.id):
-        turn = await hub.start(session_id, TurnRequest(input="hi"))
+        turns.append(await hub.start(session_id, TurnRequest(input="hi")))
         await wait_for_turn_end(store, session_id)
-        lease = await store.ownership.claim(session_id)
+    await hub.close()
+    for turn in turns:
+        lease = await store.ownership.claim(turn.session_id)
         began = await lease.fact("call_began", f"{turn.id}/call_0")
         assert began is not None
         assert began.data == {"call_id": "call_0", "name": "look", "arguments": "{}"}
 
 
-async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_a_restart(tmp_path: Path) -> None:
+async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_a_restart(
+    tmp_path: Path, hub_with: HubWith
+) -> None:
     random_id = "call_9XkD0fLlqJhYw2Zs8TnB4mQe"
     again = [[call("look", {}, id="call_0"), call("look", {}, id=random_id)], "done"]
     first, store, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path, tools=[look])
@@ -172,6 +211,7 @@ async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_
     events = await wait_for_turn_end(store, session_id)
     summary = StateChange([SystemMessage(content="A summary of the earlier messages.")])
     changed = RuntimeEvent(EventType.SESSION_CHANGED, {})
+    await first.close()
     await append(store, session_id, None, [changed], state=summary)
     settings = load_settings({"home": tmp_path / "home"}, environ={})
     model = ScriptedModel(again)
@@ -185,8 +225,10 @@ async def test_a_call_id_that_a_compacted_call_may_have_had_is_not_reused_after_
     assert calls[1] == random_id
 
 
-async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore(), 2)
+async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(
+    tmp_path: Path, hub_with: HubWith, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store(), 2)
     slow = ScriptedModel([[say("a"), hang()], "better"])
     hub, _, session_id = await hub_with(slow, tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -196,8 +238,10 @@ async def test_a_storage_failure_ends_the_turn_and_the_next_one_works(tmp_path: 
     assert types(await wait_for_turn_end(store, session_id, ends=2))[-1] == "final"
 
 
-async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_request(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore(), 2, times=4)
+async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_request(
+    tmp_path: Path, hub_with: HubWith, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store(), 2, times=4)
     clock = PatientClock({0.5: 0.001, 2.0: 0.002, 10.0: 0.004})
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store, clock=clock)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -207,8 +251,10 @@ async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_req
     await hub.close()
 
 
-async def test_a_first_commit_without_an_answer_does_not_block_the_session(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore(), 1, carried_out=True)
+async def test_a_first_commit_without_an_answer_does_not_block_the_session(
+    tmp_path: Path, hub_with: HubWith, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store(), 1, carried_out=True)
     hub, _, session_id = await hub_with(ScriptedModel(["lost", "better"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="did not answer"):
         await hub.start(session_id, TurnRequest(input="hi"))
@@ -217,8 +263,10 @@ async def test_a_first_commit_without_an_answer_does_not_block_the_session(tmp_p
     assert [event.type for event in events if event.terminal] == ["error", "final"]
 
 
-async def test_an_internal_error_ends_the_turn_with_code_internal(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore(), 2, RuntimeError("a bug"))
+async def test_an_internal_error_ends_the_turn_with_code_internal(
+    tmp_path: Path, hub_with: HubWith, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store(), 2, RuntimeError("a bug"))
     hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
     await hub.start(session_id, TurnRequest(input="hi"))
     events = await wait_for_turn_end(store, session_id)
@@ -229,8 +277,10 @@ async def test_an_internal_error_ends_the_turn_with_code_internal(tmp_path: Path
     }
 
 
-async def test_a_turn_that_fails_before_its_first_event_stores_nothing(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore(), 1)
+async def test_a_turn_that_fails_before_its_first_event_stores_nothing(
+    tmp_path: Path, hub_with: HubWith, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store(), 1)
     hub, _, session_id = await hub_with(ScriptedModel(["unused", "fine"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="disk full"):
         await hub.start(session_id, TurnRequest(input="hi", client_turn_id="c1"))
@@ -239,7 +289,9 @@ async def test_a_turn_that_fails_before_its_first_event_stores_nothing(tmp_path:
     await wait_for_turn_end(store, session_id)
 
 
-async def test_changing_a_session_during_a_turn_stores_an_event_without_a_turn_id(tmp_path: Path) -> None:
+async def test_changing_a_session_during_a_turn_stores_an_event_without_a_turn_id(
+    tmp_path: Path, hub_with: HubWith
+) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
     record = await hub.change(session_id, {"name": "new", "tools": ("note",)})
@@ -251,7 +303,7 @@ async def test_changing_a_session_during_a_turn_stores_an_event_without_a_turn_i
     assert [event.turn_id for event in events if event.type == "session_changed"] == [None]
 
 
-async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path) -> None:
+async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path, hub_with: HubWith) -> None:
     model = ScriptedModel([[say("a"), hang()]])
     hub, store, session_id = await hub_with(model, tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -259,10 +311,12 @@ async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path) -> None:
     await wait_until(lambda: model.open_streams == 0)
     with pytest.raises(SessionNotFound):
         await hub.start(session_id, TurnRequest(input="hi"))
-    assert await store.log.read_all(0, 10) == []
+    assert await store.log.read_all(Position(0), 10) == []
 
 
-async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(tmp_path: Path) -> None:
+async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(
+    tmp_path: Path, hub_with: HubWith
+) -> None:
     for yields in range(0, 60, 2):
         hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]] * 4), tmp_path)
         posts = [asyncio.create_task(hub.start(session_id, TurnRequest(input="hi", when_busy="queue"))) for _ in "abc"]
@@ -273,11 +327,11 @@ async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_
         await deleting
         for result in await asyncio.gather(*posts, return_exceptions=True):
             assert isinstance(result, TurnRecord | SessionNotFound | SessionBusy)
-        assert await store.log.read_all(0, 10) == []
+        assert await store.log.read_all(Position(0), 10) == []
         await hub.close()
 
 
-async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path) -> None:
+async def test_closing_stops_every_turn_and_starts_none(tmp_path: Path, hub_with: HubWith) -> None:
     hub, store, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path)
     await hub.start(session_id, TurnRequest(input="hi"))
     await hub.close()
@@ -295,7 +349,9 @@ def token(text: str, offset: int, message_id: str = "m", **more: Any) -> Runtime
     return RuntimeEvent(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": offset, **more})
 
 
-async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> None:
+async def test_a_call_begins_only_once_its_event_is_stored(
+    tmp_path: Path, hub_with: HubWith, new_store: NewStore
+) -> None:
     async def commit_slowly(write: Write) -> Sequence[StoredEvent]:
         await asyncio.sleep(0.01)
         return await write.make()
@@ -311,7 +367,7 @@ async def test_a_call_begins_only_once_its_event_is_stored(tmp_path: Path) -> No
     hub, store, session_id = await hub_with(
         ScriptedModel([call("peek", {}), "done"]),
         tmp_path,
-        store=InterceptedStore(MemoryStore(), commit_slowly),
+        store=InterceptedStore(new_store(), commit_slowly),
         tools=[peek],
     )
     await hub.start(session_id, TurnRequest(input="hi"))
@@ -332,7 +388,7 @@ async def test_only_neighbouring_deltas_of_one_message_are_merged() -> None:
     ]
 
 
-async def test_a_session_evicted_from_memory_continues_where_it_was(tmp_path: Path) -> None:
+async def test_a_session_evicted_from_memory_continues_where_it_was(tmp_path: Path, hub_with: HubWith) -> None:
     model = ScriptedModel(["one", "two"])
     hub, store, session_id = await hub_with(model, tmp_path)
     await hub.start(session_id, TurnRequest(input="first"))
@@ -350,7 +406,9 @@ async def test_a_session_evicted_from_memory_continues_where_it_was(tmp_path: Pa
     ]
 
 
-async def test_a_tool_that_its_own_hub_refuses_is_a_failed_call_and_the_turn_continues(tmp_path: Path) -> None:
+async def test_a_tool_that_its_own_hub_refuses_is_a_failed_call_and_the_turn_continues(
+    tmp_path: Path, hub_with: HubWith
+) -> None:
     @tool(risk="read")
     async def begin(where: str) -> str:
         """Begin a turn of this session, of none, or after the store failed."""
@@ -369,7 +427,7 @@ async def test_a_tool_that_its_own_hub_refuses_is_a_failed_call_and_the_turn_con
     assert types(events)[-1] == "final"
 
 
-async def test_only_one_of_two_simultaneous_deletions_finds_the_session(tmp_path: Path) -> None:
+async def test_only_one_of_two_simultaneous_deletions_finds_the_session(tmp_path: Path, hub_with: HubWith) -> None:
     for store in (MemoryStore(), SqliteStore(tmp_path / "sessions.db")):
         hub, _, session_id = await hub_with(ScriptedModel([[say("a"), hang()]]), tmp_path, store=store)
         await hub.start(session_id, TurnRequest(input="hi"))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ import pytest
 from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Assessment
 from agenticx.tools.registry import FunctionTool, tool
 from tests.support.commits import end_lease
-from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE
+from tests.support.two_hubs import hub_over
 
 pytestmark = pytest.mark.anyio
 
@@ -39,12 +41,11 @@ async def envelopes(store: Store, session_id: str, until: str) -> list[dict[str,
 
 
 def make_hub(store: Any, model: ScriptedModel, tools: list[FunctionTool], folder: Path) -> Hub:
-    return Hub(
+    return hub_over(
         store,
         models=lambda _name: model,
         tools=lambda _record: tools,
         settings=load_settings({"home": folder / "home"}, environ={}),
-        clock=PatientClock(),
     )
 
 
@@ -73,11 +74,11 @@ def make_tools(begun: asyncio.Event, runs: list[str], *, idempotent: bool | None
 
 @pytest.mark.parametrize("idempotent", [True, False, None])
 async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idempotent(
-    tmp_path: Path, idempotent: bool | None, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, open_store: Callable[[], Store], idempotent: bool | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, runs = asyncio.Event(), list[str]()
     tools = make_tools(begun, runs, idempotent=idempotent)
-    inner = SqliteStore(tmp_path / "sessions.db")
+    inner = open_store()
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await inner.create(record)
 

@@ -1,7 +1,8 @@
-"""A data folder of the release before facts about files opens, rewinds and exports as before."""
+"""Data folders of earlier releases open, resume, rewind and export as before."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, MemoryStore, SessionRecord, SessionState, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.export import as_jsonl
 from agenticx.sessions.history.fork import fork
@@ -20,6 +22,7 @@ from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.factory import open_store
+from agenticx.sessions.store.records import Position
 from agenticx.sessions.store.sqlite._segments import encode_segments
 from agenticx.sessions.store.sqlite.migrations import MIGRATIONS, migrate
 from agenticx.settings import Settings, load_settings
@@ -34,7 +37,8 @@ NOW = "2026-01-01T00:00:00.000Z"
 RECORD = SessionRecord(id="ses_1", name="old", workspace="", permission_mode="auto", created_at=NOW)
 
 
-def hub_of(store: Store, settings: Settings) -> Hub:
+def hub_of(store: Store, settings: Settings, *, turns_before: int = 0) -> Hub:
+    """Return a hub whose model goes on after so many turns and, if any, the calls of the next one."""
     tools = builtin_tools()
     model = ScriptedModel(
         [
@@ -45,7 +49,7 @@ def hub_of(store: Store, settings: Settings) -> Hub:
                 call("file_write", {"path": "b.txt", "content": "new"}, id="call_3"),
             ],
             "second",
-        ]
+        ][3 * turns_before :]
     )
     return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings, clock=PatientClock())
 
@@ -173,3 +177,59 @@ async def test_an_old_session_with_a_damaged_list_runs_turns_and_refuses_rewinds
         assert (contents(workspace), await read_messages(store.log, "ses_1")) == before
         await hub.close()
         await store.aclose()
+
+
+def restore_old_names(path: Path) -> None:
+    """Give tables and columns the names that they had before migration 0006, which changed nothing else."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript("""
+            ALTER TABLE texts RENAME TO said;
+            ALTER TABLE appends RENAME TO fresh;
+            ALTER TABLE messages RENAME COLUMN message_index TO place;
+            ALTER TABLE compacted RENAME COLUMN message_index TO place;
+            ALTER TABLE turns RENAME COLUMN attachments_digest TO attached;
+            DELETE FROM migrations WHERE name LIKE '0006 %';
+        """)
+
+
+async def test_a_data_folder_from_before_the_standard_names_resumes_rewinds_and_exports(
+    settings: Settings, workspace: Path
+) -> None:
+    store = open_store(settings)
+    await store.create(replace(RECORD, workspace=str(workspace)))
+    hub = hub_of(store, settings)
+    await hub.start("ses_1", TurnRequest(input="one", client_turn_id="c1"))
+    await wait_for_turn_end(store, "ses_1")
+    await hub.change("ses_1", {"permission_mode": "default"})
+    await hub.start("ses_1", TurnRequest(input="two"))
+    while not await hub.open_confirms("ses_1"):
+        await asyncio.sleep(0.01)
+    await hub.close()
+    events = await events_of(store, "ses_1")
+    assert list(await store.log.read_all(Position(0), 1000)) == events
+    await store.aclose()
+    restore_old_names(settings.home / "sessions.db")
+
+    store = open_store(settings)
+    assert list(await store.log.read_all(Position(0), 1000)) == events
+    assert as_jsonl(await events_of(store, "ses_1")) == as_jsonl(events)
+    assert [found.record.id for found in await store.catalog.search("two")] == ["ses_1"]
+    hub = hub_of(store, settings, turns_before=1)
+    await hub.recover()
+    assert (await hub.submit("ses_1", TurnRequest(input="one", client_turn_id="c1"))).state == "started"
+    answered = 0
+    while answered < 2:
+        for question in await hub.open_confirms("ses_1"):
+            await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+            answered += 1
+        await asyncio.sleep(0.01)
+    await wait_for_turn_end(store, "ses_1", ends=2)
+    assert contents(workspace) == {"a.txt": "two", "b.txt": "new"}
+    history = await read_messages(store.log, "ses_1")
+    first = next(message["message_id"] for message in history if message["content"] == "first")
+    there = await hub.rewind("ses_1", first)
+    assert outcomes(there.files) == {"a.txt": "restored", "b.txt": "removed"}
+    assert contents(workspace) == {"a.txt": "one"}
+    assert as_jsonl((await events_of(store, "ses_1"))[: len(events)]) == as_jsonl(events)
+    await hub.close()
+    await store.aclose()

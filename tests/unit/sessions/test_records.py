@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,19 @@ import pytest
 from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, hang, say
 from agenticx.runtime.events import EventType
-from agenticx.sessions import Hub, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from tests.support.commits import load
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_turn_end
-from tests.support.timeouts import PatientClock
+from tests.support.two_hubs import hub_over
 
 pytestmark = pytest.mark.anyio
 
+OpenStore = Callable[[], Store]
 
-def dying_store(path: Path, *, before: EventType) -> InterceptedStore:
+
+def dying_store(store: Store, *, before: EventType) -> InterceptedStore:
     """Return a store that writes nothing from the first event of a type on, as if the process had died there."""
     is_dead = False
 
@@ -33,13 +35,13 @@ def dying_store(path: Path, *, before: EventType) -> InterceptedStore:
             raise StoreError("the process has died")
         return await write.make()
 
-    return InterceptedStore(SqliteStore(path), commit)
+    return InterceptedStore(store, commit)
 
 
 def make_hub(store: Store, home: Path, *script: Any) -> Hub:
     settings = load_settings({"home": home}, environ={})
     model = ScriptedModel(script)
-    return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
+    return hub_over(store, models=lambda _: model, tools=lambda _: [], settings=settings)
 
 
 async def create_session(store: Store, home: Path) -> str:
@@ -55,9 +57,9 @@ async def announced_names(store: Store, session_id: str) -> list[str]:
 
 @pytest.mark.parametrize("death", [EventType.FINAL, EventType.SESSION_CHANGED])
 async def test_a_name_that_was_not_announced_is_announced_once_after_a_restart(
-    tmp_path: Path, death: EventType
+    tmp_path: Path, open_store: OpenStore, death: EventType
 ) -> None:
-    store = dying_store(tmp_path / "sessions.db", before=death)
+    store = dying_store(open_store(), before=death)
     session_id = await create_session(store, tmp_path)
     hub = make_hub(store, tmp_path, "done")
     await hub.start(session_id, TurnRequest(input="Fix the build"))
@@ -65,14 +67,16 @@ async def test_a_name_that_was_not_announced_is_announced_once_after_a_restart(
     assert (await store.catalog.get(session_id)).name == "Fix the build"
     await store.aclose()
     for _ in range(2):
-        again = SqliteStore(tmp_path / "sessions.db")
+        again = open_store()
         await make_hub(again, tmp_path).recover()
         assert await announced_names(again, session_id) == ["Fix the build"]
         await again.aclose()
 
 
-async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "sessions.db")
+async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(
+    tmp_path: Path, open_store: OpenStore
+) -> None:
+    store = open_store()
     session_id = await create_session(store, tmp_path)
     hub = make_hub(store, tmp_path, [say("a"), hang()])
     await hub.start(session_id, TurnRequest(input="Fix the build"))
@@ -86,8 +90,8 @@ async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(tmp
     await store.aclose()
 
 
-async def test_a_change_whose_event_the_storage_refuses_has_not_happened(tmp_path: Path) -> None:
-    store = dying_store(tmp_path / "sessions.db", before=EventType.SESSION_CHANGED)
+async def test_a_change_whose_event_the_storage_refuses_has_not_happened(tmp_path: Path, open_store: OpenStore) -> None:
+    store = dying_store(open_store(), before=EventType.SESSION_CHANGED)
     session_id = await create_session(store, tmp_path)
     with pytest.raises(StoreError):
         await make_hub(store, tmp_path).change(session_id, {"name": "Mine"})

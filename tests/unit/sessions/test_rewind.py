@@ -3,40 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agenticx.errors import SessionBusy, StoreError
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, Store, StoredEvent, TurnRequest
+from agenticx.sessions import Doubtful, Hub, MemoryStore, SessionRecord, SqliteStore, Store, StoredEvent, TurnRequest
+from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_conversation
-from agenticx.sessions.store.blobs import BlobFolder
+from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
 from tests.support.intercepted_store import FailingCommits, InterceptedStore, Write
-from tests.support.timeouts import PATIENCE, PatientClock
-from tests.support.two_hubs import UnreliableStore
+from tests.support.timeouts import PATIENCE, wait_until
+from tests.support.two_hubs import UnreliableStore, hub_over
 
 pytestmark = pytest.mark.anyio
 
 
-def hub_over(store: Store, model: ScriptedModel, tmp_path: Path) -> Hub:
+NewStore = Callable[[], Store]
+
+
+def hub_with(store: Store, model: ScriptedModel, tmp_path: Path, **settings: Any) -> Hub:
     tools = builtin_tools()
-    settings = load_settings({"home": tmp_path / "home"}, environ={})
-    return Hub(
+    settings = {"home": tmp_path / "home"} | settings
+    return hub_over(
         store,
         models=lambda _name: model,
         tools=lambda _record: tools,
-        settings=settings,
-        clock=PatientClock(),
+        settings=load_settings(settings, environ={}),
     )
-
-
-def memory_store(tmp_path: Path) -> MemoryStore:
-    return MemoryStore(blobs=BlobFolder(tmp_path / "home" / "snapshots"))
 
 
 async def session_in(store: Store, workspace: Path) -> str:
@@ -51,8 +52,8 @@ async def run_turn(hub: Hub, store: Store, session_id: str, text: str) -> None:
     turn, news = await hub.start(session_id, TurnRequest(input=text)), asyncio.Event()
     with store.log.subscribe(session_id, news):
         while not any(event.terminal for event in await store.log.read(session_id, turn.after_seq or 0, 1000)):
-            news.clear()
             await asyncio.wait_for(news.wait(), PATIENCE)
+            news.clear()
 
 
 async def message_texts(store: Store, session_id: str) -> list[str]:
@@ -64,9 +65,11 @@ def a_write_and_more() -> ScriptedModel:
     return ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], "written", "more"])
 
 
-async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(tmp_path: Path) -> None:
-    store, model = FailingCommits(memory_store(tmp_path), error=StoreError("the disk is full")), a_write_and_more()
-    hub = hub_over(store, model, tmp_path)
+async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeated(
+    tmp_path: Path, new_store: NewStore
+) -> None:
+    store, model = FailingCommits(new_store(), error=StoreError("the disk is full")), a_write_and_more()
+    hub = hub_with(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     await run_turn(hub, store, session_id, "one")
     before = await message_texts(store, session_id)
@@ -85,7 +88,9 @@ async def test_a_rewind_that_the_store_refuses_changes_nothing_and_can_be_repeat
 
 
 @pytest.mark.parametrize("is_stored", [False, True], ids=["refused", "doubtful"])
-async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(tmp_path: Path, is_stored: bool) -> None:
+async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(
+    tmp_path: Path, new_store: NewStore, is_stored: bool
+) -> None:
     async def around(write: Write) -> Sequence[StoredEvent]:
         if len(write.commit.facts) == 1 and "file_edited" in write.fact_kinds and failures:
             failures.clear()
@@ -98,8 +103,8 @@ async def test_a_file_whose_edit_is_not_known_to_be_committed_is_not_changed(tmp
     failures = ["once"]
     again = [call("file_write", {"path": "a.txt", "content": "y"})]
     model = ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], again, "written"])
-    store = InterceptedStore(memory_store(tmp_path), around)
-    hub = hub_over(store, model, tmp_path)
+    store = InterceptedStore(new_store(), around)
+    hub = hub_with(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     await run_turn(hub, store, session_id, "one")
     texts = await message_texts(store, session_id)
@@ -117,8 +122,8 @@ async def test_rewinds_restore_files_over_an_unreliable_store(
     for number in range(count(3, 10, 40)):
         home = tmp_path / str(number)
         home.mkdir()
-        store = UnreliableStore(memory_store(home), rng)
-        hub = hub_over(store, a_write_and_more(), home)
+        store = UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng)
+        hub = hub_with(store, a_write_and_more(), home)
         session_id = await session_in(store, home / "work")
         await run_turn(hub, store, session_id, "one")
         store.failure_rate = 0.3
@@ -134,37 +139,62 @@ async def test_rewinds_restore_files_over_an_unreliable_store(
         await hub.close()
 
 
-async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path) -> None:
-    store, model = memory_store(tmp_path), ScriptedModel(["hello"] * 60)
-    hub = hub_over(store, model, tmp_path)
+async def test_a_rewind_leaves_the_files_of_other_hosts(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng)
+    here = [call("file_write", {"path": "b.txt", "content": "y"})]
+    model = ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], "written", here, "written"])
+    hub = hub_with(store, model, tmp_path)
+    session_id = await session_in(store, tmp_path / "work")
+    with monkeypatch.context() as patch:
+        patch.setattr(platform, "node", lambda: "elsewhere")
+        await run_turn(hub, store, session_id, "one")
+    await run_turn(hub, store, session_id, "two")
+    done = await hub.rewind(session_id, None)
+    assert [(file.path, file.outcome, file.reason) for file in done.files] == [
+        ("b.txt", "removed", None),
+        ("a.txt", "left", "It was changed on another host, 'elsewhere'."),
+    ]
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["a.txt"]
+    facts = await store.log.file_facts(session_id)
+    forked = await fork(store, session_id, done.undo, now="2026-01-02")
+    copied = await store.log.file_facts(forked.id)
+    assert [fact.data["host"] for fact in facts] == ["elsewhere", platform.node(), platform.node()]
+    assert [fact.data["host"] for fact in copied] == ["elsewhere", platform.node()]
+    await hub.close()
+
+
+async def test_a_host_that_has_got_another_name_restores_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "sessions.db", blobs=BlobFolder(tmp_path / "home" / "snapshots"))
+    hub = hub_with(store, a_write_and_more(), tmp_path)
+    session_id = await session_in(store, tmp_path / "work")
+    await run_turn(hub, store, session_id, "one")
+    monkeypatch.setattr(platform, "node", lambda: "renamed")
+    done = await hub.rewind(session_id, None)
+    assert [(file.path, file.outcome) for file in done.files] == [("a.txt", "removed")]
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_rewind_and_a_turn_exclude_each_other(tmp_path: Path, new_store: NewStore) -> None:
+    store, model = new_store(), ScriptedModel(["hello"] * 60)
+    hub = hub_with(store, model, tmp_path)
     session_id = await session_in(store, tmp_path / "work")
     for _ in range(20):
         work = [hub.start(session_id, TurnRequest(input="x")), hub.rewind(session_id, None)]
         outcomes = await asyncio.gather(*work, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes if isinstance(outcome, Exception)} <= {SessionBusy}
-        await wait_until_idle(hub, store, session_id)
+        await wait_until(lambda: hub.running_turn_id(session_id) is None)
     await hub.close()
 
 
-async def wait_until_idle(hub: Hub, store: Store, session_id: str) -> None:
-    """Wait until nothing runs any more."""
-    news = asyncio.Event()
-    with store.log.subscribe(session_id, news):
-        while hub.running_turn_id(session_id) is not None:
-            news.clear()
-            if hub.running_turn_id(session_id) is not None:
-                await asyncio.wait_for(news.wait(), PATIENCE)
-
-
-async def test_a_compacted_conversation_is_rebuilt_from_the_log(tmp_path: Path) -> None:
+async def test_a_compacted_conversation_is_rebuilt_from_the_log(tmp_path: Path, new_store: NewStore) -> None:
     model = ScriptedModel([f"answer {number}" for number in range(12)] * 2)
-    store, settings = (
-        MemoryStore(),
-        load_settings(
-            {"home": tmp_path / "home", "compaction_threshold_messages": 8, "compaction_retain_messages": 4}, environ={}
-        ),
-    )
-    hub = Hub(store, models=lambda _name: model, tools=lambda _record: [], settings=settings, clock=PatientClock())
+    store = new_store()
+    hub = hub_with(store, model, tmp_path, compaction_threshold_messages=8, compaction_retain_messages=4)
     session_id = await session_in(store, tmp_path / "work")
     for number in range(7):
         await run_turn(hub, store, session_id, f"question {number}" + " and what there is to say of it" * 20)
@@ -179,3 +209,32 @@ async def test_a_compacted_conversation_is_rebuilt_from_the_log(tmp_path: Path) 
     assert len(await store.catalog.search("question")) == 1
     assert [len(await store.catalog.search(query)) for query in (everything[1], everything[-1])] == [1, 0]
     await hub.close()
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_a_rewind_that_failed_midway_is_completed_later_unless_the_session_has_gone_on(
+    tmp_path: Path, new_store: NewStore, goes_on: bool
+) -> None:
+    async def around(write: Write) -> Sequence[StoredEvent]:
+        if "session_changed" in write.types and failures:
+            failures.clear()
+            raise StoreError("the disk is full")
+        return await write.make()
+
+    failures, store = ["once"], InterceptedStore(new_store(), around)
+    hub = hub_with(store, a_write_and_more(), tmp_path)
+    session_id = await session_in(store, tmp_path / "work")
+    await run_turn(hub, store, session_id, "one")
+    with pytest.raises(StoreError):
+        await hub.rewind(session_id, None)
+    assert not (tmp_path / "work" / "a.txt").exists()
+    if goes_on:
+        await run_turn(hub, store, session_id, "two")
+    before = await message_texts(store, session_id)
+    await hub.close()
+    for _ in range(2):
+        hub = hub_with(store, a_write_and_more(), tmp_path)
+        await hub.recover()
+        assert await message_texts(store, session_id) == (before if goes_on else [])
+        assert [session async for session in store.ownership.orphans()] == []
+        await hub.close()

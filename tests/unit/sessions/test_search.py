@@ -36,6 +36,7 @@ from agenticx.sessions.store.sqlite import (
 )
 from tests.support.commits import append, delete, update
 from tests.support.lanes import Count
+from tests.support.two_hubs import UnreliableStore
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +51,11 @@ def in_a_file(folder: Path, clock: Clock | None = None) -> Store:
     return SqliteStore(folder / "sessions.db", clock=clock)
 
 
-STORES: list[Callable[..., Store]] = [in_memory, in_a_file]
+def over_a_network(_folder: Path, clock: Clock | None = None) -> Store:
+    return UnreliableStore(MemoryStore(clock), random.Random(0))
+
+
+STORES: list[Callable[..., Store]] = [in_memory, in_a_file, over_a_network]
 
 
 async def session_with(store: Store, *messages: Message, name: str | None = None, **fields: Any) -> str:

@@ -229,9 +229,9 @@ async def test_a_store_reads_the_end_of_the_log_again_after_another_process_wrot
     lease = await store.ownership.claim(made.id)
     await lease.commit(Commit(events=[token(0)]))
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
-        line = connection.execute("SELECT body FROM fresh").fetchone()[0]
+        line = connection.execute("SELECT body FROM appends").fetchone()[0]
         for place in (2, 3):
-            connection.execute("INSERT INTO fresh VALUES (?, 1, ?, ?)", (place, place, b"%d" % place + line[1:]))
+            connection.execute("INSERT INTO appends VALUES (?, 1, ?, ?)", (place, place, b"%d" % place + line[1:]))
         connection.commit()
     with pytest.raises(OwnershipLost):
         await lease.commit(Commit(events=[token(3)]))
@@ -249,8 +249,8 @@ async def test_a_commit_follows_what_was_loaded(tmp_path: Path) -> None:
     lease = await store.ownership.claim(made.id)
     await lease.commit(Commit(events=[token(0)]))
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
-        line = connection.execute("SELECT body FROM fresh").fetchone()[0]
-        connection.execute("INSERT INTO fresh VALUES (100, 1, 2, ?)", (b"100" + line[1:],))
+        line = connection.execute("SELECT body FROM appends").fetchone()[0]
+        connection.execute("INSERT INTO appends VALUES (100, 1, 2, ?)", (b"100" + line[1:],))
         connection.commit()
     assert (await lease.load()).last_seq == 2
     (event,) = await lease.commit(Commit(events=[token(3)]))

@@ -1,10 +1,12 @@
-"""The suite of the protocols of a store, run against each implementation: sessions, log and catalog."""
+"""The suite of the protocols of a store: sessions, log, catalog and blobs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,14 @@ from agenticx.sessions import (
     StateChange,
     Store,
     TurnRecord,
+)
+from agenticx.sessions.store.blobs import (
+    LARGEST_CONTENT,
+    TOO_LARGE,
+    BlobFolder,
+    Blobs,
+    MemoryBlobs,
+    content_digest,
 )
 from agenticx.sessions.store.records import FactKind, Position
 from tests.support.commits import add_fact, append, delete, update
@@ -287,3 +297,40 @@ async def test_a_position_of_the_log_is_one_up_to_its_last(store: Store) -> None
         event.position,
     ]
     assert await store.log.position(event.position + 1) is None
+
+
+# --- blobs ------------------------------------------------------------------------------------------------------------
+
+
+def blobs_in_memory(_folder: Path) -> Blobs:
+    return MemoryBlobs()
+
+
+@pytest.fixture(params=[blobs_in_memory, BlobFolder])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    make: Callable[[Path], Blobs] = request.param
+    return make(tmp_path / "blobs")
+
+
+async def test_a_content_is_found_by_its_digest_in_its_session_until_it_is_forgotten(blobs: Blobs) -> None:
+    one, empty = await blobs.put("ses_1", b"one"), await blobs.put("ses_1", b"", synced=False)
+    assert (one, empty) == (content_digest(b"one"), content_digest(b""))
+    assert await blobs.put("ses_1", b"one") == one
+    assert [await blobs.get("ses_1", digest) for digest in (one, empty, content_digest(b"two"))] == [b"one", b"", None]
+    assert await blobs.get("ses_2", one) is None
+    await blobs.forget("ses_1")
+    await blobs.forget("ses_1")
+    assert await blobs.get("ses_1", one) is None
+
+
+async def test_shared_contents_stay_when_the_first_session_is_forgotten(blobs: Blobs) -> None:
+    one, two = await blobs.put("ses_1", b"one"), await blobs.put("ses_1", b"two")
+    await blobs.share("ses_1", "ses_2", [one, content_digest(b"three"), "../ses_1"])
+    await blobs.share("ses_3", "ses_2", [one])
+    await blobs.forget("ses_1")
+    assert [await blobs.get("ses_2", digest) for digest in (one, two, content_digest(b"three"))] == [b"one", None, None]
+
+
+async def test_a_content_that_is_too_large_is_not_stored(blobs: Blobs) -> None:
+    assert await blobs.put("ses_1", bytes(LARGEST_CONTENT + 1)) == TOO_LARGE
+    assert await blobs.get("ses_1", TOO_LARGE) is None

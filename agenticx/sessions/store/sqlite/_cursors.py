@@ -14,11 +14,11 @@ _MAX_CURSORS = 4096
 
 @dataclass(slots=True)
 class SessionCursor:
-    """A session's key in all other tables, the number of its last event, and the positions of its rows in `fresh`."""
+    """A session's key in all other tables, the number of its last event, and the positions of its rows in `appends`."""
 
     number: int
     last_seq: int
-    fresh_positions: list[int]
+    append_positions: list[int]
 
 
 class SessionCursors:
@@ -66,12 +66,12 @@ def last_seq(connection: sqlite3.Connection, number: int) -> int:
     """Return the number of the session's last event, 0 if it has none."""
     return connection.execute(
         """SELECT max(coalesce((SELECT max(last_seq) FROM events WHERE session = ?1), 0),
-                      coalesce((SELECT max(last_seq) FROM fresh WHERE session = ?1), 0))""",
+                      coalesce((SELECT max(last_seq) FROM appends WHERE session = ?1), 0))""",
         (number,),
     ).fetchone()[0]
 
 
 def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCursor:
     number = session_number(connection, session_id)
-    positions = connection.execute("SELECT position FROM fresh WHERE session = ? ORDER BY position", (number,))
+    positions = connection.execute("SELECT position FROM appends WHERE session = ? ORDER BY position", (number,))
     return SessionCursor(number, last_seq(connection, number), [position for (position,) in positions])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
 
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
-from agenticx.sessions.store.notify import Notifier
-from agenticx.sessions.store.records import StoredEvent
 from agenticx.sessions.store.sqlite._cursors import SessionCursors
 from agenticx.sessions.store.sqlite._file import FileIdentity, require_database_file
 from agenticx.sessions.store.sqlite._opening import connect, prepare_file, read_log_position
@@ -36,7 +33,6 @@ class Database:
         except BaseException:
             self._owner.release()
             raise
-        self.notifier = Notifier()
         self.recent = RecentEvents(self.position)
         self.cursors = SessionCursors()  # used by the writer's thread
         self._file_identity = FileIdentity(path)
@@ -44,25 +40,17 @@ class Database:
         self.reader = Reader(self._connect, "agx store reader")
         self.replayer = Reader(self._connect, "agx store replayer")
 
-    def publish(self, session_id: str, events: Sequence[StoredEvent]) -> None:
-        """Show committed events to readers."""
-        if events:
-            self.recent.extend(events)
-            self.notifier.notify(session_id)
-
-    def republish(self, session_id: str, last_position: int) -> None:
-        """Have readers read from the file: it has events up to `last_position` that were not published in time.
-
-        Positions after it may have been given out, to commits that are not made yet.
-        """
-        self.recent = RecentEvents(max(self.recent.last_position, last_position), cached_after=self.position)
-        self.notifier.notify(session_id)
+    def read_again(self, session_id: str) -> None:
+        """Have readers read from the file all up to the last position that was given out."""
+        self.recent.restart(self.position)
+        self.recent.notifier.notify(session_id)
 
     async def refresh(self, session_id: str) -> None:
         """Have readers and later commits go on from the end of the file, as another process wrote to the session."""
         _, last_position, _ = await self.reader.submit(read_log_position)
         self.position = max(self.position, last_position)
-        self.republish(session_id, last_position)
+        self.recent.last_position = max(self.recent.last_position, last_position)
+        self.read_again(session_id)
 
     def check_ownership(self) -> None:
         """Raise `StoreError` if writes would be lost now, or mixed with those of another process."""

@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
@@ -28,13 +29,14 @@ from agenticx.sessions.store.records import (
 from agenticx.sessions.store.search import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
-from agenticx.sessions.store.sqlite._cursors import SessionCursor, last_seq, session_number
+from agenticx.sessions.store.sqlite._cursors import SessionCursor, SessionCursors, last_seq, session_number
 from agenticx.sessions.store.sqlite._database import Database
+from agenticx.sessions.store.sqlite._threads import Job
 from agenticx.sessions.store.sqlite._usage import add_usage
 
 __all__ = ["SqliteOwnership", "apply_state"]
 
-_MAX_FRESH_ROWS = 256
+_MAX_APPENDS = 256
 _PAGE_EVENTS = 1000
 
 
@@ -60,10 +62,6 @@ class SqliteOwnership:
         lease = self._leases[session_id] = _SqliteLease(database, self, session_id, self._epochs, seq)
         return lease
 
-    def is_owner(self, lease: Lease) -> bool:
-        """Return whether `lease` is the newest one of its session, and not released."""
-        return self._leases.get(lease.session_id) is lease
-
     def remove(self, session_id: str) -> None:
         """End the session's lease, if it has one."""
         earlier = self._leases.pop(session_id, None)
@@ -84,7 +82,7 @@ class SqliteOwnership:
 
 
 class _SqliteLease:
-    """The `Lease` of one session.
+    """The `Lease` of one session, which is lost once it is released or a newer one is claimed.
 
     `_unsettled` is the commit whose outcome is unknown, with its events; `_last` the id of the last other one, with the
     number before its first event.
@@ -125,63 +123,52 @@ class _SqliteLease:
         self._check()
         if self._unsettled is not None:
             raise Doubtful("an earlier write of the session has an unknown outcome")
-        database, ts = self._database, rfc3339(self._database.clock.now())
-        events = encode_events(
-            self.session_id, commit.turn_id, commit.events, seq=self._seq, position=database.position, ts=ts
-        )
-        database.position += len(events)  # a failed commit leaves a gap
-        return await self._write(commit, events)
+        return await self._write(commit)
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
         if self._unsettled is None:
             last_id, after = self._last
             return await self._events_after(after) if last_id == commit.id else await self.commit(commit)
-        unsettled, events = self._unsettled
-        if unsettled.id != commit.id:
+        unsettled = self._unsettled
+        if unsettled[0].id != commit.id:
             raise ValueError("only the commit whose outcome is unknown can be settled")
-        database = self._database
-        positions = range(database.position + 1, database.position + 1 + len(events))  # others were committed since
-        events = [
-            event._replace(position=Position(position)) for event, position in zip(events, positions, strict=True)
-        ]
-        database.position += len(events)
         try:
-            return await self._write(unsettled, events)
+            return await self._write(commit)
         except (OwnershipLost, SessionNotFound, DamagedData, Doubtful):
             raise
         except StoreError as exc:  # of this attempt: an earlier one may have stored the commit
-            self._unsettled = unsettled, events
+            self._unsettled = unsettled
             raise Doubtful(str(exc)) from exc
 
-    async def _write(self, commit: Commit, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-        """Store the commit unless it is stored; all that follows this lease's last commit can only be `commit`."""
-        database, seq, stored, settled = self._database, self._seq, events, False
-
-        def work(connection: sqlite3.Connection) -> None:
-            nonlocal stored, settled
-            self._check()  # the lease may have ended in the meantime
-            cursor = database.cursors.get(connection, self.session_id)
-            settled = cursor.last_seq != seq
-            stored = _find_stored(connection, events) if settled else events
-            if not settled:
-                _store(connection, cursor, commit, events)
-            elif not stored:
-                raise OwnershipLost(f"session {self.session_id!r} is at {cursor.last_seq}, not at {seq}")
-
-        def publish() -> None:
-            if settled:
-                database.republish(self.session_id, stored[-1].position)
-            else:
-                database.publish(self.session_id, events)
-
+    async def _write(self, commit: Commit) -> Sequence[StoredEvent]:
+        """Store the commit, or the unsettled one unless it is stored."""
+        database = self._database
+        if self._unsettled is None:
+            ts = rfc3339(database.clock.now())
+            events = encode_events(
+                self.session_id, commit.turn_id, commit.events, seq=self._seq, position=database.position, ts=ts
+            )
+        else:  # others were committed since
+            commit, events = self._unsettled
+            events = [event._replace(position=Position(p)) for p, event in enumerate(events, database.position + 1)]
+        database.position += len(events)  # a failed commit leaves a gap
         self._unsettled = commit, events
+        job = _CommitJob(
+            lease=self,
+            cursors=database.cursors,
+            commit=commit,
+            stored=events,
+            seq=self._seq,
+            synced=commit.sync,
+            on_commit=database.recent.publish,
+        )
         try:
-            await database.writer.submit(work, synced=commit.sync, on_commit=publish)
+            await database.writer.put(job)
         except Doubtful:
             raise
         except OwnershipLost:
-            if self._ownership.is_owner(self):  # another process wrote
+            if not self.lost.is_set():  # another process wrote
                 self._ownership.remove(self.session_id)
                 await database.refresh(self.session_id)
             raise
@@ -189,8 +176,8 @@ class _SqliteLease:
             self._unsettled = None
             raise
         self._unsettled, self._last = None, (commit.id, self._seq)
-        self._seq += len(stored)
-        return stored
+        self._seq += len(job.stored)
+        return job.stored
 
     async def _events_after(self, after: int) -> Sequence[StoredEvent]:
         return await self._database.reader.submit(lambda connection: _read_events(connection, self.session_id, after))
@@ -212,12 +199,49 @@ class _SqliteLease:
         )
 
     async def release(self, *, work_left: bool = False) -> None:
-        if self._ownership.is_owner(self):
+        if not self.lost.is_set():
             self._ownership.remove(self.session_id)
 
     def _check(self) -> None:
-        if not self._ownership.is_owner(self):
+        if self.lost.is_set():
             raise OwnershipLost(f"session {self.session_id!r} has another owner")
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _CommitJob(Job[Sequence[StoredEvent]]):
+    """A commit of a lease, all of whose earlier ones are stored, up to event `seq`.
+
+    `stored` are its events as they are stored; the result has those of them that are not published yet.
+    """
+
+    lease: Lease
+    cursors: SessionCursors
+    commit: Commit
+    stored: Sequence[StoredEvent]
+    seq: int
+
+    def run(self, connection: sqlite3.Connection) -> Sequence[StoredEvent]:
+        """Store the commit unless it is stored: all that follows `seq` can only be this commit."""
+        lease = self.lease
+        if lease.lost.is_set():  # in the meantime
+            raise OwnershipLost(f"session {lease.session_id!r} has another owner")
+        cursor = self.cursors.get(connection, lease.session_id)
+        if cursor.last_seq == self.seq:
+            _store(connection, cursor, self.commit, self.stored)
+            return self.stored
+        if self.find(connection) is None:
+            raise OwnershipLost(f"session {lease.session_id!r} is at {cursor.last_seq}, not at {self.seq}")
+        return ()  # published when it was found
+
+    def find(self, connection: sqlite3.Connection) -> Sequence[StoredEvent] | None:
+        """Return the events as they are stored if exactly these are the last of their session; None if not."""
+        if not self.stored:
+            return None
+        found = _read_events(connection, self.lease.session_id, self.seq)
+        if [event.frame_json for event in found] != [event.frame_json for event in self.stored]:
+            return None
+        self.stored = found
+        return found
 
 
 def _store(
@@ -235,16 +259,8 @@ def _store(
         index.set_name(connection, rows.update_record(connection, commit.record), commit.record.name)
     for fact in commit.facts:
         rows.add_fact(connection, cursor.number, fact)
-    if stored and (stored[-1].terminal or len(cursor.fresh_positions) >= _MAX_FRESH_ROWS):
-        rows.pack_fresh_rows(connection, cursor)
-
-
-def _find_stored(connection: sqlite3.Connection, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-    """Return `events` as they are stored if exactly these are the last of their session, else none."""
-    if not events:
-        return ()
-    found = _read_events(connection, events[0].session_id, events[0].seq - 1)
-    return found if [event.frame_json for event in found] == [event.frame_json for event in events] else ()
+    if stored and (stored[-1].terminal or len(cursor.append_positions) >= _MAX_APPENDS):
+        rows.pack_appends(connection, cursor)
 
 
 def _read_events(connection: sqlite3.Connection, session_id: str, after: int) -> Sequence[StoredEvent]:

@@ -76,7 +76,7 @@ class SqliteLog:
         return await asyncio.shield(reading)
 
     def subscribe(self, session_id: str | None, wakeup: asyncio.Event) -> AbstractContextManager[None]:
-        return self._database.notifier.subscribe(session_id, wakeup)
+        return self._database.recent.notifier.subscribe(session_id, wakeup)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
         return await self._database.reader.submit(lambda connection: rows.find_turn(connection, session_id, turn_id))
@@ -94,7 +94,7 @@ class SqliteLog:
         """Drop the cached events of a deleted session, and notify its readers."""
         self._database.recent.remove_session(session_id)
         self._pending_reads.clear()  # later reads must raise SessionNotFound
-        self._database.notifier.notify(session_id)
+        self._database.recent.notifier.notify(session_id)
 
     async def clear_cache(self) -> None:
         """Drop cached segments, after some of them were deleted."""

@@ -71,27 +71,27 @@ class LogReader:
                    FROM events JOIN sessions ON sessions.number = events.session
                    WHERE first_position > ?1 AND last_position > ?2
                    UNION ALL SELECT id, session, last_seq, position, position
-                   FROM fresh JOIN sessions ON sessions.number = fresh.session WHERE position > ?2 ORDER BY 4""",
+                   FROM appends JOIN sessions ON sessions.number = appends.session WHERE position > ?2 ORDER BY 4""",
                 (after - self._span, after),
             )
         ) as rows:
-            # A fresh row is sorted by its last position: it is one append, so no other row has events in between.
-            for session_id, number, last_seq, first_position, fresh in rows:
-                yield first_position, self._events(connection, session_id, (number, last_seq), fresh, after)
+            # An append is sorted by its last position: no other row has events in between.
+            for session_id, number, last_seq, first_position, append in rows:
+                yield first_position, self._events(connection, session_id, (number, last_seq), append, after)
 
     def _events(
-        self, connection: sqlite3.Connection, session_id: str, key: tuple[int, int], fresh: int, after: int
+        self, connection: sqlite3.Connection, session_id: str, key: tuple[int, int], append: int, after: int
     ) -> Generator[StoredEvent]:
         """Yield the events of one row; a damaged row is logged and skipped, so that other sessions' can be read."""
         try:
             with map_decode_errors(f"the log of session {session_id!r} up to event {key[1]}"):
-                lines = _fresh_lines(connection, fresh) if fresh else self._lines(connection, key)
+                lines = _append_lines(connection, append) if append else self._lines(connection, key)
                 first_seq = key[1] - len(lines) + 1
                 for place in range(bisect_right(lines, after, key=line_position), len(lines)):
                     yield decode_event(session_id, first_seq + place, lines[place])
         except DamagedData as exc:
             _log.error("corrupt row skipped", error=str(exc))
-            if not fresh:
+            if not append:
                 self._cache_lines(key, [])
 
     def _lines(self, connection: sqlite3.Connection, key: tuple[int, int]) -> list[bytes]:
@@ -111,8 +111,8 @@ class LogReader:
             self._cached_bytes -= _size(evicted)
 
 
-def _fresh_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:
-    (body,) = connection.execute("SELECT body FROM fresh WHERE position = ?", (position,)).fetchone()
+def _append_lines(connection: sqlite3.Connection, position: int) -> list[bytes]:
+    (body,) = connection.execute("SELECT body FROM appends WHERE position = ?", (position,)).fetchone()
     return segment_lines(body, compressed=False)
 
 

@@ -97,5 +97,5 @@ def read_log_position(connection: sqlite3.Connection) -> tuple[str, int, int]:
     last, span = connection.execute(
         "SELECT coalesce(max(last_position), 0), coalesce(max(last_position - first_position), 0) FROM events"
     ).fetchone()
-    (last_fresh,) = connection.execute("SELECT coalesce(max(position), 0) FROM fresh").fetchone()
-    return meta["log_id"], max(last, last_fresh, position), span
+    (last_append,) = connection.execute("SELECT coalesce(max(position), 0) FROM appends").fetchone()
+    return meta["log_id"], max(last, last_append, position), span

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from operator import attrgetter
 
+from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["RecentEvents"]
@@ -18,18 +19,28 @@ _POSITION = attrgetter("position")
 
 
 class RecentEvents:
-    """The last events of recently written sessions, and those of the log of all sessions."""
+    """The last events of recently written sessions, and those of the log of all sessions, with their readers.
 
-    def __init__(self, last_position: int, *, cached_after: int | None = None) -> None:
+    `last_position` is the position of the last event of the log.
+    """
+
+    def __init__(self, last_position: int) -> None:
+        self.notifier = Notifier()
+        self.last_position = last_position
+        self.restart(last_position)
+
+    def restart(self, position: int) -> None:
+        """Drop all events: those up to `position` are read from disk from now on, those after it are cached again."""
         self._sessions: OrderedDict[str, list[StoredEvent]] = OrderedDict()
         self._bytes = 0
         self._all: list[StoredEvent] = []
         self._all_bytes = 0
-        self._all_start = last_position if cached_after is None else cached_after  # just before the first of `_all`
-        self._last_position = last_position
+        self._all_start = position  # just before the first of `_all`
 
-    def extend(self, events: Sequence[StoredEvent]) -> None:
-        """Add the events of a commit, all of one session."""
+    def publish(self, events: Sequence[StoredEvent]) -> None:
+        """Add the events of a commit, all of one session, if there are any, and notify their readers."""
+        if not events:
+            return
         session_id, size = events[0].session_id, _size(events)
         tail = self._sessions.get(session_id)
         if tail is None:
@@ -43,9 +54,10 @@ class RecentEvents:
             self.evict(next(iter(self._sessions)))
         self._all += events
         self._all_bytes += size
-        self._last_position = max(self._last_position, events[-1].position)
+        self.last_position = max(self.last_position, events[-1].position)
         if len(self._all) > 2 * _MAX_ALL_EVENTS or self._all_bytes > _MAX_BYTES:
             self._shorten_all()
+        self.notifier.notify(session_id)
 
     def session_events_after(self, session_id: str, seq: int, limit: int) -> Sequence[StoredEvent] | None:
         """Return up to `limit` events after `seq`; None if the cache begins later."""
@@ -61,11 +73,6 @@ class RecentEvents:
             return None
         start = bisect_right(self._all, position, key=_POSITION)
         return self._all[start : start + limit]
-
-    @property
-    def last_position(self) -> int:
-        """The position of the last event of the log."""
-        return self._last_position
 
     def last_seq(self, session_id: str) -> int | None:
         """Return the number of the session's last event, None if the session is not in the cache."""

@@ -29,6 +29,7 @@ from agenticx.sessions.store.sqlite._segments import (
     PAGE_BYTES,
     Segment,
     decode_segment,
+    encode_event,
     encode_segments,
     envelope_bytes,
     merge_bodies,
@@ -57,7 +58,7 @@ __all__ = [
     "list_records",
     "open_facts",
     "open_questions",
-    "pack_fresh_rows",
+    "pack_appends",
     "read_compacted",
     "read_record",
     "read_state",
@@ -71,7 +72,7 @@ __all__ = [
 T = TypeVar("T")
 
 _RECORD_FIELDS = frozenset(field.name for field in fields(SessionRecord))
-_TURN_COLUMNS = "turns.id, sessions.id, turns.input, turns.attached, turns.client_turn_id, turns.after_seq"
+_TURN_COLUMNS = "turns.id, sessions.id, turns.input, turns.attachments_digest, turns.client_turn_id, turns.after_seq"
 
 _log = get_logger(__name__)
 
@@ -188,7 +189,8 @@ def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, af
     """Store `turn`, whose first event follows `after_seq`, as the running one of its session."""
     connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
     connection.execute(
-        """INSERT INTO turns (session, id, client_turn_id, input, attached, after_seq) VALUES (?, ?, ?, ?, ?, ?)
+        """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, after_seq)
+           VALUES (?, ?, ?, ?, ?, ?)
            ON CONFLICT (id) DO NOTHING""",  # a commit without events is stored again when it is settled
         (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest, after_seq),
     )
@@ -245,11 +247,11 @@ def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[obje
             id=id_,
             session_id=session_id,
             input=input_,
-            attachments_digest=attached,
+            attachments_digest=digest,
             client_turn_id=client,
             after_seq=after,
         )
-        for id_, session_id, input_, attached, client, after in rows
+        for id_, session_id, input_, digest, client, after in rows
     ]
 
 
@@ -260,23 +262,28 @@ def add_events(
     connection: sqlite3.Connection, cursor: SessionCursor, turn_id: str | None, events: Sequence[StoredEvent]
 ) -> None:
     """Store `events` and advance the cursor."""
-    for last_seq, _, position, body in encode_segments(events, compressed=False):
+    last = events[-1]
+    if len(events) == 1:  # a token: the hot path
+        segments = ((last.seq, last.position, last.position, encode_event(last)),)
+    else:
+        segments = encode_segments(events, compressed=False)
+    for last_seq, _, position, body in segments:
         row = (position, cursor.number, last_seq, body)
-        connection.execute("INSERT INTO fresh (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
-        cursor.fresh_positions.append(position)
-    cursor.last_seq = events[-1].seq
-    if events[-1].terminal:
+        connection.execute("INSERT INTO appends (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
+        cursor.append_positions.append(position)
+    cursor.last_seq = last.seq
+    if last.terminal:
         connection.execute(
             "UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (cursor.number, turn_id)
         )
 
 
-def pack_fresh_rows(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
-    """Replace the session's fresh rows by compressed segments; damaged ones stay as they are."""
-    positions = json.dumps(cursor.fresh_positions)
-    cursor.fresh_positions.clear()
+def pack_appends(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
+    """Replace the session's rows of appends by compressed segments; damaged ones stay as they are."""
+    positions = json.dumps(cursor.append_positions)
+    cursor.append_positions.clear()
     rows = connection.execute(
-        f"SELECT last_seq, body FROM fresh WHERE position IN {_POSITION_LIST} ORDER BY position", (positions,)
+        f"SELECT last_seq, body FROM appends WHERE position IN {_POSITION_LIST} ORDER BY position", (positions,)
     ).fetchall()
     try:
         with map_decode_errors("the log of a session"):
@@ -284,7 +291,7 @@ def pack_fresh_rows(connection: sqlite3.Connection, cursor: SessionCursor) -> No
             segments = list(merge_bodies((body for _, body in rows), first_seq))
     except DamagedData as exc:
         return _log.error("rows of a session could not be packed", error=str(exc))
-    connection.execute(f"DELETE FROM fresh WHERE position IN {_POSITION_LIST}", (positions,))
+    connection.execute(f"DELETE FROM appends WHERE position IN {_POSITION_LIST}", (positions,))
     _insert_segments(connection, cursor.number, segments)
 
 
@@ -313,7 +320,7 @@ def events_after(connection: sqlite3.Connection, session_id: str, after: int, li
     number = session_number(connection, session_id)
     rows = connection.execute(
         """SELECT last_seq, 1, body FROM events WHERE session = ?1 AND last_seq > ?2
-           UNION ALL SELECT last_seq, 0, body FROM fresh WHERE session = ?1 AND last_seq > ?2 ORDER BY 1""",
+           UNION ALL SELECT last_seq, 0, body FROM appends WHERE session = ?1 AND last_seq > ?2 ORDER BY 1""",
         (number, after),
     )
     events: list[StoredEvent] = []
@@ -347,17 +354,17 @@ def _replace_messages(
     messages: Sequence[Message],
 ) -> None:
     """Replace all messages after the first `keep`."""
-    connection.execute(f"DELETE FROM {table} WHERE session = ? AND place >= ?", (number, keep))
+    connection.execute(f"DELETE FROM {table} WHERE session = ? AND message_index >= ?", (number, keep))
     connection.executemany(
         f"INSERT INTO {table} VALUES (?, ?, ?)",
-        ((number, place, message.model_dump_json()) for place, message in enumerate(messages, keep)),
+        ((number, index, message.model_dump_json()) for index, message in enumerate(messages, keep)),
     )
 
 
 def read_compacted(connection: sqlite3.Connection, session_id: str) -> Sequence[Message]:
     """Return the originals of the session's compacted messages, in order."""
     number = session_number(connection, session_id)
-    rows = connection.execute("SELECT message FROM compacted WHERE session = ? ORDER BY place", (number,))
+    rows = connection.execute("SELECT message FROM compacted WHERE session = ? ORDER BY message_index", (number,))
     with map_decode_errors(f"the list of compacted messages of session {session_id!r}"):
         return tuple(message_adapter().validate_json(text) for (text,) in rows)
 
@@ -366,7 +373,7 @@ def read_state(connection: sqlite3.Connection, session_id: str) -> SessionState:
     """Return the state that the session's next turn starts from."""
     number = session_number(connection, session_id)
     (state,) = connection.execute("SELECT state FROM sessions WHERE number = ?", (number,)).fetchone()
-    rows = connection.execute("SELECT message FROM messages WHERE session = ? ORDER BY place", (number,))
+    rows = connection.execute("SELECT message FROM messages WHERE session = ? ORDER BY message_index", (number,))
     with map_decode_errors(f"the list of messages of session {session_id!r}"):
         return SessionState([message_adapter().validate_json(text) for (text,) in rows], state)
 
@@ -379,8 +386,8 @@ def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]
             return row[0], message_adapter().validate_json(row[1])
 
     both = (
-        "SELECT session, 0 AS part, place, message FROM compacted"
-        " UNION ALL SELECT session, 1, place, message FROM messages ORDER BY session, part, place"
+        "SELECT session, 0 AS part, message_index, message FROM compacted"
+        " UNION ALL SELECT session, 1, message_index, message FROM messages ORDER BY session, part, message_index"
     )
     return decode_rows(connection.execute(f"SELECT session, message FROM ({both})"), read)
 

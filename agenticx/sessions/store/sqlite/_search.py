@@ -1,6 +1,6 @@
 """The full-text index of the database: SQLite's FTS5 over the output of `search.normalize_words`.
 
-The index keeps words, not texts (it is contentless): the texts are in the table `said`. It splits at blanks only
+The index keeps words, not texts (it is contentless): the texts are in the table `texts`. It splits at blanks only
 (`tokenize='ascii'`: normalized words contain no other ASCII than letters and digits), so that it finds exactly what
 `search.SearchQuery` defines. Removed words stay in its file until its segments are merged, which `purge_step` does.
 
@@ -51,7 +51,7 @@ _log = get_logger(__name__)
 def prepare_index(connection: sqlite3.Connection) -> None:
     """Create the index; rebuild it if it is damaged or was made with another version of the word rules."""
     indexed_version = connection.execute("SELECT value FROM meta WHERE key = 'search'").fetchone()
-    texts = _try_execute(connection, "SELECT number, session, message_id, role, text FROM said LIMIT 1")
+    texts = _try_execute(connection, "SELECT number, session, message_id, role, text FROM texts LIMIT 1")
     index = texts and indexed_version is not None and _finds_newest_texts(connection)
     if texts and index and indexed_version == (SEARCH_VERSION,):
         return
@@ -115,9 +115,9 @@ def _rebuild_texts(connection: sqlite3.Connection) -> None:
 
     Messages compacted by a release before migration 0003 are lost here.
     """
-    connection.execute("DROP TABLE IF EXISTS said")
-    connection.execute(create_statement("said"))
-    insert = "INSERT OR IGNORE INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?)"
+    connection.execute("DROP TABLE IF EXISTS texts")
+    connection.execute(create_statement("texts"))
+    insert = "INSERT OR IGNORE INTO texts (session, message_id, role, text) VALUES (?, ?, ?, ?)"
     for number, name in rows.session_names(connection):
         connection.execute(insert, (number, "", "name", name))
     for number, message in rows.all_messages(connection):
@@ -141,7 +141,7 @@ def _drop_index(connection: sqlite3.Connection) -> None:
 def set_name(connection: sqlite3.Connection, session: int, name: str | None) -> None:
     """Index the session's name in place of an earlier one."""
     indexed_name = connection.execute(
-        "SELECT text FROM said WHERE session = ? AND message_id = ''", (session,)
+        "SELECT text FROM texts WHERE session = ? AND message_id = ''", (session,)
     ).fetchone()
     if indexed_name == (name,):
         return
@@ -156,7 +156,7 @@ def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[Sear
     """Index these texts of the session; texts whose id is indexed already are left unchanged."""
     for text in texts:
         added = connection.execute(
-            "INSERT INTO said (session, message_id, role, text) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            "INSERT INTO texts (session, message_id, role, text) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (session, text.message_id or "", text.role, text.text),
         )
         if added.rowcount:
@@ -169,7 +169,7 @@ def add_texts(connection: sqlite3.Connection, session: int, texts: Iterable[Sear
 
 def retain_messages(connection: sqlite3.Connection, session: int, searchable_ids: frozenset[str]) -> None:
     """Remove all texts of the session but its name and these messages."""
-    query = "SELECT number, CAST(text AS TEXT), message_id FROM said WHERE session = ?"
+    query = "SELECT number, CAST(text AS TEXT), message_id FROM texts WHERE session = ?"
     texts = connection.execute(query, (session,)).fetchall()
     _remove_texts(connection, [(number, text) for number, text, id_ in texts if id_ and id_ not in searchable_ids])
 
@@ -179,12 +179,12 @@ def remove_session(connection: sqlite3.Connection, session: int) -> None:
     _remove_texts(connection, connection.execute(_SELECT_TEXTS + "session = ?", (session,)).fetchall())
 
 
-_SELECT_TEXTS = "SELECT number, CAST(text AS TEXT) FROM said WHERE "
+_SELECT_TEXTS = "SELECT number, CAST(text AS TEXT) FROM texts WHERE "
 
 
 def _remove_texts(connection: sqlite3.Connection, texts: Iterable[tuple[int, str]]) -> None:
     for number, text in texts:
-        connection.execute("DELETE FROM said WHERE number = ?", (number,))
+        connection.execute("DELETE FROM texts WHERE number = ?", (number,))
         with _index_savepoint(connection):
             words = normalize_words(text)
             connection.execute("INSERT INTO found (found, rowid, words) VALUES ('delete', ?, ?)", (number, words))
@@ -278,10 +278,10 @@ def _matching(
 ) -> Iterator[tuple[int, Sequence[int]]]:
     """Yield sessions, each with the first of its texts that match."""
     matching = connection.execute(
-        f"""SELECT said.session, said.number FROM found
-            JOIN said ON said.number = found.rowid JOIN sessions ON sessions.number = said.session
+        f"""SELECT texts.session, texts.number FROM found
+            JOIN texts ON texts.number = found.rowid JOIN sessions ON sessions.number = texts.session
             WHERE found MATCH ? AND {rows.LIST_FILTER}
-            ORDER BY sessions.pinned DESC, sessions.number DESC, said.message_id <> '', said.number""",
+            ORDER BY sessions.pinned DESC, sessions.number DESC, texts.message_id <> '', texts.number""",
         (_expression(terms), *rows.list_filter_values(before, archived)),
     )
     session, numbers = 0, list[int]()
@@ -303,6 +303,6 @@ def _expression(terms: SearchQuery) -> str:
 
 def _read_text(connection: sqlite3.Connection, number: int) -> SearchableText:
     message_id, role, text = connection.execute(
-        "SELECT message_id, role, CAST(text AS TEXT) FROM said WHERE number = ?", (number,)
+        "SELECT message_id, role, CAST(text AS TEXT) FROM texts WHERE number = ?", (number,)
     ).fetchone()
     return SearchableText(message_id or None, role, text)

@@ -21,6 +21,7 @@ __all__ = [
     "Segment",
     "decode_event",
     "decode_segment",
+    "encode_event",
     "encode_segments",
     "envelope_bytes",
     "line_position",
@@ -50,10 +51,7 @@ class Segment(NamedTuple):
 
 def encode_segments(events: Sequence[StoredEvent], *, compressed: bool) -> Iterable[Segment]:
     """Return `events` as segments of limited size."""
-    if len(events) == 1 and not compressed:  # a token: the hot path
-        (event,) = events
-        return (Segment(event.seq, event.position, event.position, _encode_event(event)),)
-    lines = [_encode_event(event) for event in events]
+    lines = [encode_event(event) for event in events]
     return _split(lines, [event.position for event in events], events[0].seq, compressed=compressed)
 
 
@@ -101,7 +99,8 @@ def _split(lines: Sequence[bytes], positions: Sequence[int], first_seq: int, *, 
             start, size = place, 0
 
 
-def _encode_event(event: StoredEvent) -> bytes:
+def encode_event(event: StoredEvent) -> bytes:
+    """Return the line of an event, which alone is an uncompressed body too."""
     terminal = b"T" if event.terminal else b""
     return b"%d\t%b\t%b\t%b\t%b" % (
         event.position,

@@ -6,8 +6,8 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from queue import Empty, SimpleQueue
+from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
@@ -15,7 +15,7 @@ from agenticx.resource_exhaustion import exhausted_error
 from agenticx.sessions.store.base import Doubtful
 from agenticx.threads import start_thread
 
-__all__ = ["Connect", "Reader", "Writer"]
+__all__ = ["Connect", "Job", "Reader", "Writer"]
 
 T = TypeVar("T")
 
@@ -27,21 +27,39 @@ _START_TIMEOUT_SECONDS = 10.0  # of real time, not of a test's clock, for the th
 _VACUUM_PAGES = 1000
 
 
-@dataclass(slots=True, eq=False)
-class _Job(Generic[T]):
-    """A piece of work for the thread; `on_commit` is called on the loop before the future is resolved.
+@dataclass(kw_only=True, slots=True, eq=False)
+class Job(Generic[T]):
+    """A piece of work for the thread.
 
-    `doubtful`: a transaction with it failed in a way that leaves it open whether it is stored.
+    `on_commit` is called on the loop with the result before the future is resolved. `doubtful`: a transaction with it
+    failed in a way that leaves it open whether it is stored.
     """
 
-    work: Callable[[sqlite3.Connection], T]
-    future: asyncio.Future[T]
     synced: bool = False
-    on_commit: Callable[[], None] | None = None
+    on_commit: Callable[[T], None] | None = None
     outside_transaction: bool = False
-    doubtful: bool = False
-    result: Any = None
-    error: Exception | None = None
+    future: asyncio.Future[T] = field(init=False)
+    result: Any = field(default=None, init=False)
+    error: Exception | None = field(default=None, init=False)
+    doubtful: bool = field(default=False, init=False)
+
+    def run(self, connection: sqlite3.Connection) -> T:
+        """Do the work and return its result."""
+        raise NotImplementedError
+
+    def find(self, connection: sqlite3.Connection) -> T | None:
+        """Return the result if the database shows that the job is stored, else None; write nothing."""
+        return None
+
+
+@dataclass(kw_only=True, slots=True, eq=False)
+class _Call(Job[T]):
+    """A call of a function with the connection."""
+
+    work: Callable[[sqlite3.Connection], T]
+
+    def run(self, connection: sqlite3.Connection) -> T:
+        return self.work(connection)
 
 
 class _DatabaseThread:
@@ -49,7 +67,7 @@ class _DatabaseThread:
 
     def __init__(self, connect: Connect, name: str) -> None:
         self._connect = connect
-        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
         self._started, self._finished = threading.Event(), threading.Event()
         start_thread(self._run, name=name)
@@ -61,7 +79,7 @@ class _DatabaseThread:
         work: Callable[[sqlite3.Connection], T],
         *,
         synced: bool = False,
-        on_commit: Callable[[], None] | None = None,
+        on_commit: Callable[[T], None] | None = None,
         outside_transaction: bool = False,
     ) -> asyncio.Future[T]:
         """Queue `work` and return a future of its result; `sqlite3.Error` and `MemoryError` become `StoreError`.
@@ -69,8 +87,12 @@ class _DatabaseThread:
         Cancelling the future does not cancel the work. A writer runs work that is `outside_transaction` in no
         transaction.
         """
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.put(_Job(work, future, synced, on_commit, outside_transaction))
+        return self.put(_Call(work=work, synced=synced, on_commit=on_commit, outside_transaction=outside_transaction))
+
+    def put(self, job: Job[T]) -> asyncio.Future[T]:
+        """Queue a job and return the future of its result, as `submit` does."""
+        future = job.future = asyncio.get_running_loop().create_future()
+        self._jobs.put(job)
         return future
 
     def close(self) -> None:
@@ -92,21 +114,18 @@ class _DatabaseThread:
         jobs = self._next_batch()
         todo = [job for job in jobs if job is not None]
         if todo:
-            self._handle(todo)
-            _deliver_results(todo)
+            _deliver_results(self._handle(todo))
         return None not in jobs
 
-    def _next_batch(self) -> list[_Job[Any] | None]:
+    def _next_batch(self) -> list[Job[Any] | None]:
         """Return all queued jobs, at least one; None is the request to end."""
         jobs = [self._jobs.get()]
-        while jobs[-1] is not None and len(jobs) < _MAX_BATCH:
-            try:
-                jobs.append(self._jobs.get_nowait())
-            except Empty:
-                break
+        while jobs[-1] is not None and len(jobs) < _MAX_BATCH and not self._jobs.empty():
+            jobs.append(self._jobs.get())
         return jobs
 
-    def _handle(self, jobs: list[_Job[Any]]) -> None:
+    def _handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
+        """Run the jobs and return those that have a result, in the order in which the callers learn it."""
         raise NotImplementedError
 
     def _open(self) -> sqlite3.Connection:
@@ -127,19 +146,20 @@ class _DatabaseThread:
 class Reader(_DatabaseThread):
     """A thread that reads committed data; each job sees one state of the database."""
 
-    def _handle(self, jobs: list[_Job[Any]]) -> None:
+    def _handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         for job in jobs:
             try:
                 connection = self._open()
                 connection.execute("BEGIN")
                 try:
-                    job.result = job.work(connection)
+                    job.result = job.run(connection)
                 except AgenticXError as exc:
                     job.error = exc
                 connection.execute("COMMIT")
             except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
                 job.error = _map_error(exc)
                 self._drop_connection()
+        return jobs
 
 
 class Writer(_DatabaseThread):
@@ -148,11 +168,16 @@ class Writer(_DatabaseThread):
     It first calls `before_transaction`, which may refuse the transaction. A job that fails with an `AgenticXError`
     raises that. If it has written something before, or if the database fails, the transaction is rolled back with the
     jobs committed beside it, and each of those is tried again in its own transaction.
+
+    After a `COMMIT` that failed it is unknown whether its jobs are stored. The next transaction first finds that out,
+    before it stores anything: so readers get what is stored in the order of the log.
     """
 
     def __init__(self, connect: Connect, name: str, before_transaction: Callable[[sqlite3.Connection], None]) -> None:
         self._before_transaction = before_transaction
         self._synced: bool | None = None
+        self._doubtful: list[Job[Any]] = []
+        self._found: list[Job[Any]] = []  # those of the doubtful ones that turned out to be stored
         self._failed = False
         self._committing = False
         super().__init__(connect, name)
@@ -173,37 +198,45 @@ class Writer(_DatabaseThread):
         """Copy the committed pages from the write-ahead log into the database file, and truncate the log."""
         await self.submit(_checkpoint, outside_transaction=True)
 
-    def _handle(self, jobs: list[_Job[Any]]) -> None:
+    def _handle(self, jobs: list[Job[Any]]) -> list[Job[Any]]:
         if together := [job for job in jobs if not job.outside_transaction]:
             self._commit_all(together)
         for job in jobs:
             if job.outside_transaction:
                 self._run_outside_transaction(job)
+        if not self._found:
+            return jobs
+        found, self._found = self._found, []
+        return found + [job for job in jobs if job not in found]
 
-    def _run_outside_transaction(self, job: _Job[Any]) -> None:
+    def _run_outside_transaction(self, job: Job[Any]) -> None:
         try:
-            job.result = job.work(self._open())
+            job.result = job.run(self._open())
         except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
             job.error = _map_error(exc)
 
-    def _commit_all(self, jobs: list[_Job[Any]]) -> None:
+    def _commit_all(self, jobs: list[Job[Any]]) -> None:
         try:
             self._commit(jobs)
             self._failed = False
         except Exception as exc:  # noqa: BLE001 - raised to the caller that awaits the job
             self._drop_connection()
             self._synced = None
-            for job in jobs:
-                job.doubtful = job.doubtful or self._committing
+            jobs = [job for job in jobs if job not in self._found]
+            if self._committing:
+                for job in jobs:
+                    job.doubtful = True
+                self._doubtful += (job for job in jobs if job.result)  # others have nothing to publish
             if len(jobs) == 1:
                 self._failed = isinstance(exc, sqlite3.Error | StoreError) or exhausted_error(exc) is not None
                 jobs[0].error = _map_error(exc, doubtful=jobs[0].doubtful)
                 return
-            for job in jobs:  # one of them may have caused the failure: commit each by itself
+            for job in jobs:
                 job.error = job.result = None
+            for job in jobs:  # one of them may have caused the failure: commit each by itself
                 self._commit_all([job])
 
-    def _commit(self, jobs: list[_Job[Any]]) -> None:
+    def _commit(self, jobs: list[Job[Any]]) -> None:
         self._committing = False
         connection = self._open()
         synced = any(job.synced for job in jobs)
@@ -212,16 +245,32 @@ class Writer(_DatabaseThread):
             self._synced = synced
         connection.execute("BEGIN IMMEDIATE")
         self._before_transaction(connection)
+        if self._doubtful:
+            self._find_doubtful(connection)
         for job in jobs:
+            if job in self._found:
+                continue
             before = connection.total_changes
             try:
-                job.result = job.work(connection)
+                job.result = job.run(connection)
             except AgenticXError as exc:
                 if connection.total_changes != before:
                     raise
                 job.error = exc
         self._committing = True  # from now on a failure leaves it open what is stored
         connection.execute("COMMIT")
+
+    def _find_doubtful(self, connection: sqlite3.Connection) -> None:
+        """Find which of the doubtful jobs are stored; the others are repeated by their callers."""
+        for job in self._doubtful:
+            try:
+                result = job.find(connection)
+            except AgenticXError:  # its session is deleted or damaged
+                continue
+            if result is not None:
+                job.result, job.error = result, None
+                self._found.append(job)
+        self._doubtful.clear()
 
 
 def _write_probe(connection: sqlite3.Connection) -> None:
@@ -256,9 +305,9 @@ def _map_error(exc: Exception, *, doubtful: bool = False) -> Exception:
     return Doubtful(str(exc)) if doubtful and isinstance(exc, StoreError) else exc
 
 
-def _deliver_results(jobs: list[_Job[Any]]) -> None:
+def _deliver_results(jobs: list[Job[Any]]) -> None:
     """Schedule the results on the loops, one call per loop, in the order of the jobs."""
-    loops: dict[asyncio.AbstractEventLoop, list[_Job[Any]]] = {}
+    loops: dict[asyncio.AbstractEventLoop, list[Job[Any]]] = {}
     for job in jobs:
         loops.setdefault(job.future.get_loop(), []).append(job)
     for loop, loop_jobs in loops.items():
@@ -268,10 +317,10 @@ def _deliver_results(jobs: list[_Job[Any]]) -> None:
             continue
 
 
-def _resolve_futures(jobs: list[_Job[Any]]) -> None:
+def _resolve_futures(jobs: list[Job[Any]]) -> None:
     for job in jobs:
         if job.error is None and job.on_commit is not None:
-            job.on_commit()
+            job.on_commit(job.result)
         if job.future.done():
             continue
         if job.error is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from agenticx.errors import StoreError
@@ -168,6 +169,23 @@ MIGRATIONS: tuple[Migration, ...] = (
         CREATE INDEX file_facts ON facts (session) WHERE kind IN ('file_edited', 'file_rewound');
         """,
     ),
+    Migration(
+        "0006 standard names",
+        """
+        ALTER TABLE said RENAME TO texts;
+        ALTER TABLE fresh RENAME TO appends;
+        ALTER TABLE messages RENAME COLUMN place TO message_index;
+        ALTER TABLE compacted RENAME COLUMN place TO message_index;
+        ALTER TABLE turns RENAME COLUMN attached TO attachments_digest;
+        """,
+    ),
+    Migration(
+        "0007 facts about rewinds",
+        """
+        DROP INDEX open_facts;
+        CREATE INDEX open_facts ON facts (session) WHERE kind IN ('message_posted', 'name_derived', 'rewind_began');
+        """,
+    ),
 )
 
 
@@ -192,9 +210,10 @@ def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migra
 
 
 def create_statement(table: str) -> str:
-    """Return the statement that creates a table."""
-    statements = [statement for migration in MIGRATIONS for statement in _statements(migration.sql)]
-    return next(statement for statement in statements if statement.startswith(f"CREATE TABLE {table} "))
+    """Return the statement that creates a table of the newest schema."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, "")
+        return connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
 
 
 def _read_applied(connection: sqlite3.Connection) -> list[str]:

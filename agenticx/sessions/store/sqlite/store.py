@@ -74,7 +74,7 @@ class SqliteStore:
         ]
         database.position += len(events)
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: sqlite3.Connection) -> Sequence[StoredEvent]:
             number = rows.add_session(connection, record)
             index.set_name(connection, number, record.name)
             rows.add_initial_events(connection, number, events)
@@ -83,12 +83,13 @@ class SqliteStore:
                 apply_state(connection, number, state)
             for fact in facts:
                 rows.add_fact(connection, number, fact)
+            return events
 
-        await database.writer.submit(work, synced=True, on_commit=lambda: database.publish(record.id, events))
+        await database.writer.submit(work, synced=True, on_commit=database.recent.publish)
 
     async def delete(self, lease: Lease) -> None:
         database, session_id, position = self._database, lease.session_id, str(self._database.position)
-        if not self._ownership.is_owner(lease):
+        if lease.lost.is_set():
             raise OwnershipLost(f"session {session_id!r} has another owner")
 
         def work(connection: sqlite3.Connection) -> None:
@@ -100,9 +101,9 @@ class SqliteStore:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'position'", (position,))
 
         try:
-            await database.writer.submit(work, synced=True, on_commit=lambda: self._log.remove_session(session_id))
+            await database.writer.submit(work, synced=True, on_commit=lambda _: self._log.remove_session(session_id))
         except Doubtful:  # readers find in the file whether the session is deleted
-            database.republish(session_id, database.recent.last_position)
+            database.read_again(session_id)
             raise
         self._ownership.remove(session_id)
         await self._log.clear_cache()

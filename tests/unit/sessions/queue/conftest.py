@@ -16,8 +16,7 @@ from tests.support.two_hubs import UnreliableStore
 @pytest.fixture(params=["memory", "sqlite", "two hubs"])
 async def harness(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Random) -> AsyncIterator[QueueHarness]:
     if request.param == "two hubs":
-        slow = UnreliableStore(MemoryStore(), rng)
-        harness = QueueHarness(tmp_path, slow, slow.other_worker())
+        harness = QueueHarness(tmp_path, UnreliableStore(MemoryStore(), rng))
     else:
         store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "sessions.db")
         harness = QueueHarness(tmp_path, store)

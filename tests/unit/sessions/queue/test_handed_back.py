@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from agenticx.clocks import SystemClock
-from agenticx.errors import ModelError, SessionNotFound, StoreError
+from agenticx.errors import ModelError, SessionNotFound
 from agenticx.llms.scripted import ScriptedModel, call, fail, hang, pause, say
 from agenticx.sessions import (
     HubClosed,
@@ -84,12 +84,7 @@ async def test_a_message_whose_model_is_unknown_is_handed_back_and_the_next_one_
     await harness.submit("two", model="other")
     await harness.submit("three")
 
-    def refuse(name: str | None) -> ScriptedModel:
-        if name == "other":
-            raise StoreError("no such model")
-        return harness.models[name]
-
-    harness.hub._services.models = refuse  # pyright: ignore[reportPrivateUsage]
+    harness.unknown_models.add("other")
     harness.hub.gate.resolve(asked["id"], True, digest=asked["digest"])
     assert outline_of(await harness.wait_for("final", 2))[-4:] == [
         "final one done",

@@ -87,8 +87,8 @@ async def test_interrupts_keep_their_order_over_a_restart_and_end_the_resumed_tu
     for name in ("A", "B"):  # accepted, and then the process dies before it has stopped the turn
         request = TurnRequest(input=name, when_busy="interrupt")
         fact = QueuedMessage.from_request(harness.record.id, request).to_fact()
-        async with harness.hub._actors.use(harness.record.id) as actor:  # pyright: ignore[reportPrivateUsage]
-            await actor.write_fact(fact)
+        actor = await harness.hub._actors.open(harness.record.id)  # pyright: ignore[reportPrivateUsage]
+        await actor.turns.write_fact(fact)
     await harness.hub.close()
     await harness.store.aclose()
 

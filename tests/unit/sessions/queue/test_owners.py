@@ -67,7 +67,7 @@ async def test_each_accepted_message_has_one_outcome_whoever_owns_the_session(
         folder = tmp_path / str(number)
         folder.mkdir()
         store = UnreliableStore(MemoryStore(), rng, failure_rate=rng.choice([0.0, 0.02, 0.1]))
-        harness = QueueHarness(folder, store, store.other_worker())
+        harness = QueueHarness(folder, store)
         await harness.open(ScriptedModel(["yes"] * 500))
         texts = {f"{number}-{index}": rng.choice(MODES) for index in range(12)}
 

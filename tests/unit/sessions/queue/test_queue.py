@@ -45,6 +45,7 @@ async def test_queued_messages_run_in_order_each_as_the_message_that_was_announc
     ]
     announced = [event for event in events if event["type"] == "queued"]
     begun = [event for event in events if event["type"] == "turn_started"][1:]
+    await harness.hub.close()
     lease = await harness.store.ownership.claim(harness.record.id)
     facts = [await lease.fact("message_taken", f"{harness.record.id} {key}") for key in ("c2", "c3")]
     assert PNG.data not in str(facts)  # the attachments of messages that were taken are only in the log

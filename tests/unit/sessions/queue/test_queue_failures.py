@@ -51,8 +51,8 @@ async def submit_with_retries(hub: Hub, session_id: str, text: str, when_busy: A
 
 async def posted_messages(hub: Hub, session_id: str) -> list[Fact]:
     """Return the messages that are queued in the store."""
-    async with hub._actors.use(session_id) as actor:  # pyright: ignore[reportPrivateUsage]
-        loaded = await actor.lease.load()
+    actor = await hub._actors.open(session_id)  # pyright: ignore[reportPrivateUsage]
+    loaded = await actor.lease.load()
     return [fact for fact in loaded.open_facts if fact.kind == "message_posted"]
 
 

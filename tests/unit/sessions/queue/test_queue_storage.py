@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,21 @@ import pytest
 from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
-from agenticx.sessions import MemoryStore
+from agenticx.sessions import Store
 from tests.support.commits import end_lease
 from tests.support.intercepted_store import FailingCommits
 from tests.support.message_queue import QueueHarness, outline_of
 
 pytestmark = pytest.mark.anyio
 
+NewStore = Callable[[], Store]
+
 
 @pytest.mark.parametrize("when_busy", ["queue", "steer", "interrupt"])
-async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(tmp_path: Path, when_busy: str) -> None:
-    store = FailingCommits(MemoryStore())
+async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(
+    tmp_path: Path, new_store: NewStore, when_busy: str
+) -> None:
+    store = FailingCommits(new_store())
     harness = QueueHarness(tmp_path, store)
     await harness.open(ScriptedModel([[say("so"), hang()]]))
     await harness.submit("one")
@@ -40,8 +45,10 @@ async def test_a_message_that_cannot_be_stored_is_refused_and_leaves_no_trace(tm
     ]
 
 
-async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore())
+async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(
+    tmp_path: Path, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store())
     harness = QueueHarness(tmp_path, store)
     await harness.open(ScriptedModel([[say("so"), hang()], "three done"]))
     await harness.submit("one")
@@ -63,8 +70,8 @@ async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(tmp
     await harness.hub.close()
 
 
-async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore())
+async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: Path, new_store: NewStore) -> None:
+    store = FailingCommits(new_store())
     harness = QueueHarness(tmp_path, store)
     model = ScriptedModel([call("note", {"text": "x"}), *["yes"] * 3])
     await harness.open(model)
@@ -90,8 +97,10 @@ async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: P
     await harness.hub.close()
 
 
-async def test_the_input_of_a_turn_that_could_not_begin_is_not_sent_with_the_next(tmp_path: Path) -> None:
-    store = FailingCommits(MemoryStore())
+async def test_the_input_of_a_turn_that_could_not_begin_is_not_sent_with_the_next(
+    tmp_path: Path, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store())
     harness = QueueHarness(tmp_path, store)
     model = ScriptedModel(["yes"] * 4)
     await harness.open(model)
@@ -107,15 +116,17 @@ async def test_the_input_of_a_turn_that_could_not_begin_is_not_sent_with_the_nex
     await harness.hub.close()
 
 
-async def test_a_session_whose_recovery_cannot_be_stored_is_recovered_by_its_next_operation(tmp_path: Path) -> None:
-    memory = MemoryStore()
-    harness = QueueHarness(tmp_path, memory)
+async def test_a_session_whose_recovery_cannot_be_stored_is_recovered_by_its_next_operation(
+    tmp_path: Path, new_store: NewStore
+) -> None:
+    working = new_store()
+    harness = QueueHarness(tmp_path, working)
     await harness.open(ScriptedModel([[say("so"), hang()]]))
     await harness.submit("one")
     await harness.submit("two")
-    await end_lease(memory, harness.record.id)
+    await end_lease(working, harness.record.id)
 
-    store = harness.store = FailingCommits(memory)
+    store = harness.store = FailingCommits(working)
     store.broken = True
     await harness.open(ScriptedModel(["three done"]))
     with pytest.raises(StoreError, match="disk full"):

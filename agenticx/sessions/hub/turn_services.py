@@ -1,0 +1,132 @@
+"""The models, tools, settings and prompts that the turns of a hub share."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agenticx.clocks import Clock
+from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
+from agenticx.llms.base import ChatModel
+from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
+from agenticx.runtime.write_pacer import WritePacer
+from agenticx.sessions.store.base import Log, Store
+from agenticx.sessions.store.records import SessionRecord
+from agenticx.settings import PROJECT_FILE, Settings, prompt_text
+from agenticx.threads import run_in_thread
+from agenticx.tools.agents_files import find_agents_files, instructions_prompt
+from agenticx.tools.base import Tool, is_idempotent
+
+__all__ = ["TurnConfiguration", "TurnServices", "TurnSetup"]
+
+_READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
+
+
+@dataclass(frozen=True, slots=True)
+class TurnConfiguration:
+    """The settings of a turn as they apply in its workspace, and its system prompt."""
+
+    settings: Settings
+    system_prompt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSetup:
+    """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given."""
+
+    model: ChatModel
+    tools: Sequence[Tool]
+    configuration: TurnConfiguration | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnServices:
+    """The store, models, tools and settings that the turns of all sessions share.
+
+    `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
+    `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
+    `config/prompts/system.md`. `closing` is set once no turn may begin any more.
+    """
+
+    store: Store
+    models: Callable[[str | None], ChatModel]
+    tools: Callable[[SessionRecord], Sequence[Tool]]
+    settings: Settings
+    gate: AsyncConfirmGate
+    hooks: HookRegistry
+    clock: Clock
+    own_system_prompt: str | None = None
+    closing: bool = False
+    pacer: WritePacer = field(default_factory=WritePacer)
+    _runtime: tuple[ChatModel, Settings, AgentRuntime] | None = field(default=None, init=False)
+
+    def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:
+        """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given."""
+        return TurnSetup(model=self.models(model or record.model), tools=self.tools(record))
+
+    @property
+    def log(self) -> Log:
+        """The log of the store."""
+        return self.store.log
+
+    @property
+    def can_resume(self) -> bool:
+        """True if a turn that waits for a confirmation continues after a restart."""
+        return self.log.durability != "memory" and self.settings.resume_interrupted == "confirms"
+
+    async def read_configuration(self, workspace: Path) -> TurnConfiguration:
+        """Return the settings and the system prompt of a turn that begins now, read in a thread.
+
+        Raises `SettingsError` for an unusable file, `ResourcesExhausted` if no thread could read it.
+        """
+        has_begun = False
+
+        def read() -> TurnConfiguration:
+            nonlocal has_begun
+            has_begun = True
+            return TurnConfiguration(self.settings.in_workspace(workspace), self._system_prompt(workspace))
+
+        try:
+            async with asyncio.timeout(self.clock.real(_READING_SECONDS)):
+                return await run_in_thread(read, name="agx reading settings")
+        except TimeoutError:
+            if not has_begun:
+                raise ResourcesExhausted("a thread that was started did not begin; memory has run out") from None
+            files = f"{workspace / PROJECT_FILE}, AGENTS.md or the system prompt"
+            raise SettingsError(f"{files} could not be read within {_READING_SECONDS:g} seconds") from None
+
+    def _system_prompt(self, workspace: Path) -> str:
+        """Return the application's own prompt, else `system.md` of the prompts, filled in, and the AGENTS.md files.
+
+        The text is the same all day, so that prompt caches stay valid. Raises `SettingsError`.
+        """
+        values = {"workspace": workspace, "platform": platform.system(), "date": self.clock.now().date().isoformat()}
+        text = prompt_text("system") if self.own_system_prompt is None else self.own_system_prompt
+        for name, value in values.items():
+            text = text.replace(f"{{{name}}}", str(value))
+        return text + instructions_prompt(find_agents_files(workspace))
+
+    def runtime(self, model: ChatModel, settings: Settings) -> AgentRuntime:
+        """Return the runtime of turns with this model and these settings; the latest one is kept for the next turn."""
+        if self._runtime is None or self._runtime[0] is not model or self._runtime[1] is not settings:
+            runtime = AgentRuntime(
+                model,
+                self.gate,
+                max_tool_rounds=settings.max_tool_rounds,
+                hooks=self.hooks,
+                settings=settings,
+                clock=self.clock,
+            )
+            self._runtime = model, settings, runtime
+        return self._runtime[2]
+
+    def is_repeatable(self, record: SessionRecord, tool_name: str) -> bool:
+        """Return whether the session has an idempotent tool of that name, whose calls may run again."""
+        try:
+            tools = self.tools(record)
+        except AgenticXError:
+            return False
+        return any(is_idempotent(tool) for tool in tools if tool.schema.name == tool_name)

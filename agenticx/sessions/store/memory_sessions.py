@@ -1,0 +1,197 @@
+"""The sessions of a store in memory, and the changes that are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from agenticx.errors import SessionNotFound
+from agenticx.messages import Message, new_id
+from agenticx.sessions.store.base import CommandHandler, Lease
+from agenticx.sessions.store.notify import Notifier
+from agenticx.sessions.store.records import (
+    CLOSED_KINDS,
+    FILE_KINDS,
+    Commit,
+    Fact,
+    FactKind,
+    SessionRecord,
+    StateChange,
+    StoredEvent,
+    TurnRecord,
+)
+from agenticx.sessions.store.search import SearchableText, searchable_texts
+
+__all__ = ["Change", "MemoryData", "MemorySession", "WorkerLease"]
+
+
+class WorkerLease(Lease, Protocol):
+    """A lease of the worker of that name."""
+
+    worker: str
+
+
+@dataclass(slots=True)
+class MemorySession:
+    """The data of one session; its first `inherited_count` events were copied from the session it was forked from.
+
+    `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
+    of leases so far.
+    """
+
+    record: SessionRecord
+    inherited_count: int = 0
+    events: list[StoredEvent] = field(default_factory=list[StoredEvent])
+    turns: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
+    by_client_id: dict[str, str] = field(default_factory=dict[str, str])
+    running_turn_id: str | None = None
+    messages: list[Message] = field(default_factory=list[Message])
+    compacted: list[Message] = field(default_factory=list[Message])
+    texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
+    state_json: str | None = None
+    facts: dict[tuple[FactKind, str], Fact] = field(default_factory=dict[tuple[FactKind, str], Fact])
+    last_commit: tuple[str, Sequence[StoredEvent]] = ("", ())
+    owner: WorkerLease | None = None
+    epoch: int = 0
+
+    @property
+    def running(self) -> TurnRecord | None:
+        """The turn without a terminal event."""
+        return None if self.running_turn_id is None else self.turns[self.running_turn_id]
+
+    @property
+    def turn_position(self) -> int:
+        """The position of the first event of the running turn, 0 if none runs."""
+        first = [] if self.running is None else self.events[self.running.after_seq or 0 :][:1]
+        return first[0].position if first else 0
+
+    @property
+    def open_facts(self) -> list[Fact]:
+        """The facts of the running turn, and those that no fact has closed."""
+        closed = CLOSED_KINDS.values()
+        return [fact for fact in self.facts.values() if fact.turn_id == self.running_turn_id or fact.kind in closed]
+
+    @property
+    def has_work(self) -> bool:
+        """True if a turn runs or a fact is open."""
+        return self.running_turn_id is not None or bool(self.open_facts)
+
+    @property
+    def file_facts(self) -> list[Fact]:
+        """The facts about files."""
+        return [fact for fact in self.facts.values() if fact.kind in FILE_KINDS]
+
+    def begin(self, turn: TurnRecord) -> None:
+        """Make `turn`, whose first event comes next, the running one."""
+        self.running_turn_id = turn.id
+        self.turns[turn.id] = replace(turn, after_seq=len(self.events))
+        if turn.client_turn_id is not None:
+            self.by_client_id[turn.client_turn_id] = turn.id
+
+    def add_fact(self, fact: Fact) -> None:
+        """Add a fact unless there is one of its kind and key, and remove the one that it closes."""
+        if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
+            self.facts.pop((closed, fact.key), None)
+        self.facts.setdefault((fact.kind, fact.key), fact)
+
+    def apply(self, change: StateChange) -> None:
+        """Apply a change."""
+        self.messages[change.keep_messages :] = change.messages
+        if change.keep_compacted is not None:
+            self.compacted[change.keep_compacted :] = change.compacted
+        self.state_json = change.state_json if change.state_json is not None else self.state_json
+        self.add_texts(searchable_texts(change.messages))
+        if change.searchable_ids is not None:
+            self.texts = {id_: text for id_, text in self.texts.items() if id_ in change.searchable_ids}
+
+    def add_texts(self, texts: Sequence[SearchableText]) -> None:
+        """Add texts that a search can find."""
+        for text in texts:
+            self.texts.setdefault(text.message_id or "", text)
+
+    def store(self, commit: Commit, events: Sequence[StoredEvent]) -> None:
+        """Store a commit with its events."""
+        if commit.begins is not None:
+            self.begin(commit.begins)
+        self.events += events
+        if events and events[-1].terminal and self.running_turn_id == commit.turn_id:
+            self.running_turn_id = None
+        if commit.state is not None:
+            self.apply(commit.state)
+        if commit.record is not None:
+            self.record = commit.record
+        for fact in commit.facts:
+            self.add_fact(fact)
+        self.last_commit = commit.id, events
+
+    def searchable(self) -> Iterator[SearchableText]:
+        """Yield the texts that a search looks at: the name, then the messages."""
+        if self.record.name:
+            yield SearchableText(None, "name", self.record.name)
+        yield from self.texts.values()
+
+
+@dataclass(slots=True)
+class MemoryData:
+    """The data of a store; `handlers` are those of its workers by their names, `followers` get each change."""
+
+    log_id: str = field(default_factory=lambda: new_id("log"))
+    sessions: dict[str, MemorySession] = field(default_factory=dict[str, MemorySession])
+    log: list[StoredEvent] = field(default_factory=list[StoredEvent])
+    position: int = 0
+    notifier: Notifier = field(default_factory=Notifier)
+    handlers: dict[str, CommandHandler] = field(default_factory=dict[str, CommandHandler])
+    followers: list[Callable[[Change], None]] = field(default_factory=list["Callable[[Change], None]"])
+
+    def change(self, change: Change) -> None:
+        """Make a change, which is made in the same order wherever the store is copied to."""
+        change(self)
+        for follower in self.followers:
+            follower(change)
+
+    def create(
+        self,
+        record: SessionRecord,
+        events: Sequence[StoredEvent],
+        texts: Sequence[SearchableText],
+        state: StateChange | None,
+        facts: Sequence[Fact],
+    ) -> None:
+        """Add a session with the events and facts that it has from the start."""
+        session = self.sessions[record.id] = MemorySession(record, inherited_count=len(events), events=list(events))
+        self._add_to_log(events)
+        session.add_texts(texts)
+        if state is not None:
+            session.apply(state)
+        for fact in facts:
+            session.add_fact(fact)
+        self.notifier.notify(record.id)
+
+    def commit(self, session_id: str, commit: Commit, events: Sequence[StoredEvent]) -> None:
+        """Store a commit with its events and wake their readers."""
+        self.session(session_id).store(commit, events)
+        self._add_to_log(events)
+        if events:
+            self.notifier.notify(session_id)
+
+    def _add_to_log(self, events: Sequence[StoredEvent]) -> None:
+        self.log += events
+        self.position += len(events)
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session."""
+        del self.sessions[session_id]
+        self.log = [event for event in self.log if event.session_id != session_id]
+        self.notifier.notify(session_id)
+
+    def session(self, session_id: str) -> MemorySession:
+        """Return a session; raises `SessionNotFound`."""
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise SessionNotFound(f"no session has the id {session_id!r}")
+        return session
+
+
+Change = Callable[[MemoryData], None]
+"""A change of a store's data, which can be repeated in a copy of it."""

@@ -1,0 +1,340 @@
+"""Random operations on two hubs that die, lose their leases and get no answers from their store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import platform
+import random
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from operator import ne
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import AgenticXError, SessionBusy
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
+from agenticx.messages import new_id
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions import Fact, Hub, MemoryStore, SessionRecord, StoredEvent, TurnRequest
+from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
+from agenticx.sessions.history.transcript import read_conversation
+from agenticx.sessions.hub.recovery import end_leftover_processes
+from agenticx.sessions.hub.writer import SessionWriter
+from agenticx.sessions.store import memory
+from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions.store.records import Position
+from agenticx.settings import load_settings
+from agenticx.testing import check_grammar
+from agenticx.tools.base import Tool
+from agenticx.tools.processes import MARK
+from agenticx.tools.registry import tool
+from tests.support.commits import load
+from tests.support.lanes import Count
+from tests.support.timeouts import PATIENCE, PatientClock, wait_until
+from tests.support.two_hubs import UnreliableStore
+
+pytestmark = pytest.mark.anyio
+
+CASE_SECONDS = 60.0
+OUTCOMES = ("turn_started", "steered", "handed_back")
+MODES = ("reject", "queue", "queue", "steer", "interrupt")
+
+
+class Workers:
+    """Two workers of one session, and a client that sends commands to either."""
+
+    def __init__(self, folder: Path, rng: random.Random, *, failure_rate: float | None = None) -> None:
+        rate = rng.choice([0.0, 0.02, 0.1]) if failure_rate is None else failure_rate
+        self.first = UnreliableStore(MemoryStore(), rng, failure_rate=rate)
+        self.rng = rng
+        self.session = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
+        self.runs: Counter[str] = Counter()
+        self.accepted: set[str] = set()
+        self.dying: list[asyncio.Task[None]] = []
+        self._settings = load_settings({"home": folder / "home"}, environ={})
+        self._model = ScriptedModel([self._reply(number) for number in range(500)])
+        self._tools = self._make_tools()
+
+    def _reply(self, number: int) -> Any:
+        replies: list[Any] = [
+            "yes",
+            call("look", {"what": f"look {number}"}),
+            call("note", {"what": f"note {number}"}),
+            [call("look", {"what": f"both {number}"}), call("note", {"what": f"and {number}"})],
+            [say("so"), hang()],
+        ]
+        return self.rng.choices(replies, [5, 3, 2, 1, 1])[0]
+
+    def _make_tools(self) -> list[Tool]:
+        @tool(risk="read", idempotent=False)
+        async def look(what: str) -> str:
+            """Look at something."""
+            self.runs[what] += 1
+            await asyncio.sleep(self.rng.random() * 0.002)
+            return what
+
+        @tool(risk="write")
+        async def note(what: str) -> str:
+            """Write a note."""
+            self.runs[what] += 1
+            return what
+
+        return [look, note]
+
+    async def open(self) -> None:
+        await self.first.create(self.session)
+        self.stores = [self.first, self.first.other_worker()]
+        self.hubs = [await self.start(store) for store in self.stores]
+
+    async def start(self, store: UnreliableStore) -> Hub:
+        hub = Hub(
+            store,
+            models=lambda _name: self._model,
+            tools=lambda _record: self._tools,
+            settings=self._settings,
+            clock=PatientClock({0.5: 0.002, 2.0: 0.01, 10.0: 0.02, 30.0: 0.02}),
+        )
+        await hub.recover()
+        return hub
+
+    async def kill(self, index: int) -> None:
+        """End a worker as a kill does: its leases run out and it writes nothing more; start another one for it."""
+        self.stores[index].has_died = True
+        self.first.memory.expire(self.session.id)
+        self.dying.append(asyncio.create_task(self.hubs[index].close()))
+        self.stores[index] = self.first.other_worker()
+        self.hubs[index] = await self.start(self.stores[index])
+
+    async def operate(self, number: int) -> None:
+        """Make a random operation at one of the hubs; errors are told to the client."""
+        rng, hub, id_ = self.rng, self.rng.choice(self.hubs), self.session.id
+        match rng.choices(["submit", "stop", "change", "rewind", "answer", "expire", "kill"], [8, 2, 1, 2, 6, 2, 1])[0]:
+            case "submit":
+                await self.submit(f"message {number}")
+            case "stop":
+                await hub.stop(id_)
+            case "change":
+                await hub.change(id_, {"pinned": rng.random() < 0.5})
+            case "rewind":
+                _, conversation = await read_conversation(self.first.memory, id_)
+                asked = (entry.id for entry in conversation.path() if entry.message["role"] == "user")
+                await hub.rewind(id_, rng.choice([None, *asked]))
+            case "answer":
+                await self.answer(hub)
+            case "expire":
+                self.first.memory.expire(id_)
+            case _:
+                await self.kill(rng.randrange(2))
+
+    async def submit(self, text: str) -> None:
+        """Submit a message to one hub after another, with the same id, until there is an answer."""
+        request = TurnRequest(input=text, client_turn_id=text, when_busy=self.rng.choice(MODES))  # type: ignore[arg-type]
+        for _ in range(6):
+            try:
+                await self.rng.choice(self.hubs).submit(self.session.id, request)
+            except SessionBusy:
+                return
+            except AgenticXError:
+                await asyncio.sleep(0.001)
+            else:
+                self.accepted.add(text)
+                return
+
+    async def answer(self, hub: Hub) -> None:
+        for question in await hub.open_confirms(self.session.id):
+            answer = ConfirmAnswer(approved=self.rng.random() < 0.7)
+            await hub.answer_confirm(question.id, answer, digest=question.digest)
+
+    async def finish(self) -> None:
+        """Let all turns end, with a store that works, and end the hubs."""
+        for store in (self.first, *self.stores):
+            store.failure_rate = 0.0
+        async with asyncio.timeout(PATIENCE):
+            for hub in self.hubs * 3:
+                with suppress(AgenticXError):
+                    await hub.stop(self.session.id)
+            await asyncio.gather(*(hub.close() for hub in self.hubs), *self.dying)
+            last = await self.start(self.first.other_worker())
+            while await self.first.memory.running_turns([self.session.id]):
+                with suppress(AgenticXError):
+                    await last.stop(self.session.id)
+                await asyncio.sleep(0.002)
+            await last.close()
+
+
+async def check(workers: Workers) -> None:
+    """Check what must hold of the session, whatever has happened to it."""
+    whole, id_ = workers.first.memory, workers.session.id
+    stored = await whole.read(id_, 0, 100_000)
+    assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
+    events = [json.loads(event.frame_json) for event in stored]
+    check_grammar(events, complete=False)
+    whole.expire(id_)  # of a worker that has died
+    loaded = await load(whole, id_)
+    assert (loaded.running, loaded.open_facts, loaded.last_seq) == (None, [], len(stored))
+
+    inputs = (event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in OUTCOMES)
+    fates = Counter(inputs)
+    assert {text for text in workers.accepted if fates[text] != 1} == set()
+    assert [text for text, times in fates.items() if times > 1] == []
+
+    assert [what for what, times in workers.runs.items() if times > 1] == []
+    asked, results = ([event for event in events if event["type"] == type_] for type_ in ("tool_call", "tool_result"))
+    assert Counter(map(call_key, results)) == Counter(map(call_key, asked))
+    lease = await whole.ownership.claim(id_)
+    for event in asked:
+        if event["data"]["arguments"]["what"] in workers.runs:
+            assert await lease.fact("call_began", call_key(event)) is not None
+
+    _, conversation = await read_conversation(whole, id_)
+    rebuilt = rebuild_history(conversation.path(), conversation, CurrentHistory([], 0, ()))
+    logged = [(message.role, message.content) for message in rebuilt]
+    kept = iter((message.role, message.content) for message in loaded.state.messages)
+    more = [row for expected in logged for row in takewhile(partial(ne, expected), kept)] + list(kept)
+    endings = {event["data"]["code"] for event in events if event["type"] == "error"}
+    if endings & {"storage", "interrupted"}:  # what a turn has not reported yet may be stored with its earlier events
+        more = []
+    assert (more, Counter(logged) - Counter((row.role, row.content) for row in loaded.state.messages)) == ([], {})
+    for store in (workers.first.other_worker(), workers.stores[0], workers.stores[1]):
+        assert await whole_log(store, id_) == list(stored)
+
+
+def call_key(event: dict[str, Any]) -> str:
+    return f"{event['turn_id']}/{event['data']['tool_call_id']}"
+
+
+async def whole_log(store: UnreliableStore, session_id: str) -> Sequence[StoredEvent]:
+    events = [event async for page in read_log_pages(store.log, session_id) for event in page]
+    assert list(await store.log.read_all(Position(0), 100_000)) == events
+    return events
+
+
+async def play(workers: Workers) -> None:
+    """Make random operations, some at the same time; end the workers and check the session."""
+    await workers.open()
+    operations: list[asyncio.Task[None]] = []
+    for step in range(workers.rng.randrange(5, 25)):
+        operations.append(asyncio.create_task(workers.operate(step)))
+        if workers.rng.random() < 0.7:
+            await asyncio.sleep(workers.rng.random() * 0.006)
+    for outcome in await asyncio.gather(*operations, return_exceptions=True):
+        if outcome is not None and not isinstance(outcome, AgenticXError):
+            raise outcome
+    await workers.finish()
+    await check(workers)
+
+
+async def play_cases(cases: int, folder: Path, rng: random.Random, **options: float) -> None:
+    for number in range(cases):
+        case_folder = folder / str(number)
+        case_folder.mkdir()
+        try:
+            async with asyncio.timeout(CASE_SECONDS):
+                await play(Workers(case_folder, random.Random(rng.getrandbits(32)), **options))
+        except TimeoutError:
+            raise AssertionError(f"case {number} did not end within {CASE_SECONDS:g} seconds") from None
+
+
+@pytest.mark.promise("D1", "F1")
+async def test_a_session_of_two_hubs_is_whole_whatever_fails(tmp_path: Path, rng: random.Random, count: Count) -> None:
+    await play_cases(count(5, 50, 2_000), tmp_path, rng)
+
+
+# --- lost leases ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_turn_whose_lease_is_taken_away_ends_its_call_at_once_and_writes_nothing(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @tool(risk="read")
+    async def wait() -> str:
+        """Wait for ever."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "done"
+
+    store = UnreliableStore(MemoryStore(), rng)
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    model, settings = ScriptedModel([call("wait", {}), "done"]), load_settings({"home": tmp_path / "home"}, environ={})
+    hub = Hub(store, models=lambda _: model, tools=lambda _: [wait], settings=settings, clock=PatientClock())
+    await hub.start(record.id, TurnRequest(input="hi"))
+    await began.wait()
+    before = await store.memory.read(record.id, 0, 100)
+    store.memory.expire(record.id)
+    async with asyncio.timeout(PATIENCE):
+        await ended.wait()
+    await wait_until(lambda: hub.running_turn_id(record.id) is None)
+    assert await store.memory.read(record.id, 0, 100) == before
+    await hub.recover()
+    events = await store.memory.read(record.id, len(before), 100)
+    assert [event.type for event in events] == ["tool_result", "state", "error"]
+    assert json.loads(events[-1].frame_json)["data"]["code"] == "interrupted"
+    await hub.close()
+
+
+async def test_only_processes_of_this_host_are_ended() -> None:
+    mark = new_id("run")
+    with subprocess.Popen(["/bin/sleep", "60"], env={MARK: mark}, start_new_session=True) as process:
+        data = {"pid": process.pid, "started": 0, "mark": mark, "host": "another host"}
+        fact = Fact(kind="process_started", key="k", turn_id="turn_1", data=data)
+        await end_leftover_processes([fact])
+        assert process.poll() is None
+        await end_leftover_processes([replace(fact, data=data | {"host": platform.node()})])
+        await wait_until(lambda: process.poll() is not None)
+
+
+# --- deliberate faults ------------------------------------------------------------------------------------------------
+
+
+def ignore_fences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an owner whose lease was taken away write on."""
+
+    def session(lease: Any) -> Any:
+        return lease._data.session(lease.session_id)
+
+    monkeypatch.setattr(memory._MemoryLease, "_session", session)  # pyright: ignore[reportPrivateUsage]
+
+
+def forget_doubts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take a commit without an answer for one that was not stored."""
+
+    async def settle(writer: SessionWriter) -> None:
+        writer.unsettled = None  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(SessionWriter, "_settle", settle)
+
+
+def repeat_under_another_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat a commit without an answer as if it were another one."""
+
+    async def settle(writer: SessionWriter) -> None:
+        if (write := writer.unsettled) is not None:
+            write.commit = replace(write.commit, id=new_id("cmt"))
+            await writer._store(write, writer._lease.commit)  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(SessionWriter, "_settle", settle)
+
+
+@pytest.mark.promise("D1")
+@pytest.mark.cases(quick=1)
+@pytest.mark.parametrize("fault", [ignore_fences, forget_doubts, repeat_under_another_id])
+async def test_a_deliberate_fault_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: random.Random, fault: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        await play_cases(200, tmp_path, rng, failure_rate=0.1)
