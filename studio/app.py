@@ -1,53 +1,166 @@
-"""The ASGI application: middleware around the routes, and the tasks of its lifespan."""
+"""The ASGI application: an application's own parts, middleware around the routes, and its lifespan.
+
+1. An application of `create_app` opens its store when its lifespan begins, so making one has no effect. `agx serve`
+   opens the store before that, and leaves the services in the application's state.
+2. Starlette runs the lifespan of the outermost application only. One that mounts a studio runs it in its own:
+
+       studio_app = create_app(tools=[…])
+
+       @asynccontextmanager
+       async def lifespan(app):
+           async with studio_app.router.lifespan_context(studio_app):
+               yield
+
+       app = Starlette(routes=[Mount("/studio", studio_app)], lifespan=lifespan)
+
+3. Served by another program than `agx serve`, a studio has no discovery file, since it does not know its address; the
+   limits of connections are those of that server, and a shutdown cuts event streams off before the turns are stopped.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.types import Scope
 
-from studio.http.guard import AccessMiddleware
+from agenticx.runtime import AgentHook, HookRegistry
+from agenticx.settings import Settings, load_settings
+from agenticx.threads import run_in_thread
+from agenticx.tools.base import Tool
+from agenticx.tools.registry import Toolbox
+from studio.access import load_or_create_token
+from studio.http.guard import AccessMiddleware, AccessRules
 from studio.http.problems import HANDLERS
-from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS, WriteTimeoutMiddleware
 from studio.routes import is_public, routes
-from studio.services import Services
+from studio.services import ModelSource, OwnModels, ServerModels, Services, make_services, own_models
+from studio.single_instance import lock_home
 
-__all__ = ["make_app"]
+__all__ = ["AppParts", "create_app", "make_app", "parts_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppParts:
+    """The parts that an application gives to its studio; None and () stand for the usual ones."""
+
+    models: OwnModels | None = None
+    tools: Toolbox | None = None
+    hooks: HookRegistry | Sequence[AgentHook] = ()
+    system_prompt: str | None = None
+    settings: Settings | None = None
+
+    def make_services(self, settings: Settings) -> Services:
+        """Open the store and return the services, with the token of `settings`; not for the event loop.
+
+        Raises `SettingsError`, `StoreError`, `OwnedElsewhere`.
+        """
+        models = ServerModels(settings, own=self.models)
+        models.check_names(settings)
+        return make_services(
+            settings,
+            token=load_or_create_token(settings),
+            models=models,
+            tools=self.tools,
+            hooks=self.hooks,
+            system_prompt=self.system_prompt,
+        )
+
+
+def create_app(
+    *,
+    models: ModelSource | None = None,
+    tools: Iterable[Tool | Callable[..., Any]] | None = None,
+    hooks: HookRegistry | Sequence[AgentHook] = (),
+    system_prompt: str | None = None,
+    settings: Settings | None = None,
+) -> Starlette:
+    """Return the studio as a Starlette application, to be served (`agx serve --app MODULE:NAME`) or mounted.
+
+    `models` maps names to models, used beside those of the catalogue, the first of them by default; or it is a function
+    that returns the model of a name (None: the default). `tools` replace the built-in ones (`[*builtin_tools(), mine]`
+    adds one). `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same
+    placeholders. Without `settings` they are read from the environment and the settings files as the application
+    starts. An application that mounts this one must run its lifespan: see the docstring of this module. Raises
+    `TypeError` or `ValueError` for models, tools and hooks that are none.
+    """
+    parts = AppParts(
+        models=None if models is None else own_models(models),
+        tools=None if tools is None else Toolbox(tools),
+        hooks=HookRegistry.from_hooks(hooks),
+        system_prompt=system_prompt,
+        settings=settings,
+    )
+    return _new_app(parts)
 
 
 def make_app(services: Services) -> Starlette:
-    """Return the application for `services`.
-
-    Its shutdown stops the turns, then ends every event stream with a `server_closing` frame.
-    """
-
-    @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
-        await services.hub.recover()
-        wake_task = asyncio.create_task(services.relay.wake_readers_on_close())
-        try:
-            yield
-        finally:
-            await services.hub.close()
-            services.relay.closing.set()
-            await wake_task
-            await services.models.aclose()
-            await services.store.aclose()
-
-    app = Starlette(
-        routes=routes(),
-        middleware=[
-            Middleware(WriteTimeoutMiddleware, timeout_seconds=services.clock.real(WRITE_TIMEOUT_SECONDS)),
-            Middleware(
-                AccessMiddleware, origin_policy=services.origin_policy, token=services.token, is_public=is_public
-            ),
-        ],
-        exception_handlers=HANDLERS,
-        lifespan=lifespan,
-    )
-    app.router.redirect_slashes = False
+    """Return the application for services that exist; its shutdown closes them."""
+    app = _new_app(AppParts(settings=services.settings))
     app.state.services = services
     return app
+
+
+def parts_of(app: object) -> AppParts | None:
+    """Return the parts of an application of `create_app`, None for any other object."""
+    parts = getattr(app.state, "studio_parts", None) if isinstance(app, Starlette) else None
+    return parts if isinstance(parts, AppParts) else None
+
+
+def _new_app(parts: AppParts) -> Starlette:
+    app = Starlette(
+        routes=routes(),
+        middleware=[Middleware(AccessMiddleware, rules_of=_access_rules, is_public=is_public)],
+        exception_handlers=HANDLERS,
+        lifespan=_lifespan,
+    )
+    app.router.redirect_slashes = False
+    app.state.studio_parts = parts
+    return app
+
+
+def _access_rules(scope: Scope) -> AccessRules:
+    services: Services | None = getattr(scope["app"].state, "services", None)
+    if services is None:
+        raise RuntimeError(
+            "the lifespan of the studio has not begun; an application that mounts it must run it: see studio.app"
+        )
+    return services.access
+
+
+@asynccontextmanager
+async def _lifespan(app: Starlette) -> AsyncGenerator[None]:
+    if hasattr(app.state, "services"):
+        async with _running(app.state.services):
+            yield
+        return
+    parts: AppParts = app.state.studio_parts
+    settings = parts.settings or await run_in_thread(load_settings, name="agx settings")
+    lock = await run_in_thread(lock_home, settings.home, name="agx lock")
+    try:
+        app.state.services = await run_in_thread(parts.make_services, settings, name="agx opening")
+        async with _running(app.state.services):
+            yield
+    finally:
+        if hasattr(app.state, "services"):
+            del app.state.services
+        lock.release()
+
+
+@asynccontextmanager
+async def _running(services: Services) -> AsyncGenerator[None]:
+    """Serve turns while the body runs; at the end, stop them, then end every stream with a `server_closing` frame."""
+    await services.hub.recover()
+    wake_task = asyncio.create_task(services.relay.wake_readers_on_close())
+    try:
+        yield
+    finally:
+        await services.hub.close()
+        services.relay.closing.set()
+        await wake_task
+        await services.models.aclose()
+        await services.store.aclose()

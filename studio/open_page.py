@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
 
-from agenticx.cli.client.address_file import StudioAddress, running_studios, write_private
-from agenticx.cli.client.http import ServerEndpoint, ServerUnreachable
+from agenticx.cli.client.discovery import find_studio, studio_endpoint
+from agenticx.cli.client.http import ServerUnreachable
+from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, write_private
 from agenticx.errors import AgenticXError
 from agenticx.sessions.store.factory import database_path
 from agenticx.sessions.store.sqlite.owner import probe_owner_pid
 from agenticx.settings import Settings, load_settings
-from studio.access import load_or_create_token
 
-__all__ = ["StudioNotFound", "configure", "find_studio", "open_in_browser", "page_url", "remove_redirect_page", "run"]
+__all__ = ["StudioNotFound", "configure", "open_in_browser", "page_url", "remove_redirect_page", "run"]
 
 _REDIRECT_PAGE = """\
 <!doctype html>
@@ -35,21 +36,16 @@ class StudioNotFound(AgenticXError):
     """Raised when no studio is running for this AGX_HOME, or the one that is does not give a ticket."""
 
 
-class _StudioUnreachable(StudioNotFound):
-    """Raised when no studio is running for this AGX_HOME or it does not respond; the message gets a hint."""
-
-
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--print", action="store_true", dest="only_print", help="print the address, open no browser")
 
 
 def run(arguments: Namespace) -> int:
     settings = load_settings()
-    try:
-        address = find_studio(settings.home)
-        url = page_url(address, _request_ticket(address, load_or_create_token(settings)))
-    except _StudioUnreachable as exc:
-        raise StudioNotFound(f"{exc}; {_start_hint(settings)}") from exc
+    address = find_studio(settings.home, response_timeout=_TIMEOUT_SECONDS)
+    if address is None:
+        raise StudioNotFound(f"no studio is running for this AGX_HOME; {_start_hint(settings)}")
+    url = page_url(address, _request_ticket(address))
     print(url)
     if not arguments.only_print:
         open_in_browser(address, url, settings.home)
@@ -73,19 +69,10 @@ def remove_redirect_page(address: StudioAddress, home: Path) -> None:
     _redirect_file(home, address).unlink(missing_ok=True)
 
 
-def find_studio(home: Path) -> StudioAddress:
-    """Return the address of the studio of this AGX_HOME, the most recently started one if there are several.
-
-    Raises `StudioNotFound` if no running process has an address file.
-    """
-    if running := running_studios(home):
-        return running[0]
-    raise _StudioUnreachable("no studio is running for this AGX_HOME")
-
-
 def _start_hint(settings: Settings) -> str:
-    """Return what the user can do when no studio responds: none can start while a process owns the sessions."""
-    pid = probe_owner_pid(database_path(settings))
+    """Return what the user can do where no studio runs: none can start while a process owns the sessions."""
+    paths = (settings.home / STUDIO_FILE, database_path(settings))
+    pid = next((pid for path in paths if (pid := probe_owner_pid(path)) is not None), None)
     if pid is None:
         return "`agx serve` starts one"
     if pid == 0:
@@ -100,11 +87,11 @@ def _redirect_file(home: Path, address: StudioAddress) -> Path:
     return home / f"open-{address.port}.html"
 
 
-def _request_ticket(address: StudioAddress, token: str) -> str:
-    server = ServerEndpoint(address.host, address.port, token, response_timeout=_TIMEOUT_SECONDS)
+def _request_ticket(address: StudioAddress) -> str:
+    server = replace(studio_endpoint(address), response_timeout=_TIMEOUT_SECONDS)
     try:
         return asyncio.run(server.request_json("POST", "/api/tickets"))["ticket"]
     except (ServerUnreachable, ValueError, TypeError, KeyError) as exc:
-        raise _StudioUnreachable(f"the studio at {address.url} does not answer") from exc
+        raise StudioNotFound(f"the studio at {address.url} does not answer") from exc
     except AgenticXError as exc:
         raise StudioNotFound(f"the studio at {address.url} refused: {exc}") from exc

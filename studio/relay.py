@@ -4,7 +4,7 @@ Differences from what one may expect:
 
 1. There is no queue per reader. A reader has a position in the log and reads on when the store's notifier sets its
    event, so a slow one costs only the chunk that is being written and what its socket buffers, 64 kB each
-   (`http.write_timeout`, `server`).
+   (`http.response_writer`, `server`).
 2. So a slow reader is not dropped at a byte limit, as the original specification has it: nothing exists that could grow
    to one. The limit is a time. A reader that reads nothing for ten seconds has its socket aborted, without a frame, and
    resumes by cursor; one that keeps reading a little at a time, 16 kB/s at least, is served, no matter how many events
@@ -26,7 +26,8 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 from weakref import WeakValueDictionary
 
 import anyio
@@ -39,7 +40,7 @@ from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.records import Position, StoredEvent
-from studio.http.write_timeout import CHUNK_BYTES, IS_CLOSING_KEY
+from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
 
 __all__ = ["Relay"]
 
@@ -60,7 +61,7 @@ class Relay:
     def __init__(self, store: Store, *, clock: Clock | None = None) -> None:
         self.closing = anyio.Event()
         self._log = store.log
-        self._clock = clock or SystemClock()
+        self._heartbeat_seconds = (clock or SystemClock()).real(_HEARTBEAT_SECONDS)
         self._feeds: WeakValueDictionary[str | None, _Feed] = WeakValueDictionary()
         self._readers: set[asyncio.Event] = set()
 
@@ -73,22 +74,22 @@ class Relay:
         """Return the cursor just after event `seq` of a session."""
         return self._feed(session_id).cursor(seq)
 
-    async def respond(self, session_id: str | None, cursor: str | None, *, turn_id: str | None = None) -> Response:
+    async def respond(self, session_id: str | None, cursor: str | None) -> Response:
         """Return a stream of the events after `cursor` of a session, or of all sessions for None.
 
-        With `turn_id` it ends after that turn's terminal event and has no events of other turns. Raises `StoreError` if
-        the first events cannot be read: a client whose stream fails would only reconnect again and again.
+        Raises `StoreError` if the first events cannot be read: a client whose stream fails would only reconnect again
+        and again.
         """
-        feed, wakeup = self._feed(session_id), asyncio.Event()
+        feed = self._feed(session_id)
         position, reset = await feed.start(cursor)
-        first = await feed.read_after(position, turn_id)
-        connection = _ReaderConnection()
-        return _EventStream(
-            self._frames(feed, wakeup, connection, position, turn_id, reset, first),
-            connection=connection,
-            subscription=self._subscription(feed, wakeup),
-            heartbeat_seconds=self._clock.real(_HEARTBEAT_SECONDS),
-        )
+        return await self._stream(feed, position, reset=reset)
+
+    async def respond_to_turn(self, session_id: str, turn_id: str, *, after_seq: int) -> Response:
+        """Return a stream of a session's events after `after_seq` that ends after the turn's terminal event.
+
+        It has no events of other turns. Raises `StoreError` as `respond` does.
+        """
+        return await self._stream(self._feed(session_id), after_seq, turn_id=turn_id)
 
     async def wake_readers_on_close(self) -> None:
         """Wait for `closing`, then wake all readers, so that they end; runs as a task as long as the server does."""
@@ -111,41 +112,56 @@ class Relay:
             finally:
                 self._readers.discard(wakeup)
 
-    async def _frames(
-        self,
-        feed: _Feed,
-        wakeup: asyncio.Event,
-        connection: _ReaderConnection,
-        position: int,
-        turn_id: str | None,
-        reset: bytes,
-        first: _Chunk | None,
-    ) -> AsyncIterator[bytes]:
-        """Yield frames in the order of the log, as many at a time as are available; the reader is already subscribed.
+    async def _stream(
+        self, feed: _Feed, position: int, *, turn_id: str | None = None, reset: bytes = b""
+    ) -> _EventStream:
+        reader = _Reader(feed, position, turn_id, self.closing, first=await feed.read_after(position, turn_id))
+        opening = feed.opening_frame(position) + reset
+        return _EventStream(opening, reader, self._subscription(feed, reader.wakeup), self._heartbeat_seconds)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """A reader of a feed at a position; `first` is what it has read ahead, `writer` is set once the response starts."""
+
+    feed: _Feed
+    position: int
+    turn_id: str | None
+    closing: anyio.Event
+    first: _Chunk | None
+    wakeup: asyncio.Event = field(default_factory=asyncio.Event)
+    writer: BodyWriter = field(init=False)
+
+    async def body(self, opening: bytes) -> AsyncIterator[bytes]:
+        """Yield `opening`, then write all that follows to the connection itself."""
+        yield opening
+        await self._write_frames(self.writer)
+
+    async def _write_frames(self, writer: BodyWriter) -> None:
+        """Write frames in the order of the log, as many at a time as are available; the reader is already subscribed.
 
         `wakeup` is cleared before each read: an event that is stored after the read sets it again, so none is missed.
+        A stream on a closing connection stops reading: large events would be loaded only to be garbage.
         """
         try:
-            yield feed.opening_frame(position) + reset
-            while not connection.is_closing():
-                wakeup.clear()
-                chunk, first = first or await feed.read_after(position, turn_id), None
+            while not writer.is_closing():
+                self.wakeup.clear()
+                chunk, self.first = self.first or await self.feed.read_after(self.position, self.turn_id), None
                 if chunk is not None:
-                    position = chunk.last_position
-                    if chunk.frames:
-                        yield chunk.frames
-                    if turn_id is not None and chunk.ended_turn_id == turn_id:
+                    self.position = chunk.last_position
+                    await writer.write(chunk.frames)
+                    if self.turn_id is not None and chunk.ended_turn_id == self.turn_id:
                         return
                 elif self.closing.is_set():
-                    yield _CLOSING_FRAME
+                    await writer.write(_CLOSING_FRAME)
                     return
                 else:
-                    await wakeup.wait()
+                    await self.wakeup.wait()
         except StoreError as exc:  # the session was deleted, or the storage failed: the client reconnects
             _log.info("event stream ended early", reason=str(exc))
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)  # not frozen: that takes three times as long to make
 class _Chunk:
     """Frames to be sent together, the position of the last one, and the turn that ends there, if any."""
 
@@ -160,6 +176,7 @@ class _Feed:
     def __init__(self, log: Log, session_id: str | None) -> None:
         self._log = log
         self._session_id = session_id
+        self._position: Callable[[StoredEvent], int] = attrgetter("position" if session_id is None else "seq")
         log_name = f"log {log.log_id}" if session_id is None else f"session {session_id}"
         self._tag = hashlib.sha256(log_name.encode()).hexdigest()[:16]
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
@@ -171,9 +188,6 @@ class _Feed:
 
     def cursor(self, position: int) -> str:
         return f"{position:x}-{self._tag}"
-
-    def position(self, event: StoredEvent) -> int:
-        return event.position if self._session_id is None else event.seq
 
     def opening_frame(self, position: int) -> bytes:
         """Return the first bytes of a stream that resumes after `position`."""
@@ -198,17 +212,17 @@ class _Feed:
             events = await self._log.read_all(Position(position), _WRITE_EVENTS)
         else:
             events = await self._log.read(self._session_id, position, _WRITE_EVENTS)
-        events = _through_end_of_turn(turn_id, _limit_to_one_write(events))
-        return self._chunk(events, turn_id) if events else None
+        return self._chunk(_first_write(events, turn_id), turn_id) if events else None
 
     def _chunk(self, events: Sequence[StoredEvent], turn_id: str | None) -> _Chunk:
         """Return the frames of `events`, the same object for all readers at this position while one of them has it."""
-        key = (self.position(events[0]), self.position(events[-1]), len(events), turn_id)
+        position, last = self._position, events[-1]
+        key = (position(events[0]), position(last), len(events), turn_id)
         chunk = self._chunks.get(key)
         if chunk is None:
             shown = events if turn_id is None else [event for event in events if _turn_of(event) in (None, turn_id)]
-            frames = [self._frame % (self.position(event), event.frame_json) for event in shown]
-            chunk = self._chunks[key] = _Chunk(b"".join(frames), key[1], _ended_turn(events[-1]))
+            frames = b"".join([self._frame % (position(event), event.frame_json) for event in shown])
+            chunk = self._chunks[key] = _Chunk(frames, key[1], _turn_of(last) if _is_end(last) else None)
             self._latest = chunk
         return chunk
 
@@ -223,22 +237,24 @@ class _Feed:
         return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
 
 
-def _limit_to_one_write(events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-    """Return the first of `events` that together fit in one write; the first one in any case."""
+def _first_write(events: Sequence[StoredEvent], turn_id: str | None) -> Sequence[StoredEvent]:
+    """Return the first of `events` that together fit in one write, and with `turn_id` none after the turn's end.
+
+    The first one is returned in any case.
+    """
     size = 0
     for count, event in enumerate(events):
         size += len(event.frame_json)
         if size > CHUNK_BYTES and count:
             return events[:count]
+        if turn_id is not None and _is_end(event) and _turn_of(event) == turn_id:
+            return events[: count + 1]
     return events
 
 
-def _through_end_of_turn(turn_id: str | None, events: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
-    """Return `events` up to the turn's terminal one, or all if it is not among them."""
-    if turn_id is None:
-        return events
-    ends = (count for count, event in enumerate(events, 1) if _ended_turn(event) == turn_id)
-    return events[: next(ends, len(events))]
+def _is_end(event: StoredEvent) -> bool:
+    """Return True if the event's turn has no events after it; one whose queued message is handed back never starts."""
+    return event.terminal or event.type == "handed_back"
 
 
 def _turn_of(event: StoredEvent) -> str | None:
@@ -251,49 +267,46 @@ def _turn_of(event: StoredEvent) -> str | None:
     return event.turn_id
 
 
-def _ended_turn(event: StoredEvent) -> str | None:
-    """Return the id of the turn that has no events after this one, if any.
-
-    A turn whose queued message is handed back never starts.
-    """
-    return _turn_of(event) if event.terminal or event.type == "handed_back" else None
-
-
-@dataclass(slots=True)
-class _ReaderConnection:
-    """The connection of a stream, known once the response starts.
-
-    A stream on a closing connection stops reading: large events would be loaded only to be garbage.
-    """
-
-    is_closing: Callable[[], bool] = lambda: False
-
-
 class _EventStream(EventSourceResponse):
-    """The response that sends the frames; it is subscribed to new events while it runs."""
+    """The response that sends a stream; it is subscribed to new events while it runs.
+
+    Only the opening frame is sent as an ASGI message: what follows is written to the connection directly.
+    """
 
     def __init__(
         self,
-        frames: AsyncIterator[bytes],
-        *,
-        connection: _ReaderConnection,
+        opening: bytes,
+        reader: _Reader,
         subscription: AbstractContextManager[None],
         heartbeat_seconds: float,
     ) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            frames,
+            reader.body(opening),
             ping=heartbeat_seconds,
             ping_message_factory=_heartbeat,
             sep="\n",
             shutdown_grace_period=_SHUTDOWN_GRACE_SECONDS,  # a shutdown_event would be set before the turns have ended
         )
-        self._connection = connection
+        self._reader = reader
         self._subscription = subscription
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._connection.is_closing = scope.get(IS_CLOSING_KEY, self._connection.is_closing)
+        self._reader.writer = scope.get(WRITER_KEY) or _SendingWriter(send)
         with self._subscription:
             await super().__call__(scope, receive, send)
+
+
+class _SendingWriter:
+    """The writer for a server whose connections have none."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    async def write(self, data: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def is_closing(self) -> bool:
+        return False
 
 
 def _heartbeat() -> ServerSentEvent:

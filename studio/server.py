@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import signal
 import socket
 import sys
 import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
+from functools import partial
 from ipaddress import ip_address
 from types import FrameType
+from typing import Any, TextIO
 
 import uvicorn
+from starlette.applications import Starlette
 
-from agenticx.cli.client.address_file import StudioAddress, read_address
+from agenticx.cli.client.handover import request_handover
+from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
-from agenticx.llms.catalog.resolve import find_model_facts, load_wire
+from agenticx.llms.catalog.resolve import load_wire
+from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
 from agenticx.sessions.store.factory import database_path
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, probe_owner_pid
+from agenticx.sessions.store.sqlite.owner import probe_owner_pid
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
-from studio.access import load_or_create_token
-from studio.app import make_app
+from agenticx.token_file import token_path
+from studio.app import AppParts, create_app, make_app, parts_of
+from studio.app_import import import_app
 from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
 from studio.log_writer import background_logging, print_to_stderr
 from studio.open_page import open_in_browser, page_url, remove_redirect_page
-from studio.services import Services, make_services
+from studio.parent_watch import watch_parent
+from studio.services import Services
+from studio.single_instance import lock_home
 
 __all__ = ["StudioServer", "configure", "freeze_startup_memory", "listen", "main", "run", "serve"]
+
+_log = get_logger(__name__)
 
 _SHUTDOWN_SECONDS = 4.5
 """From the signal to the exit. What stopping the turns leaves of it is for open responses, which get a second at
@@ -46,6 +57,8 @@ was read: a slow client would look like a stopped one, and each stopped one woul
 _EPILOG = """\
 The line on stderr holds the page's address with a ticket that works once, within ten minutes; `agx open` gives
 another. Programs use the token in AGX_HOME/token: curl -N -H "Authorization: Bearer $(cat ~/.agenticx/token)" …
+While it runs, AGX_HOME/studio.json has its address. A program that starts it reads the same object from stdout, with a
+ticket: agx serve --json --port 0
 
 To be reached from other machines: --host, --allow-remote, and AGX_ALLOWED_HOSTS with the names it is called by.
 Whoever holds the token can run commands as you; put TLS in front of it."""
@@ -56,6 +69,16 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address to bind (default: 127.0.0.1)")
     parser.add_argument("--port", type=_parse_port, default=8765, help="the port, 0 for any free one (default: 8765)")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON on stdout when turns are accepted")
+    parser.add_argument(
+        "--take-over", action="store_true", help="end the studio that runs in this AGX_HOME, and take its place"
+    )
+    parser.add_argument(
+        "--exit-with-parent",
+        action="store_true",
+        help="end when the program that started this one ends, or closes the pipe to its stdin",
+    )
+    parser.add_argument("--app", metavar="M:N", help="serve an application of studio.create_app, as in my_module:app")
     parser.add_argument("--allow-remote", action="store_true", help="allow a --host that other machines can reach")
 
 
@@ -66,16 +89,39 @@ def _parse_port(text: str) -> int:
 
 
 def run(arguments: Namespace) -> int:
-    settings = load_settings()
-    with background_logging(settings.log_level) as announce:
+    stop, stdout = threading.Event(), sys.stdout
+    if arguments.exit_with_parent:
+        watch_parent(partial(_stop_without_parent, stop))
+    with redirect_stdout(sys.stderr):
+        app = create_app() if arguments.app is None else import_app(arguments.app)
+    settings = _parts(app).settings or load_settings()
+    with background_logging(settings.log_level) as announce, redirect_stdout(sys.stderr):
         return serve(
             settings,
+            app,
             host=arguments.host,
             port=arguments.port,
             allow_remote=arguments.allow_remote,
             open_page=arguments.open,
+            take_over=arguments.take_over,
+            stop=stop,
             announce=announce,
+            announce_json=partial(_print_json, stdout) if arguments.json else None,
         )
+
+
+def _stop_without_parent(stop: threading.Event, ended: str) -> None:
+    _log.info("the server ends with its parent", ended=ended)
+    stop.set()
+
+
+def _parts(app: Starlette) -> AppParts:
+    return parts_of(app) or AppParts()
+
+
+def _print_json(stdout: TextIO, line: Mapping[str, Any]) -> None:
+    with suppress(OSError):  # the reader closed the pipe
+        print(json.dumps(line), file=stdout, flush=True)
 
 
 def main() -> int:
@@ -87,48 +133,71 @@ def main() -> int:
 
 def serve(
     settings: Settings,
+    app: Starlette,
     *,
     host: str = "127.0.0.1",
     port: int = 8765,
     allow_remote: bool = False,
     open_page: bool = False,
+    take_over: bool = False,
+    stop: threading.Event | None = None,
     announce: Callable[[str], None] = print_to_stderr,
+    announce_json: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> int:
-    """Serve until SIGINT, SIGTERM or SIGHUP and return the exit code.
+    """Serve an application of `create_app` until SIGINT, SIGTERM or SIGHUP, or `stop`, and return the exit code.
 
-    `announce` is called with the ready line, which has the page's URL, once turns are accepted. Raises `SettingsError`
-    for a host, setting or model with which the server must not start, `OwnedElsewhere` if another process owns the
-    sessions.
+    Once turns are accepted, `announce` is called with the ready line, which has the page's URL, and `announce_json`
+    with the content of the discovery file and the ticket. Raises `SettingsError` for a host, setting or model with
+    which the server must not start, `OwnedElsewhere` if another studio has this AGX_HOME, and is not to be replaced, or
+    if another process has the sessions.
     """
+    stop = stop or threading.Event()
     _check_host(host, settings, allow_remote=allow_remote)
-    _check_models(settings)
     if settings.workspace_root is None:
         current_folder()  # the workspace of sessions created without one
-    token = load_or_create_token(settings)
-    limit_malloc_arenas()
-    _check_not_owned(settings)
-    listening = listen(host, port)
-    address = StudioAddress(_loopback_host(host), listening.getsockname()[1])
-    services = make_services(settings, token=token, port=address.port)
+    lock = lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
+    try:
+        limit_malloc_arenas()
+        if (owner_pid := probe_owner_pid(database_path(settings))) is not None:
+            request_handover(settings.home, owner_pid, print_to_stderr)  # of a chat; others are refused below
+        listening = listen(host, port)
+        services = app.state.services = _parts(app).make_services(settings)
+        address = _address(services, host, listening)
 
-    def on_ready() -> None:
-        freeze_startup_memory()
-        url = page_url(address, services.tickets.issue())
-        announce(f"AgenticX studio is ready (model {services.models.default}): {url}")
-        address.write_file(settings.home)
-        if open_page:
-            open_in_browser(address, url, settings.home)
+        def on_ready() -> None:
+            freeze_startup_memory()
+            ticket = services.tickets.issue()
+            url = page_url(address, ticket)
+            address.write_file(settings.home)
+            announce(f"AgenticX studio is ready (model {services.models.default}): {url}")
+            if announce_json is not None:
+                announce_json({**address.to_json(), "ticket": ticket})
+            if open_page:
+                open_in_browser(address, url, settings.home)
 
+        return _run(StudioServer(services, on_ready, stop, app=app), listening, address)
+    finally:
+        lock.release()
+
+
+def _run(server: StudioServer, listening: socket.socket, address: StudioAddress) -> int:
+    """Run the server and return the exit code; its files in AGX_HOME are gone then."""
+    home = server.services.settings.home
     try:
         with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
-            runner.run(StudioServer(services, on_ready).serve(sockets=[listening]))
+            runner.run(server.serve(sockets=[listening]))
     except KeyboardInterrupt:
         return 130
     finally:
         listening.close()
-        address.remove_file(settings.home)
-        remove_redirect_page(address, settings.home)
+        address.remove_file(home)
+        remove_redirect_page(address, home)
     return 0
+
+
+def _address(services: Services, host: str, listening: socket.socket) -> StudioAddress:
+    port: int = listening.getsockname()[1]
+    return StudioAddress(_loopback_host(host), port, services.instance, token_path(services.settings).absolute())
 
 
 def freeze_startup_memory() -> None:
@@ -149,26 +218,6 @@ def _check_host(host: str, settings: Settings, *, allow_remote: bool) -> None:
     if not settings.allowed_hosts:
         raise SettingsError(
             "--allow-remote needs AGX_ALLOWED_HOSTS, the names or addresses that the server is called by"
-        )
-
-
-def _check_models(settings: Settings) -> None:
-    """Raise `SettingsError` for a name that is no model's; a model whose key is missing is accepted."""
-    for name in (settings.model, *settings.fallback_models):
-        if name:
-            find_model_facts(name)
-
-
-def _check_not_owned(settings: Settings) -> None:
-    """Raise `OwnedElsewhere` if a running studio owns the sessions, which another --port would not change.
-
-    A process that is not a studio, or not ready yet, is reported when the store is opened.
-    """
-    pid = probe_owner_pid(database_path(settings))
-    if pid and (address := read_address(settings.home, pid)) is not None:
-        raise OwnedElsewhere(
-            f"the studio at {address.url} (process {pid}) has the sessions of this AGX_HOME; `agx open` opens it",
-            pid=pid,
         )
 
 
@@ -207,18 +256,23 @@ class StudioServer(uvicorn.Server):
     """uvicorn on h11 with the studio's start and shutdown.
 
     It calls `on_ready` once it accepts connections, stops turns before it ends streams, and exits without raising the
-    signal again. httptools would be faster but accepts requests with two Host headers.
+    signal again; `stop` ends it as a signal does. httptools would be faster but accepts requests with two Host headers.
     """
 
-    def __init__(self, services: Services, on_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        services: Services,
+        on_ready: Callable[[], None] = lambda: None,
+        stop: threading.Event | None = None,
+        *,
+        app: Starlette | None = None,
+    ) -> None:
         clock = services.clock
         self._connection_limit = ConnectionLimit(clock)
-        limits = {"clock": clock, "connection_limit": self._connection_limit}
-        connection = type("ServerConnection", (ServerConnection,), limits)
         super().__init__(
             uvicorn.Config(
-                make_app(services),
-                http=connection,
+                app or make_app(services),
+                http=ServerConnection.with_limits(clock, self._connection_limit),
                 ws="none",
                 lifespan="on",
                 log_config=None,
@@ -229,8 +283,9 @@ class StudioServer(uvicorn.Server):
                 timeout_keep_alive=max(1, int(clock.real(REQUEST_SECONDS))),
             )
         )
-        self._services = services
+        self.services = services
         self._on_ready = on_ready
+        self._stop = stop or threading.Event()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         with self._connection_limit.log_accept_errors_of(asyncio.get_running_loop()):
@@ -240,13 +295,20 @@ class StudioServer(uvicorn.Server):
         await super().startup(sockets)
         for listening in sockets or []:
             listening.listen(_BACKLOG)  # not passed to asyncio, which would also accept so many in one iteration
+        self.should_exit = self.should_exit or self._stop.is_set()
+        if self.should_exit:
+            return
         self._on_ready()
         self._preload_wires()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Return True once the server is to end; called ten times a second."""
+        return await super().on_tick(counter) or self._stop.is_set()
+
     def _preload_wires(self) -> None:
         """Start a thread that imports the clients of the default models; in the first turn it would block the loop."""
-        settings = self._services.settings
-        names = (self._services.models.default, *settings.fallback_models)
+        settings = self.services.settings
+        names = (self.services.models.default, *settings.fallback_models)
 
         def load() -> None:
             with suppress(SettingsError, ImportError, OSError, MemoryError):  # reported by the first turn
@@ -261,9 +323,9 @@ class StudioServer(uvicorn.Server):
         deadline = loop.time() + _SHUTDOWN_SECONDS
         for server in self.servers:
             server.close()
-        await self._services.hub.close()
+        await self.services.hub.close()
         self.config.timeout_graceful_shutdown = max(1, int(deadline - loop.time()))
-        self._services.relay.closing.set()
+        self.services.relay.closing.set()
         await super().shutdown(sockets)
 
     @contextmanager
@@ -280,8 +342,11 @@ class StudioServer(uvicorn.Server):
                 signal.signal(signal.SIGHUP, previous)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Request a clean shutdown on the first signal and an immediate exit on any further one."""
-        self.force_exit = self.should_exit
+        """Request a clean shutdown on the first signal, and an immediate exit on a further Ctrl-C.
+
+        Programs may send SIGTERM twice: two that take over, or one that ends while its parent does.
+        """
+        self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
 

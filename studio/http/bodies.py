@@ -52,10 +52,11 @@ async def read_body(request: Request, schema: type[B]) -> B:
     in all included), 422 not of this schema.
     """
     required = schema.is_required()
-    if required or _declares_body(request):
+    expected = required or _declares_body(request)
+    if expected:
         _check_type(request)
     raw = await _read(request, schema.max_bytes)
-    if raw:
+    if raw and not expected:  # sent in chunks
         _check_type(request)
     try:
         return await run_sized(_parse, raw if raw or required else b"{}", schema, size=len(raw), name="agx body")
@@ -81,21 +82,24 @@ def _check_type(request: Request) -> None:
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
-    too_large = Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the limit of this route.")
     if int(request.headers.get("content-length", "0")) > max_bytes:
-        raise too_large
+        raise _too_large(max_bytes)
     body = bytearray()
     try:
         async with asyncio.timeout(_READ_SECONDS):
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > max_bytes:
-                    raise too_large
+                    raise _too_large(max_bytes)
     except TimeoutError:
         raise Problem(408, "too_slow", f"The body did not arrive within {_READ_SECONDS:g} seconds.") from None
     except ClientDisconnect:
         raise Problem(400, "incomplete", "The connection was closed before the body was complete.") from None
     return bytes(body)
+
+
+def _too_large(max_bytes: int) -> Problem:
+    return Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the limit of this route.")
 
 
 # --- content ----------------------------------------------------------------------------------------------------------

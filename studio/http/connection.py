@@ -16,18 +16,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
-from studio.http.write_timeout import ABORT_KEY, IS_CLOSING_KEY, WRITE_TIMEOUT_SECONDS
+from studio.http.response_writer import ABORT_KEY, WRITE_TIMEOUT_SECONDS, WRITER_KEY, ConnectionWriter, ResponseSender
 
 __all__ = ["ACCEPT_BATCH_SIZE", "REQUEST_SECONDS", "ConnectionLimit", "ServerConnection"]
 
@@ -40,7 +41,6 @@ _DISCARD_SECONDS = 5.0
 _MAX_CONNECTIONS = 2_000
 _RESERVED_FILES = 256
 _LOG_INTERVAL_SECONDS = 60.0
-_CLOSE = (b"connection", b"close")
 
 _log = get_logger(__name__)
 
@@ -112,23 +112,30 @@ class ConnectionLimit:
 
 
 class ServerConnection(H11Protocol):
-    """uvicorn's h11 protocol with the limits of this module; the ASGI scope gets a callable that aborts it."""
+    """uvicorn's h11 protocol with the limits of this module; the scope gets what `response_writer` has keys for."""
 
-    clock: Clock = SystemClock()
     connection_limit = ConnectionLimit()
+    request_seconds = REQUEST_SECONDS
+    write_seconds = WRITE_TIMEOUT_SECONDS
+    discard_seconds = _DISCARD_SECONDS
     _unsent_bytes = 0
     _discarding = False
 
+    @classmethod
+    def with_limits(cls, clock: Clock, connection_limit: ConnectionLimit) -> type[ServerConnection]:
+        """Return the class of a server's connections, which uvicorn creates; its time limits are those of `clock`."""
+        limits = {
+            "connection_limit": connection_limit,
+            "request_seconds": max(1.0, clock.real(REQUEST_SECONDS)),
+            "write_seconds": clock.real(WRITE_TIMEOUT_SECONDS),
+            "discard_seconds": clock.real(_DISCARD_SECONDS),
+        }
+        return type("ServerConnection", (cls,), limits)
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        inner_app = self.app
-
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            self._timer.cancel()
-            scope[ABORT_KEY], scope[IS_CLOSING_KEY] = transport.abort, transport.is_closing
-            await inner_app(scope, receive, self._close_if_body_unread(receive, send))  # type: ignore[arg-type]
-
-        self.app = app  # type: ignore[assignment]
+        self._inner_app: ASGIApp = self.app  # type: ignore[assignment]
+        self.app = self._run_app  # type: ignore[assignment]
         self._start_request_timer()
         if len(self.connections) > self.connection_limit.max_connections:
             self.connection_limit.log_refused()
@@ -137,6 +144,13 @@ class ServerConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
         super().connection_lost(exc)
+        self.app = self._inner_app  # type: ignore[assignment]  # `_run_app` refers to this object
+
+    def _run_app(self, scope: Scope, receive: Receive, _send: Send) -> Awaitable[None]:
+        self._timer.cancel()
+        writer = ConnectionWriter(self.cycle, self.write_seconds)
+        scope[ABORT_KEY], scope[WRITER_KEY] = self.transport.abort, writer
+        return self._inner_app(scope, receive, ResponseSender(self.cycle, writer, partial(self._discard, receive)))
 
     def on_response_complete(self) -> None:
         self._start_request_timer()
@@ -149,8 +163,7 @@ class ServerConnection(H11Protocol):
             super().shutdown()
 
     def _start_request_timer(self) -> None:
-        seconds = max(1.0, self.clock.real(REQUEST_SECONDS))
-        self._timer = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+        self._timer = self.loop.call_later(self.request_seconds, self.timeout_keep_alive_handler)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection.
@@ -166,32 +179,13 @@ class ServerConnection(H11Protocol):
             self.transport.abort()
         else:
             self._unsent_bytes = unsent_bytes
-            seconds = self.clock.real(WRITE_TIMEOUT_SECONDS)
-            self._timer = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
-
-    def _close_if_body_unread(self, receive: Receive, send: Send) -> Send:
-        """Return a `send` that closes the connection after a response that begins before the request's body ended."""
-        cycle, unread = self.cycle, False
-
-        async def sending(message: Message) -> None:
-            nonlocal unread
-            if message["type"] == "http.response.start" and cycle.more_body:
-                unread = True
-                headers = [header for header in message["headers"] if header != _CLOSE]
-                message = {**message, "headers": [*headers, _CLOSE]}
-            elif unread and not message.get("more_body"):
-                await send({**message, "more_body": True})
-                await self._discard(receive)
-                message = {"type": "http.response.body"}
-            await send(message)
-
-        return sending
+            self._timer = self.loop.call_later(self.write_seconds, self.timeout_keep_alive_handler)
 
     async def _discard(self, receive: Receive) -> None:
         """Read and drop the rest of the request's body, for at most the time that a client has to read its response."""
         self._discarding = True
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.clock.real(_DISCARD_SECONDS)):
+            async with asyncio.timeout(self.discard_seconds):
                 while (await receive()).get("more_body"):
                     pass
 

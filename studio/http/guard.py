@@ -5,21 +5,23 @@
    other spelling than the canonical one, which encodes only what must be encoded, is answered with 404.
 2. Sec-Fetch-Site: cross-site is refused unless the Origin is allowed (an Electron page is always cross-site) or the
    request is a top-level navigation to `/`, which is how a link opens the page.
+3. In an application that is mounted in another, a path is what follows the mount point.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from studio.http.problems import Problem, problem_response
 
-__all__ = ["AccessMiddleware", "OriginPolicy"]
+__all__ = ["AccessMiddleware", "AccessRules", "OriginPolicy"]
 
 _PREFLIGHT_HEADERS = (
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
@@ -48,8 +50,9 @@ class OriginPolicy:
     allowed_origins: frozenset[str]
 
     @classmethod
+    @lru_cache(maxsize=64)
     def for_port(
-        cls, port: int, *, allowed_hosts: Iterable[str] = (), allowed_origins: Iterable[str] = ()
+        cls, port: int, *, allowed_hosts: tuple[str, ...] = (), allowed_origins: tuple[str, ...] = ()
     ) -> OriginPolicy:
         """Return the policy of a server on `port`; an allowed host without a port gets this port."""
         named = [host.lower() for host in ("127.0.0.1", "localhost", "[::1]", *allowed_hosts)]
@@ -60,60 +63,58 @@ class OriginPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class AccessRules:
+    """The token of a server, and the Hosts and Origins that it accepts besides its own."""
+
+    token: str
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+
+    def origin_policy(self, scope: Scope) -> OriginPolicy:
+        """Return the policy for the port at which a request has arrived; its own hosts are those with this port."""
+        _, port = scope.get("server") or ("", None)
+        return OriginPolicy.for_port(port or 0, allowed_hosts=self.allowed_hosts, allowed_origins=self.allowed_origins)
+
+
+@dataclass(frozen=True, slots=True)
 class AccessMiddleware:
-    """ASGI middleware that passes permitted requests on and answers all others itself, without reading their body."""
+    """ASGI middleware that passes permitted requests on and answers all others itself, without reading their body.
+
+    `rules_of` returns the rules for the scope of a request.
+    """
 
     app: ASGIApp
-    origin_policy: OriginPolicy
-    token: str
+    rules_of: Callable[[Scope], AccessRules]
     is_public: Callable[[str], bool]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        problem, origin = self._check_headers(scope)
+        problem, origin, is_preflight = self._check(scope)
         send = _with_headers(send, origin)
         if problem is not None:
             await problem_response(problem)(scope, receive, send)
-        elif (
-            origin is not None
-            and scope["method"] == "OPTIONS"
-            and _single_header(scope, b"access-control-request-method")
-        ):
+        elif is_preflight:
             await send({"type": "http.response.start", "status": 204, "headers": list(_PREFLIGHT_HEADERS)})
             await send({"type": "http.response.body", "body": b""})
         else:
-            problem = self._token_problem(scope) or _path_problem(scope)
-            await (self.app if problem is None else problem_response(problem))(scope, receive, send)
+            await self.app(scope, receive, send)
 
-    def _check_headers(self, scope: Scope) -> tuple[Problem | None, str | None]:
-        """Return the problem with framing, Host or Origin, if any, and the allowed Origin that gets CORS headers."""
-        if _header_values(scope, b"content-length") and _header_values(scope, b"transfer-encoding"):
-            sentence = "Send Content-Length or Transfer-Encoding, not both: they could give the body different ends."
-            return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
-        hosts, origins = _header_values(scope, b"host"), _header_values(scope, b"origin")
-        if len(hosts) != 1 or not hosts[0]:
-            return Problem(400, "bad_host", "Send exactly one Host header."), None
-        if hosts[0].lower() not in self.origin_policy.hosts:
-            return _wrong_host(self.origin_policy), None
-        if len(origins) > 1:
-            return _origin_not_allowed(), None
-        if origins and origins[0] in self.origin_policy.allowed_origins:
-            return None, origins[0]
-        if origins and origins[0] not in self.origin_policy.own_origins:
-            return _origin_not_allowed(), None
-        if "cross-site" in _header_values(scope, b"sec-fetch-site") and not _is_page_navigation(scope):
-            return Problem(403, "cross_site", "Another site sent this request; open the studio's own page."), None
-        return None, None
+    def _check(self, scope: Scope) -> tuple[Problem | None, str | None, bool]:
+        """Return the request's problem, if any, the allowed Origin that gets CORS headers, and if it is a preflight."""
+        rules, headers = self.rules_of(scope), _values_by_name(scope)
+        problem, origin = _check_headers(rules.origin_policy(scope), scope, headers)
+        method = _single_value(headers, b"access-control-request-method")
+        is_preflight = bool(origin is not None and scope["method"] == "OPTIONS" and method)
+        if problem is None and not is_preflight:
+            problem = self._token_problem(rules.token, scope, headers) or _path_problem(scope)
+        return problem, origin, is_preflight
 
-    def _token_problem(self, scope: Scope) -> Problem | None:
-        if self.is_public(scope["path"]):
-            return None
-        sent = _header_values(scope, b"authorization")
-        scheme, _, credentials = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
-        is_valid = hmac.compare_digest(credentials.encode("latin-1"), self.token.encode())
-        if is_valid and scheme.lower() == "bearer":
+    def _token_problem(self, token: str, scope: Scope, headers: _Headers) -> Problem | None:
+        scheme, _, credentials = (_single_value(headers, b"authorization") or "").partition(" ")
+        is_valid = hmac.compare_digest(credentials.encode("latin-1"), token.encode())
+        if (is_valid and scheme.lower() == "bearer") or self.is_public(_route_path(scope)):
             return None
         return Problem(
             401,
@@ -123,13 +124,40 @@ class AccessMiddleware:
         )
 
 
-def _header_values(scope: Scope, name: bytes) -> list[str]:
-    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+_Headers = Mapping[bytes, Sequence[str]]
 
 
-def _single_header(scope: Scope, name: bytes) -> str | None:
-    values = _header_values(scope, name)
+def _values_by_name(scope: Scope) -> _Headers:
+    headers: dict[bytes, list[str]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name, []).append(value.decode("latin-1"))
+    return headers
+
+
+def _single_value(headers: _Headers, name: bytes) -> str | None:
+    values = headers.get(name, ())
     return values[0] if len(values) == 1 else None
+
+
+def _check_headers(policy: OriginPolicy, scope: Scope, headers: _Headers) -> tuple[Problem | None, str | None]:
+    """Return the problem with framing, Host or Origin, if any, and the allowed Origin that gets CORS headers."""
+    if headers.get(b"content-length") and headers.get(b"transfer-encoding"):
+        sentence = "Send Content-Length or Transfer-Encoding, not both: they could give the body different ends."
+        return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
+    host, origins = _single_value(headers, b"host"), headers.get(b"origin", ())
+    if not host:
+        return Problem(400, "bad_host", "Send exactly one Host header."), None
+    if host.lower() not in policy.hosts:
+        return _wrong_host(policy), None
+    if len(origins) > 1:
+        return _origin_not_allowed(), None
+    if origins and origins[0] in policy.allowed_origins:
+        return None, origins[0]
+    if origins and origins[0] not in policy.own_origins:
+        return _origin_not_allowed(), None
+    if "cross-site" in headers.get(b"sec-fetch-site", ()) and not _is_page_navigation(scope, headers):
+        return Problem(403, "cross_site", "Another site sent this request; open the studio's own page."), None
+    return None, None
 
 
 def _path_problem(scope: Scope) -> Problem | None:
@@ -139,8 +167,15 @@ def _path_problem(scope: Scope) -> Problem | None:
     return Problem(404, "not_found", "The path is not in canonical form; encode only what must be encoded.")
 
 
-def _is_page_navigation(scope: Scope) -> bool:
-    return scope["path"] == "/" and scope["method"] == "GET" and _single_header(scope, b"sec-fetch-mode") == "navigate"
+def _route_path(scope: Scope) -> str:
+    """Return the path that routing reads: without the mount point of the application."""
+    path, root = str(scope["path"]), str(scope.get("root_path") or "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+def _is_page_navigation(scope: Scope, headers: _Headers) -> bool:
+    mode = _single_value(headers, b"sec-fetch-mode")
+    return _route_path(scope) == "/" and scope["method"] == "GET" and mode == "navigate"
 
 
 def _wrong_host(policy: OriginPolicy) -> Problem:

@@ -50,8 +50,8 @@ class RouteSpec:
     """A row of the URL table: the handler of a method and path, its parameters, body and success responses.
 
     `operation_id` names the row for generators of clients, which make a function of it: it outlives every rename of
-    the handler. A query parameter that is not in `query` is refused; with None any is accepted. Only a `public` route
-    is answered without a token.
+    the handler. A query parameter that is not in `query` is refused, unless it begins with an underscore; with None any
+    is accepted. Only a `public` route is answered without a token.
     """
 
     method: str

@@ -261,12 +261,15 @@ def _route(path: str, specs: dict[str, RouteSpec]) -> Route:
 
 
 def _check_query(request: Request, spec: RouteSpec) -> None:
-    """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice."""
-    if spec.query is None:
+    """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice.
+
+    One that begins with an underscore is ignored: clients add such ones against caches (`?_=1`) and for tracing.
+    """
+    if spec.query is None or not request.scope["query_string"]:
         return
     parameter_names = parameter_schemas(spec.query).keys()
     for name in request.query_params:
-        if name not in parameter_names:
+        if name not in parameter_names and not name.startswith("_"):
             shown = name[:_MAX_SHOWN_CHARS]
             names = ", ".join(parameter_names) or "none"
             sentence = f"Unknown parameter {shown!r} of {spec.method} {spec.path}; known parameters: {names}."

@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from agenticx import __version__
+from agenticx.cli.client.studio_file import API_VERSION
 from studio.access import TICKET_SECONDS
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -50,7 +52,15 @@ class TicketResponse(TypedDict):
 
 
 class HealthResponse(TypedDict):
+    """The server accepts turns.
+
+    `api` is the version of the HTTP API, `instance` identifies this run of the server, as in AGX_HOME/studio.json.
+    """
+
     status: Literal["ok"]
+    version: str
+    api: int
+    instance: str
 
 
 class ReadyResponse(TypedDict):
@@ -64,7 +74,7 @@ async def redeem(request: Request) -> Response:
     studio, body = services(request), await read_body(request, RedeemTicketBody)
     if not studio.tickets.redeem(body.ticket):
         raise Problem(401, "bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
-    return JSONResponse(TokenResponse(token=studio.token))
+    return JSONResponse(TokenResponse(token=studio.access.token))
 
 
 async def issue(request: Request) -> Response:
@@ -73,8 +83,9 @@ async def issue(request: Request) -> Response:
     return JSONResponse(TicketResponse(ticket=ticket, expires_in_seconds=int(TICKET_SECONDS)), 201)
 
 
-async def health(_request: Request) -> Response:
-    return JSONResponse(HealthResponse(status="ok"))
+async def health(request: Request) -> Response:
+    instance = services(request).instance
+    return JSONResponse(HealthResponse(status="ok", version=__version__, api=API_VERSION, instance=instance))
 
 
 async def ready(request: Request) -> Response:

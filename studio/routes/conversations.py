@@ -22,7 +22,7 @@ from agenticx.sessions.store.base import Log
 from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
 from studio.http.queries import RequestQuery, read_query
-from studio.http.write_timeout import ABORT_KEY
+from studio.http.response_writer import ABORT_KEY
 from studio.routes.sessions import session_json
 from studio.services import services
 
@@ -174,7 +174,9 @@ async def _stream_or_abort(request: Request, first: bytes, rest: AsyncGenerator[
             yield lines
     except StoreError as exc:
         _log.error("export cut off", session=request.path_params["session_id"], reason=str(exc))
-        request.scope[ABORT_KEY]()
+        if (abort := request.scope.get(ABORT_KEY)) is None:
+            raise  # another server aborts the connection then
+        abort()
 
 
 def _download_headers(name: str) -> dict[str, str]:

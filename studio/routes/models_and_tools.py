@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.llms.catalog.resolve import ModelInfo, list_models
+from agenticx.llms.catalog.resolve import ModelInfo
 from agenticx.llms.model_catalog import Capability, ModelFacts
 from studio.services import services
 
@@ -74,7 +74,7 @@ class ToolListResponse(TypedDict):
 
 async def models(request: Request) -> Response:
     studio = services(request)
-    available = await list_models(studio.settings)
+    available = await studio.models.list_usable(studio.settings)
     return JSONResponse(
         ModelListResponse(default=studio.models.default, models=[_model_item(model) for model in available])
     )

@@ -86,18 +86,17 @@ async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
     check_model(studio, body.model)
-    size = sum(len(attachment.data) for attachment in body.attachments)
     turn_request = TurnRequest(
         input=body.input,
-        attachments=await run_sized(_attachments, body.attachments, size=size, name="agx attachments"),
+        attachments=await _read_attachments(body.attachments) if body.attachments else (),
         client_turn_id=body.client_turn_id,
         model=body.model,
         when_busy=body.when_busy,
     )
     submission = await studio.hub.submit(session_id, turn_request)
-    cursor = studio.relay.cursor(session_id, submission.after_seq)
     if _wants_events(request):
-        return await studio.relay.respond(session_id, cursor, turn_id=submission.turn.id)
+        return await studio.relay.respond_to_turn(session_id, submission.turn.id, after_seq=submission.after_seq)
+    cursor = studio.relay.cursor(session_id, submission.after_seq)
     return JSONResponse(_turn_response(submission, cursor), 202)
 
 
@@ -117,6 +116,11 @@ def _turn_response(submission: Submission, cursor: str) -> StartTurnResponse:
             return {"turn_id": submission.turn.id, "message_id": submission.message_id}
         case "queued" | "handed_back":
             return {"turn_id": submission.turn.id, "cursor": cursor, "state": submission.state}
+
+
+async def _read_attachments(bodies: Sequence[AttachmentBody]) -> tuple[Attachment, ...]:
+    size = sum(len(body.data) for body in bodies)
+    return await run_sized(_attachments, bodies, size=size, name="agx attachments")
 
 
 def _attachments(bodies: Sequence[AttachmentBody]) -> tuple[Attachment, ...]:

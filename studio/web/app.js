@@ -1,11 +1,11 @@
 // The page: a view of the events of one session, and the actions of the user.
 // All content comes from events and is inserted as text, never as markup.
 
-import { followEvents } from "/assets/stream.js";
-import { Attachments, pastedFiles } from "/assets/attachments.js";
-import { Conversation, escapeHidden } from "/assets/conversation.js";
-import { QueuedMessages, SEND_LABELS } from "/assets/queued_messages.js";
-import { SessionList, bindSessionActions, titleOf } from "/assets/sessions.js";
+import { followEvents } from "./stream.js";
+import { Attachments, pastedFiles } from "./attachments.js";
+import { Conversation, escapeHidden } from "./conversation.js";
+import { QueuedMessages, SEND_LABELS } from "./queued_messages.js";
+import { SessionList, bindSessionActions, titleOf } from "./sessions.js";
 
 const $ = (id) => document.getElementById(id);
 const attachments = new Attachments($("attached"), $("attachment-error"));
@@ -24,7 +24,7 @@ async function signIn() {
   const ticket = location.hash.slice(1);
   if (ticket) {
     history.replaceState(null, "", location.pathname);
-    const response = await fetch("/api/ticket", json("POST", { ticket }));
+    const response = await fetch("api/ticket", json("POST", { ticket }));
     if (response.ok) sessionStorage.setItem(TOKEN_KEY, (await response.json()).token);
     else if (!sessionStorage.getItem(TOKEN_KEY)) return signOut("This ticket was used already or has expired.");
   }
@@ -71,7 +71,7 @@ async function api(path, options = {}) {
 // --- sessions -------------------------------------------------------------------------------------------------------
 
 async function loadModels() {
-  const { models, default: defaultModel } = await api("/api/models");
+  const { models, default: defaultModel } = await api("api/models");
   const option = (value, label) => Object.assign(document.createElement("option"), { value, textContent: label });
   $("model").replaceChildren(option("", `from settings (${defaultModel})`), ...models.map(({ id }) => option(id, id)));
 }
@@ -102,7 +102,7 @@ async function createSession() {
   const options = { model: $("model").value, permission_mode: $("mode").value, workspace: $("workspace").value.trim() };
   const body = Object.fromEntries(Object.entries(options).filter(([, value]) => value));
   try {
-    await openSession(await api("/api/sessions", json("POST", body)));
+    await openSession(await api("api/sessions", json("POST", body)));
   } catch (error) {
     $("options").open = true;
     showStatus(error.message);
@@ -113,7 +113,7 @@ async function openSession(session) {
   current?.unsubscribe();
   const insertDraft = (text) => restoreDraft(text, []);
   const conversation = new Conversation($("log"), { answerQuestion, insertDraft, rewind, fork });
-  const unsubscribe = followEvents(`/api/sessions/${session.id}/events`, {
+  const unsubscribe = followEvents(`api/sessions/${session.id}/events`, {
     token: () => sessionStorage.getItem(TOKEN_KEY),
     onEvent: (envelope) => {
       if (!queuedMessages.handle(envelope)) conversation.handle(envelope);
@@ -161,7 +161,7 @@ async function send(when_busy = $("when-busy").value) {
   if (files.length) turn.attachments = files.map(({ name, media_type, data }) => ({ name, media_type, data }));
   queuedMessages.addSent(turn.client_turn_id, input, files);
   try {
-    await api(`/api/sessions/${current.session.id}/turns`, json("POST", turn));
+    await api(`api/sessions/${current.session.id}/turns`, json("POST", turn));
   } catch (error) {
     if (queuedMessages.removeSent(turn.client_turn_id)) restoreDraft(input, files);
     if (files.length) attachments.showError(error.message);
@@ -178,13 +178,13 @@ function restoreDraft(input, files) {
 
 async function stop() {
   showStatus("stopping");
-  await api(`/api/sessions/${current.session.id}/stop`, json("POST", {})).catch((error) => showStatus(error.message));
+  await api(`api/sessions/${current.session.id}/stop`, json("POST", {})).catch((error) => showStatus(error.message));
 }
 
 /** Rewind the conversation to this message and note which files were restored; return true on success. */
 async function rewind(message_id) {
   try {
-    const { rewound_to, files } = await api(`/api/sessions/${current.session.id}/rewind`, json("POST", { message_id }));
+    const { rewound_to, files } = await api(`api/sessions/${current.session.id}/rewind`, json("POST", { message_id }));
     const reported = files.filter(({ outcome, reason }) => outcome !== "unchanged" || reason);
     const lines = reported.map(({ path, outcome, reason }) => escapeHidden(`${path}: ${reason ?? outcome}`));
     current.conversation.addRewindNotes({ rewound_to, lines });
@@ -197,7 +197,7 @@ async function rewind(message_id) {
 
 async function fork(message_id) {
   try {
-    await openSession(await api(`/api/sessions/${current.session.id}/fork`, json("POST", { message_id })));
+    await openSession(await api(`api/sessions/${current.session.id}/fork`, json("POST", { message_id })));
   } catch (error) {
     showStatus(error.message);
   }
@@ -205,7 +205,7 @@ async function fork(message_id) {
 
 async function answerQuestion(question, decision) {
   const body = { ...decision, digest: question.digest };
-  await api(`/api/confirms/${question.id}`, json("POST", body));
+  await api(`api/confirms/${question.id}`, json("POST", body));
 }
 
 $("composer").addEventListener("submit", (event) => { event.preventDefault(); send(); });

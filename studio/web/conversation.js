@@ -1,7 +1,7 @@
 // The conversation on the page: one element for each message, tool call, confirmation and note of a session's events.
 
-import { fileLabel } from "/assets/attachments.js";
-import { Branches } from "/assets/branches.js";
+import { fileLabel } from "./attachments.js";
+import { Branches } from "./branches.js";
 
 /** Characters that are invisible or reorder others. They are escaped: a user must see exactly what they allow. */
 const HIDDEN_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;

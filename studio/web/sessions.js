@@ -20,7 +20,7 @@ export class SessionList {
   async refresh() {
     const query = new URLSearchParams({ archived: this.archived.checked, q: this.find.value.trim() });
     const request = (this.latestRequest = {}); // an older response that arrives later is not rendered
-    const { sessions } = await this.api(`/api/sessions?${query}`);
+    const { sessions } = await this.api(`api/sessions?${query}`);
     if (request === this.latestRequest) this.list.replaceChildren(...sessions.map((session) => this.row(session)));
     return sessions;
   }
@@ -49,7 +49,7 @@ function matchExcerpt({ before, found, after }) {
 
 /** Connect the buttons of `row` with the actions on the session that is shown. */
 export function bindSessionActions(row, { api, json, session, onChanged, onDeleted, showStatus }) {
-  const path = () => `/api/sessions/${session().id}`;
+  const path = () => `api/sessions/${session().id}`;
   const change = async (fields) => onChanged(await api(path(), json("PATCH", fields)));
   const actions = {
     rename: async () => {

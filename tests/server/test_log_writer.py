@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import logging
 import os
 import re
@@ -323,7 +324,7 @@ async def test_the_server_works_and_ends_whether_or_not_its_stderr_is_read(tmp_p
     process = Process("agenticx.cli", arguments, cwd=tmp_path, env=env, stdin=null, stdout=null, stderr=writing)
     os.close(writing)
     try:
-        note = home / f"studio-{process.pid}.json"
+        note = home / "studio.json"
         await wait_until(note.exists)
         await run_turns(home, sessions=10, turns=12)
         process.send_signal(signal.SIGTERM)
@@ -359,11 +360,9 @@ async def test_the_debug_log_has_no_lines_of_other_libraries_and_no_event_conten
 
 async def run_turns(home: Path, *, sessions: int, turns: int) -> None:
     """Run `turns` turns in each of `sessions` sessions at once; a turn logs at least two lines."""
-    (note,) = home.glob("studio-*.json")
-    url = re.search(r"http://[\d.:]+", note.read_text())
-    assert url is not None
+    url: str = json.loads((home / "studio.json").read_text())["url"]
     headers = {"Authorization": f"Bearer {(home / 'token').read_text().strip()}"}
-    async with patient_client(url[0], headers=headers) as client:
+    async with patient_client(url, headers=headers) as client:
 
         async def one_session(_: int) -> None:
             session: dict[str, Any] = (await client.post("/api/sessions", json={"name": "Named"})).json()

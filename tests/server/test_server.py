@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
 import socket
 from pathlib import Path
@@ -63,7 +61,7 @@ async def test_a_signal_ends_streams_turns_and_questions_without_a_traceback(
         for log in (asking, running):  # their turns stay pending for the next start
             assert log[-2:] == ["confirm_required", "server_closing"]
         left = {path.name for path in (tmp_path / "home").iterdir()}
-        assert left == {"sessions.db", "sessions.db.owner", "token"}
+        assert left == {"sessions.db", "sessions.db.owner", "studio.json.owner", "token"}
 
 
 async def test_a_pending_question_is_answered_after_a_restart_and_the_call_runs(tmp_path: Path) -> None:
@@ -100,7 +98,6 @@ async def test_open_prints_the_running_studios_page_with_a_new_ticket(tmp_path: 
         assert ticket != served.ticket
         async with patient_client(served.url) as stranger:
             assert (await stranger.post("/api/ticket", json={"ticket": ticket})).status_code == 200
-        assert (home / f"studio-{served.process.pid}.json").stat().st_mode & 0o777 == 0o600
 
 
 async def lines_in(path: Path, count: int) -> list[str]:
@@ -143,18 +140,9 @@ async def test_a_second_studio_for_the_same_folder_exits_at_once_and_names_the_f
 
 
 async def test_open_says_when_no_studio_runs(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    code, out, err = await outcome(await agx(home, "open", "--print"))
+    code, out, err = await outcome(await agx(tmp_path / "home", "open", "--print"))
     assert (code, out) == (1, "")
     assert "agx serve" in err
-    home.mkdir(exist_ok=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        note = {"url": f"http://127.0.0.1:{free.getsockname()[1]}", "pid": os.getpid()}
-        (home / f"studio-{os.getpid()}.json").write_text(json.dumps(note))
-        code, out, err = await outcome(await agx(home, "open", "--print"))
-    assert (code, out) == (1, "")
-    assert "does not answer" in err
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from agenticx import __version__
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import EventType, RuntimeEvent
 from tests.support.commits import append
@@ -295,7 +296,8 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
             "price": None,
             "assumed": None,
         }
-        assert (await studio.client.get("/api/health")).json() == {"status": "ok"}
+        health = {"status": "ok", "version": __version__, "api": 1, "instance": studio.services.instance}
+        assert (await studio.client.get("/api/health")).json() == health
         assert (await studio.client.get("/api/ready")).json()["status"] == "ready"
 
 

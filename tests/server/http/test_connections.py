@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import signal
 import sys
+import weakref
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -24,7 +26,7 @@ from studio.http.connection import ConnectionLimit
 from tests.support.server.agx_processes import ServedStudio, agx_serve, outcome
 from tests.support.server.running_studio import TOKEN, RunningStudio, StudioMaker
 from tests.support.server.stream_client import StreamClient
-from tests.support.timeouts import PATIENCE, PatientClock
+from tests.support.timeouts import PATIENCE, PatientClock, wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("G")]
 
@@ -157,6 +159,18 @@ async def test_a_stream_is_not_limited_by_the_request_timeout(make_studio: Studi
     async with make_studio(clock=clock) as studio, studio.frames("/api/events") as frames:
         for _ in range(15):  # longer than the request timeout
             assert (await anext(frames)).type == "comment"
+
+
+async def test_a_closed_connection_is_freed_without_the_garbage_collector(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        gc.disable()
+        try:
+            async with connected(studio.port, f"{HEALTH}\r\n") as (reader, _):
+                assert await read_response(reader) == (200, False)
+                references = [weakref.ref(connection) for connection in studio.server.server_state.connections]
+            await wait_until(lambda: [connection() for connection in references] == [None])
+        finally:
+            gc.enable()
 
 
 # --- number -----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from studio.http.guard import AccessMiddleware, OriginPolicy
+from studio.http.guard import AccessMiddleware, AccessRules
 from studio.routes import is_public
 from tests.support.server.raw_http import (
     ALLOWED_ORIGIN,
@@ -74,8 +74,8 @@ async def test_two_hosts_are_400_even_if_the_http_server_accepts_them() -> None:
         sent.append(message)
 
     host = (b"host", b"localhost:1")
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [host, host]}
-    await AccessMiddleware(unreachable, OriginPolicy.for_port(1), TOKEN, is_public)(scope, receive, send)
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [host, host], "server": ("127.0.0.1", 1)}
+    await AccessMiddleware(unreachable, lambda _: AccessRules(TOKEN), is_public)(scope, receive, send)
     assert sent[0]["status"] == 400
 
 

@@ -271,6 +271,15 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             assert problem["detail"] == sentence
 
 
+async def test_parameters_that_begin_with_an_underscore_are_ignored(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        for path in ("/api/health?_=1", "/api/tools?_=1&_cache=no", "/api/sessions?limit=5&_=2", "/assets/app.js?_=1"):
+            assert (await studio.client.get(path)).status_code == 200
+        assert (await studio.client.post("/api/sessions?_=1", json={})).status_code == 201
+        refused = await studio.client.get("/api/tools?_=1&limt=1&_=2")
+        assert (refused.status_code, refused.json()["field"]) == (422, "limt")
+
+
 async def test_streams_declare_the_last_event_id_header(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         paths = (await studio.client.get("/openapi.json")).json()["paths"]

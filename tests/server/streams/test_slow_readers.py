@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import socket
+import time
 import tracemalloc
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from starlette.types import Message
 
-from agenticx.clocks import ScaledClock
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.records import SessionRecord
-from studio.http.write_timeout import WriteTimeoutMiddleware
-from studio.relay import Relay
 from tests.support.commits import append
 from tests.support.server.agx_processes import agx_serve
 from tests.support.server.running_studio import RunningStudio, StudioMaker
@@ -28,7 +24,7 @@ from tests.support.server.slow_readers import (
     memory_growth_for_stopped_readers,
 )
 from tests.support.server.stream_checks import stalled_reader
-from tests.support.timeouts import PatientClock, wait_until
+from tests.support.timeouts import PATIENCE, PatientClock, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -78,31 +74,40 @@ def without_collector() -> Generator[None]:
         gc.enable()
 
 
-async def test_no_heartbeat_is_written_between_the_chunks_of_an_event() -> None:
-    store = MemoryStore()
-    session = SessionRecord(workspace="/", created_at="now")
-    await store.create(session)
-    large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
-    await append(store, session.id, None, [large])
-    relay = Relay(store, clock=ScaledClock(1000))  # sends a heartbeat every 10 ms
-    stream = WriteTimeoutMiddleware(await relay.respond(session.id, None))
-    sent: list[bytes] = []
-    enough = asyncio.Event()
+async def test_no_heartbeat_is_written_between_the_chunks_of_an_event(make_studio: StudioMaker) -> None:
+    async with make_studio(clock=PatientClock({10.0: 1.0})) as studio:
+        session_id = await studio.session()
+        large = RuntimeEvent(EventType.TOKEN, {"text": "x" * MEGABYTE, "message_id": "m", "offset": 0})
+        await append(studio.services.store, session_id, None, [large])
+        with stalled_reader(studio, session_id, buffer_bytes=32 * 1024) as slow:
+            received = await asyncio.to_thread(read_slowly, slow)
+    chunks = list(chunks_of(received.partition(b"\r\n\r\n")[2]))
+    first, last = (index for index, chunk in enumerate(chunks) if chunk.startswith(b"id: ") or chunk.endswith(b"}\n\n"))
+    assert json.loads(b"".join(chunks[first : last + 1]).partition(b"data: ")[2])["data"] == large.data
+    assert max(len(chunk) for chunk in chunks) == 64 * 1024
+    assert chunks[last + 1] == BEAT
 
-    async def send(message: Message) -> None:
-        await asyncio.sleep(0.005)  # the time in which the socket drains a chunk
-        sent.append(message.get("body", b""))
-        if sent[-1] == BEAT and sum(map(len, sent)) > MEGABYTE:
-            enough.set()
 
-    async def receive() -> Message:
-        await enough.wait()
-        return {"type": "http.disconnect"}
+def read_slowly(reader: socket.socket) -> bytes:
+    """Read until a heartbeat that follows an event of a megabyte; the reading takes several heartbeats' time."""
+    received = b""
+    reader.settimeout(PATIENCE)
+    while not (len(received) > MEGABYTE and received.endswith(BEAT + b"\r\n")):
+        time.sleep(0.1)
+        data = reader.recv(32 * 1024)
+        assert data, "the connection was closed"
+        received += data
+    return received
 
-    await stream({"type": "http", "method": "GET"}, receive, send)
-    (frame,) = (block for block in b"".join(sent).split(b"\n\n") if block.startswith(b"id: "))
-    assert json.loads(frame.partition(b"data: ")[2])["data"] == large.data
-    assert max(len(piece) for piece in sent) <= 64 * 1024
+
+def chunks_of(body: bytes) -> Iterator[bytes]:
+    """Yield the chunks of a body in chunked transfer coding."""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        length = int(size, 16)
+        yield rest[:length]
+        assert rest[length : length + 2] == b"\r\n"
+        body = rest[length + 2 :]
 
 
 @pytest.mark.promise("B3")

@@ -1,0 +1,89 @@
+"""One studio per AGX_HOME, whatever its store: a lock, and taking over from the studio that holds it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from agenticx.cli.client.discovery import find_studio
+from agenticx.cli.client.http import ServerUnresponsive
+from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, read_address
+from agenticx.errors import SettingsError, StoreError
+from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, OwnerLock
+
+__all__ = ["lock_home"]
+
+_TAKE_OVER_SECONDS = 10.0
+_PAUSE_SECONDS = 0.05
+
+
+def lock_home(home: Path, *, take_over: bool = False, stopped: Callable[[], bool] = lambda: False) -> OwnerLock:
+    """Create AGX_HOME if it is missing, and return its lock, which a studio holds until it has ended.
+
+    If another studio holds it: with `take_over`, that one gets SIGTERM, and the lock is waited for, ten seconds at most
+    and while `stopped` is false; else `OwnedElsewhere` is raised. Raises `SettingsError` for a folder that cannot be
+    created.
+    """
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise_if_exhausted(exc)
+        raise SettingsError(f"AGX_HOME is {str(home)!r}, which cannot be created: {exc.strerror}") from exc
+    try:
+        return OwnerLock(home / STUDIO_FILE)
+    except OwnedElsewhere as exc:
+        if not take_over:
+            raise _already_running(home, exc.pid) from exc
+    except StoreError as exc:  # a folder in which nothing can be created
+        raise StoreError(f"AGX_HOME is {str(home)!r}: {exc}") from exc
+    return _take_over(home, stopped)
+
+
+def _take_over(home: Path, stopped: Callable[[], bool]) -> OwnerLock:
+    """End the studios that hold the lock, and return it.
+
+    Each gets one signal, once its answer has confirmed that it is that studio: the second one would end it at once. A
+    studio that is starting is asked again until it is ready; one that is ending does not answer any more.
+    """
+    deadline = time.monotonic() + _TAKE_OVER_SECONDS
+    signalled: set[str] = set()
+    while True:
+        try:
+            return OwnerLock(home / STUDIO_FILE)
+        except OwnedElsewhere as exc:
+            owner = exc
+        left = deadline - time.monotonic()
+        if left <= 0 or stopped():
+            text = f"{_named(home, owner.pid)} did not end within {_TAKE_OVER_SECONDS:g} seconds"
+            raise OwnedElsewhere(text, pid=owner.pid) from owner
+        address = _confirmed(home, owner.pid, left)
+        if address is not None and address.instance not in signalled:
+            signalled.add(address.instance)
+            with suppress(ProcessLookupError):
+                os.kill(address.pid, signal.SIGTERM)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _confirmed(home: Path, pid: int, seconds: float) -> StudioAddress | None:
+    """Return the address of the studio that is the process `pid`, if it answers and says so."""
+    with suppress(ServerUnresponsive):
+        address = find_studio(home, response_timeout=seconds)
+        if address is not None and address.pid == pid:
+            return address
+    return None
+
+
+def _already_running(home: Path, pid: int) -> OwnedElsewhere:
+    text = f"{_named(home, pid)} has the sessions of this AGX_HOME; `agx open` opens it, --take-over replaces it"
+    return OwnedElsewhere(text, pid=pid)
+
+
+def _named(home: Path, pid: int) -> str:
+    address = read_address(home)
+    where = f" at {address.url}" if address is not None and address.pid == pid else ""
+    return f"the studio{where} ({f'process {pid}' if pid else 'another process'})"
