@@ -6,14 +6,13 @@ import io
 import os
 import signal
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
 from agenticx.cli.exit_codes import DONE, FAILED, OUT_OF_MEMORY_EXIT_CODE, STOPPED, USAGE
 from agenticx.cli.interrupt_handling import raise_on_ctrl_c
-from agenticx.cli.registry import BUILTIN_COMMANDS, Command, commands_from_entry_points, find_command
+from agenticx.cli.registry import BUILTIN_COMMANDS, commands_from_entry_points, find_command, parser_of
 from agenticx.errors import AgenticXError, SettingsError
 
 __all__ = ["main"]
@@ -21,7 +20,7 @@ __all__ = ["main"]
 _EXAMPLES = """\
 examples:
   agx run "List the files here"              one turn; without a provider key, the offline demo answers
-  git diff | agx run - --model openai-chat:gpt-4.1-mini
+  git diff | agx run "Review this change"    what is piped in comes after the task
   agx run "And the largest?" --session last  continue the session that was used last
   agx chat                                   a conversation; Ctrl-C stops a turn, Ctrl-D quits
   agx serve --open                           the studio in your browser
@@ -106,6 +105,8 @@ def _flush_or_discard_stdout() -> None:
 
 
 def _dispatch(argv: list[str]) -> int:
+    if argv[:1] == ["help"] and len(argv) > 1:
+        argv = [*argv[1:], "--help"]
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(_help_text())
         return DONE
@@ -115,20 +116,9 @@ def _dispatch(argv: list[str]) -> int:
     command = find_command(argv[0])
     if command is None:
         return _report_unknown_command(argv[0])
-    arguments = _parse(command, argv[1:])
+    arguments = parser_of(command).parse_args(argv[1:])
     raise_on_ctrl_c()
     return command.run(arguments)
-
-
-def _parse(command: Command, argv: list[str]) -> Namespace:
-    parser = ArgumentParser(
-        prog=f"agx {command.name}",
-        description=f"{command.summary}.",
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    command.configure(parser)
-    return parser.parse_args(argv)
 
 
 def _help_text() -> str:
@@ -142,7 +132,7 @@ def _help_text() -> str:
             "",
             "AgenticX: an agent that works in your folder and asks before it changes anything.",
             "",
-            "commands (agx COMMAND --help shows the details):",
+            "commands (agx help COMMAND shows the details):",
             *rows,
             "",
             _EXAMPLES,

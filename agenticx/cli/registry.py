@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,6 +16,7 @@ __all__ = [
     "ModuleCommand",
     "commands_from_entry_points",
     "find_command",
+    "parser_of",
 ]
 
 ENTRY_POINT_GROUP = "agenticx.commands"
@@ -74,14 +75,16 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ModuleCommand("run", "One turn in the terminal, with tools and confirms", "agenticx.cli.commands.run"),
         ModuleCommand("chat", "A conversation in the terminal", "agenticx.cli.commands.chat"),
         ModuleCommand(
-            "sessions", "Stored sessions: list, show, export, replay, delete", "agenticx.cli.commands.sessions"
+            "sessions", "Stored sessions: list, show, change, export, replay, delete", "agenticx.cli.commands.sessions"
         ),
+        ModuleCommand("models", "The models that can be used", "agenticx.cli.commands.models"),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),
         ModuleCommand(
             "permissions",
             "The decision on a tool call, and the reasons for it",
             "agenticx.cli.commands.permissions",
         ),
+        ModuleCommand("completion", "A script for Tab in bash, zsh or fish", "agenticx.cli.commands.completion"),
         ModuleCommand("doctor", "A check of settings, keys, models and the store", "agenticx.cli.commands.doctor"),
     )
 }
@@ -95,6 +98,18 @@ def find_command(name: str) -> Command | None:
         command: Command = entry_point.load()
         return command
     return None
+
+
+def parser_of(command: Command) -> ArgumentParser:
+    """Return the parser of a command's arguments."""
+    parser = ArgumentParser(
+        prog=f"agx {command.name}",
+        description=f"{command.summary}.",
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.configure(parser)
+    return parser
 
 
 def commands_from_entry_points() -> dict[str, Command | Exception]:

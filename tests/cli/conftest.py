@@ -34,14 +34,17 @@ class Shell:
         self,
         *words: str,
         prepare: str = "",
-        stdin: int = subprocess.PIPE,
+        stdin: int | None = None,
         stdout: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
     ) -> Process:
         """Start `agx` in a process group of its own, forked from a process that has imported its modules.
 
-        `prepare` is Python source that the process runs first.
+        `prepare` is Python source that the process runs first. Without `stdin`, `agx run` gets an empty input: it
+        waits 3 s for that of an open pipe.
         """
+        if stdin is None:
+            stdin = subprocess.DEVNULL if words[:1] == ("run",) and "-" not in words else subprocess.PIPE
         module, first = (PROGRAM, [prepare + AGX]) if prepare else ("agenticx.cli", [])
         every = [*first, *words]
         return Process(module, every, cwd=self.folder, env=self.environment, stdin=stdin, stdout=stdout, stderr=stderr)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 
 def test_help_lists_every_command_on_stdout(agx: Any) -> None:
@@ -14,6 +19,63 @@ def test_help_lists_every_command_on_stdout(agx: Any) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     for command in ("run", "chat", "model", "permissions", "doctor", "serve", "open"):
         assert f"\n  {command} " in done.stdout
+
+
+def test_help_shows_the_help_of_a_command_or_action(agx: Any) -> None:
+    for words in (["run"], ["sessions"], ["sessions", "rewind"], ["serve"]):
+        done = agx("help", *words)
+        assert (done.returncode, done.stdout) == (0, agx(*words, "--help").stdout)
+        assert done.stdout.startswith(f"usage: agx {' '.join(words)} ")
+    assert agx("help", "rnu").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("agx cha", ["chat"]),
+        ("agx sessions re", ["rename", "replay", "rewind"]),
+        ("agx sessions list --j", ["--json"]),
+        ("agx run --att", ["--attach"]),
+        ("agx help comp", ["completion"]),
+        ("agx completion ", ["bash", "fish", "zsh"]),
+        ("agx serve --po", ["--port"]),
+    ],
+)
+def test_bash_completes_commands_actions_and_options(agx: Any, typed: str, expected: list[str]) -> None:
+    script = agx("completion", "bash").stdout
+    words = [*typed.split(), *[""][: typed.endswith(" ")]]
+    ask = f"COMP_WORDS=({' '.join(map(shlex.quote, words))}); COMP_CWORD={len(words) - 1}; _agx; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-euc", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
+    assert sorted(set(done.stdout.split()) - {"-h", "--help"}) == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_of_each_shell_is_accepted_by_it(agx: Any, shell: str, tmp_path: Path) -> None:
+    done = agx("completion", shell)
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("sessions", "rewind", "attach", "serve", "agenticx"))
+    if (program := shutil.which(shell)) is not None:  # bash is everywhere, the others are not
+        (tmp_path / "script").write_text(done.stdout)
+        assert subprocess.run([program, "-n", str(tmp_path / "script")], check=False).returncode == 0
+
+
+def test_models_are_listed_with_the_reason(agx: Any) -> None:
+    agx.environment["OPENAI_API_KEY"] = "sk-not-a-key-but-long-enough"
+    done = agx("models")
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = {line.split()[0]: line for line in done.stdout.splitlines()}
+    assert "AGX_MODEL" in listed["demo"]
+    assert any(name.startswith("openai:") and line.endswith("OPENAI_API_KEY is set") for name, line in listed.items())
+    rows = [json.loads(line) for line in agx("models", "--json").stdout.splitlines()]
+    assert [row["model"] for row in rows] == list(listed)
+    assert "sk-not" not in done.stdout
+    assert not Path(agx.environment["AGX_HOME"]).exists()
+
+
+def test_the_package_is_the_same_program(agx: Any) -> None:
+    command = [sys.executable, "-m", "agenticx", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == agx("--version").stdout
 
 
 def test_without_a_command_the_help_is_printed(agx: Any) -> None:
@@ -36,7 +98,7 @@ def test_version_is_the_installed_one(agx: Any) -> None:
 def test_an_unknown_command_is_a_usage_error_with_the_nearest_ones(agx: Any) -> None:
     done = agx("modle", "call")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "agx: unknown command 'modle'; did you mean `agx model`?\n"
+    assert done.stderr == "agx: unknown command 'modle'; did you mean `agx model` or `agx models`?\n"
 
 
 def test_an_option_in_place_of_the_command_is_explained(agx: Any) -> None:

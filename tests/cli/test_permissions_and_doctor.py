@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.sessions.store.sqlite import SqliteStore
 from tests.support.timeouts import PATIENCE
@@ -138,6 +139,21 @@ def test_doctor_reports_what_prevents_a_server_from_starting_with_the_same_messa
     assert refused.stderr.removeprefix("agx: ").strip() == problem[17:]
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, where no folder can be created")
+def test_doctor_and_serve_report_a_home_that_cannot_be_created(agx: Any) -> None:
+    agx.environment["AGX_HOME"] = "/proc/agx/home"
+    sentence = "AGX_HOME is '/proc/agx/home', which cannot be created: No such file or directory\n"
+    checked, refused = agx("doctor"), agx("serve", "--port", "0")
+    assert (checked.returncode, f"!!  home         {sentence}" in checked.stdout) == (1, True)
+    assert (refused.returncode, refused.stdout, refused.stderr) == (2, "", f"agx: {sentence}")
+
+
+def test_doctor_leaves_no_folder_behind(agx: Any, tmp_path: Path) -> None:
+    agx.environment["AGX_HOME"] = str(tmp_path / "a" / "b")
+    assert f"--  home         {tmp_path / 'a' / 'b'} is created at the first start\n" in agx("doctor").stdout
+    assert not (tmp_path / "a").exists()
+
+
 def test_doctor_checks_the_database_without_changing_it(agx: Any, tmp_path: Path) -> None:
     agx("run", "say hi")
     home, database = tmp_path / "home", tmp_path / "home" / "sessions.db"
@@ -167,18 +183,16 @@ def test_doctor_reports_the_owner_of_the_store_and_whether_a_server_answers(agx:
     try:
         assert f"ok  store        {home / 'sessions.db'} belongs to process {owner}\n" in agx("doctor").stdout
         with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel takes the connection, nobody answers
-            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            address = StudioAddress("127.0.0.1", listening.getsockname()[1], "of a run", home / "token", owner)
             (home / "token").write_text("x" * 43)
             (home / "token").chmod(0o600)
-            (home / f"studio-{owner}.json").write_text(json.dumps({"url": url, "pid": owner}))
+            address.write_file(home)
             done = agx("doctor")
     finally:
         asyncio.run(store.aclose())
     (problem,) = [line for line in done.stdout.splitlines() if line.startswith("!!")]
-    assert (done.returncode, problem.startswith(f"!!  store        the server at {url} (process {owner}) ")) == (
-        1,
-        True,
-    )
+    assert done.returncode == 1
+    assert problem.startswith(f"!!  store        the server at {address.url} (process {owner}) ")
 
 
 def test_doctor_keeps_its_exit_code_when_its_reader_closes_the_pipe(agx: Any) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import socket
+import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,6 +54,90 @@ def test_the_log_of_a_turn_is_shown_only_if_its_level_was_set(agx: Any) -> None:
 
 def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
     assert agx("run", "-", stdin="say from a pipe\n").stdout == "from a pipe\n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "message"),
+    [("one\ntwo\n\n", "say this:\n\none\ntwo"), ("", "say this:"), (" \n", "say this:")],
+    ids=["text", "nothing", "blanks"],
+)
+def test_piped_input_comes_after_the_task(agx: Any, stdin: str, message: str) -> None:
+    rows = envelopes(agx("run", "say this:", "--json", stdin=stdin).stdout)
+    assert rows[0]["data"]["input"] == message
+
+
+def test_a_file_as_input_comes_after_the_task(agx: Any) -> None:
+    (agx.folder / "a.txt").write_text("alpha")
+    with (agx.folder / "a.txt").open() as file:
+        assert agx("run", "say", stdin=file.fileno()).stdout == "alpha\n"
+
+
+def test_an_open_pipe_that_brings_nothing_is_left_alone(agx: Any) -> None:
+    with agx.start("run", "say alone", stdin=subprocess.PIPE) as process:
+        out, err = process.stdout.read(), process.stderr.read()
+    assert (process.returncode, out) == (0, "alone\n")
+    assert err == "agx: standard input brought nothing for 3 s and is left alone; - waits for it\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["run", "say hi", "--model", "demo"], ["run", "say hi"], ["model", "call", "demo", "x"]]
+)
+def test_a_base_url_with_the_demo_is_a_usage_error(agx: Any, command: list[str]) -> None:
+    done = agx(*command, "--base-url", "http://127.0.0.1:9/v1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("agx: --base-url cannot be used with the demo, which is offline; ")
+
+
+CUT = '{"choices": [{"index": 0, "delta": {"content": "half an ans"}, "finish_reason": "length"}]}'
+EMPTY = '{"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "stop"}]}'
+
+
+@pytest.mark.parametrize(
+    ("chunk", "out", "note", "bare_note"),
+    [
+        (EMPTY, "", "the model's answer is empty", "agx model call: the reply is empty"),
+        (
+            CUT,
+            "half an ans\n",
+            "the answer is incomplete: it was cut off",
+            "agx model call: the reply was cut at the output limit of the model",
+        ),
+    ],
+)
+def test_an_empty_reply_and_a_cut_one_are_pointed_out(
+    agx: Any, provider: Any, chunk: str, out: str, note: str, bare_note: str
+) -> None:
+    provider.events(chunk, "[DONE]")
+    done = agx("run", "hello", "--model", "openai-chat:x", "--base-url", provider.base_url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, f"{note}\n")
+    done = agx("model", "call", "openai-chat:x", "hello", "--base-url", provider.base_url)
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, f"{bare_note}\n")
+
+
+def test_a_refused_connection_to_this_machine_fails_at_once(agx: Any) -> None:
+    agx.environment["OLLAMA_HOST"] = f"127.0.0.1:{unused_port()}"
+    began = time.monotonic()
+    done = agx("run", "hello", "--model", "ollama:qwen3")
+    assert time.monotonic() - began < 4  # the first wait before a retry
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "retry" not in done.stderr
+    assert done.stderr.endswith("; is Ollama running?\n")
+
+
+def unused_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def test_retries_are_shown_with_their_number_and_wait(agx: Any, provider: Any) -> None:
+    provider.status, provider.body = 503, b'{"error": {"message": "busy"}}'
+    agx.environment["AGX_LLM_ATTEMPTS"] = "2"
+    done = agx("run", "hello", "--model", "openai-chat:x", "--base-url", provider.base_url)
+    notes = done.stderr.splitlines()
+    assert re.fullmatch(r"… openai-chat:x answered with HTTP 503: busy; retry 1 in [45] s", notes[0])
+    assert notes[1].startswith("error (provider.overloaded): ")
+    assert len(provider.requests) == 2
 
 
 def test_invalid_utf8_in_a_prompt_is_replaced(agx: Any) -> None:
@@ -201,7 +289,6 @@ def test_a_closed_stdout_ends_the_turn_without_a_traceback(agx: Any) -> None:
     process.stdout.close()
     assert process.wait(PATIENCE) == 1
     assert process.stderr.read() == ""
-    process.stdin.close()
     process.stderr.close()
 
 

@@ -9,7 +9,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
@@ -19,11 +18,12 @@ from typing import Any
 import pytest
 
 from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
+from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.testing import check_grammar
 from tests.support.timeouts import PATIENCE
 
-PROMPT = "[N]o: "
+PROMPT = "[e]dit: "
 ENDS = ("turn_started", "final", "error", "handed_back")
 WRITE = "Write note.txt with the text hi"
 
@@ -46,13 +46,10 @@ class CliStudio:
         ready = re.search(r"http://127\.0\.0\.1:(\d+)/#", self.process.stderr.readline())
         assert ready is not None
         self.port = int(ready[1])
-        while not self.announcement.exists():  # written just after the line
-            assert self.process.poll() is None
-            time.sleep(0.005)
 
     @property
     def announcement(self) -> Path:
-        return self.home / f"studio-{self.process.pid}.json"
+        return self.home / "studio.json"
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
@@ -150,6 +147,18 @@ def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
     screen.wait_for("← file_write ok")
     assert screen.exit_code() == 0
     assert (agx.folder / "note.txt").read_text() == "hi"
+
+
+@pytest.mark.promise("E2")
+def test_mode_auto_is_not_resumed_through_a_server_where_nobody_can_be_asked(agx: Any, studio: CliStudio) -> None:
+    session = studio.call("POST", "/api/sessions", {"permission_mode": "auto", "workspace": str(agx.folder)})
+    done = agx("run", WRITE, "--session", session["id"])
+    assert "this turn runs in mode default, not auto: there is no terminal to ask at\n" in done.stderr
+    assert "denied without asking" in done.stderr
+    assert not (agx.folder / "note.txt").exists()
+    assert studio.call("GET", f"/api/sessions/{session['id']}")["permission_mode"] == "auto"
+    assert agx("run", WRITE, "--session", session["id"], "--yes").returncode == 0
+    assert (agx.folder / "note.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -307,16 +316,20 @@ def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: 
     store, owner = SqliteStore(home / "sessions.db"), os.getpid()
     try:
         with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel accepts the connection, nothing answers
-            note = {"url": f"http://127.0.0.1:{listening.getsockname()[1]}", "pid": owner}
+            address = StudioAddress("127.0.0.1", listening.getsockname()[1], "of a run", home / "token", owner)
             if announced:
-                (home / f"studio-{owner}.json").write_text(json.dumps(note))
+                address.write_file(home)
             done = agx("open", "--print")
     finally:
         asyncio.run(store.aclose())
     assert (done.returncode, done.stdout) == (1, "")
-    what = f"the studio at {note['url']} does not answer" if announced else "no studio is running for this AGX_HOME"
-    hint = f"if it was stopped, `kill -CONT {owner}` resumes it; once it has ended, `agx serve` starts one"
-    assert done.stderr == f"agx: {what}; process {owner} has the sessions: {hint}\n"
+    hint = f"`kill -CONT {owner}` resumes it"
+    if announced:
+        what = f"the server at {address.url} (process {owner}) does not answer; if it is suspended, {hint}"
+    else:
+        has = f"process {owner} has the sessions: if it was stopped, {hint}; once it has ended, `agx serve` starts one"
+        what = f"no studio is running for this AGX_HOME; {has}"
+    assert done.stderr == f"agx: {what}\n"
 
 
 @pytest.mark.parametrize("other_port", [False, True])
@@ -325,7 +338,9 @@ def test_a_second_server_of_the_same_home_names_the_first_one(agx: Any, studio: 
     done = agx("serve", "--port", "0" if other_port else str(studio.port))
     assert (done.returncode, done.stdout) == (1, "")
     first = f"the studio at http://127.0.0.1:{studio.port} (process {studio.process.pid})"
-    assert done.stderr == f"agx: {first} has the sessions of this AGX_HOME; `agx open` opens it\n"
+    assert (
+        done.stderr == f"agx: {first} has the sessions of this AGX_HOME; `agx open` opens it, --take-over replaces it\n"
+    )
 
 
 def test_a_port_in_use_by_another_program_is_named_without_an_error_number(agx: Any) -> None:
@@ -406,9 +421,8 @@ def test_a_cut_stream_resumes_without_loss_or_repetition(agx: Any) -> None:
         served = CliStudio(agx, AGX_ALLOWED_HOSTS=f"127.0.0.1:{proxy.port}")
         try:
             proxy.target = served.port
-            served.announcement.write_text(
-                json.dumps({"url": f"http://127.0.0.1:{proxy.port}", "pid": served.process.pid})
-            )
+            announced = json.loads(served.announcement.read_text())
+            served.announcement.write_text(json.dumps({**announced, "url": f"http://127.0.0.1:{proxy.port}"}))
             done = agx("run", "count to 120", "--json")
         finally:
             served.end()

@@ -111,9 +111,62 @@ def test_a_session_keeps_its_permission_mode_until_an_option_changes_it(agx: Any
     assert rows(agx("sessions", "list", "--json").stdout)[0]["permission_mode"] == "auto"
 
 
+@pytest.mark.promise("E2")
+@pytest.mark.parametrize("command", [["run", "Write a.txt with the text hi"], ["chat"]])
+def test_mode_auto_is_not_resumed_where_nobody_can_be_asked(agx: Any, command: list[str]) -> None:
+    agx("run", "say one", "--permission-mode", "auto")
+    stdin = "Write a.txt with the text hi\nWrite b.txt with the text hi\n"
+    done = agx(*command, "--session", "last", stdin=stdin)
+    assert "this turn runs in mode default, not auto: there is no terminal to ask at\n" in done.stderr
+    assert "denied by policy: there is no terminal to ask at" in done.stderr
+    assert not (agx.folder / "a.txt").exists()
+    assert not (agx.folder / "b.txt").exists()
+    assert rows(agx("sessions", "list", "--json").stdout)[0]["permission_mode"] == "auto"
+    done = agx(*command, "--session", "last", "--yes", stdin=stdin)
+    assert "this turn runs" not in done.stderr
+    assert (agx.folder / "a.txt").exists()
+
+
+def test_a_new_session_of_a_pipe_keeps_the_mode_that_was_set(agx: Any) -> None:
+    agx.environment["AGX_PERMISSION_MODE"] = "auto"
+    agx("chat", stdin="say one\nWrite a.txt with the text hi\n")
+    assert (agx.folder / "a.txt").exists()
+
+
+@pytest.mark.parametrize(("keys", "mode"), [("x\ny\n", "auto"), ("\n", "default")])
+def test_a_chat_asks_before_it_goes_on_in_mode_auto(
+    agx: Any, terminal: Callable[..., Any], keys: str, mode: str
+) -> None:
+    agx("run", "say one", "--permission-mode", "auto")
+    screen = terminal("chat", "-c")
+    screen.wait_for("demo, mode auto; /help")
+    screen.wait_for("Go on in mode auto? [y/N]: ")
+    for line in keys.splitlines():
+        screen.type(f"{line}\n")
+        if line == "x":
+            screen.wait_for("Go on in mode auto? [y/N]: ")
+    screen.wait_for("› say one\none\n")
+    screen.wait_for("› ")
+    screen.type("/mode\r")
+    screen.wait_for(f"permission mode: {mode}\n")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    assert rows(agx("sessions", "list", "--json").stdout)[0]["permission_mode"] == mode
+
+
+def test_the_header_of_a_new_chat_says_that_it_is_in_mode_auto(terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat", "--permission-mode", "auto")
+    screen.wait_for(", mode auto; /help")
+    screen.wait_for("in mode auto calls run without being asked about\n")
+    screen.wait_for("› ")
+    screen.process.send_signal(signal.SIGTERM)
+    assert screen.exit_code() == 130
+
+
 def test_the_call_allowed_for_a_session_is_allowed_in_its_next_process(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", "run touch made")
-    screen.wait_for("[N]o: ")
+    screen.wait_for("[e]dit: ")
     screen.type("s\n")
     screen.wait_for("← bash_exec ok")
     assert screen.exit_code() == 0
@@ -213,7 +266,7 @@ def test_an_exported_file_has_mode_0600_and_overwrites_only_with_force(agx: Any)
     file.chmod(0o644)
     command = ("sessions", "export", "last", "--format", "markdown", "-o", "talk.md")
     refused = agx(*command)
-    assert (refused.returncode, refused.stderr) == (1, "talk.md already exists; --force overwrites it\n")
+    assert (refused.returncode, refused.stderr) == (1, "agx: talk.md already exists; --force overwrites it\n")
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("mine", 0o644)
     assert agx(*command, "--force").returncode == 0
     assert ("hello" in file.read_text(), file.stat().st_mode & 0o777) == (True, 0o600)
@@ -235,7 +288,7 @@ def test_delete_removes_a_session_after_confirmation(agx: Any, terminal: Callabl
     refused = agx("sessions", "delete", "last")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "there is no terminal to ask at; --yes deletes without asking\n",
+        "agx: there is no terminal to ask at; --yes deletes without asking\n",
     )
     for answer, code, message in (("n", 1, "nothing was deleted"), ("y", 0, f"{session} was deleted")):
         screen = terminal("sessions", "delete", session)
@@ -267,7 +320,7 @@ def test_a_question_of_a_killed_process_is_asked_again_when_a_chat_resumes(
     agx: Any, terminal: Callable[..., Any]
 ) -> None:
     first = terminal("run", "Write a.txt with the text hi")
-    first.wait_for("[N]o: ")
+    first.wait_for("[e]dit: ")
     os.killpg(first.process.pid, signal.SIGKILL)
     first.process.wait()
     assert "turns   1; the last one runs, or waits for an answer" in agx("sessions", "show", "last").stdout
@@ -277,7 +330,7 @@ def test_a_question_of_a_killed_process_is_asked_again_when_a_chat_resumes(
     assert not (agx.folder / "a.txt").exists()
 
     chat = terminal("chat", "--continue")
-    chat.wait_for("[N]o: ")
+    chat.wait_for("[e]dit: ")
     chat.type("y\n")
     chat.wait_for("← file_write ok")
     chat.wait_for("› ")
@@ -300,7 +353,8 @@ def test_a_turn_runs_unstored_with_a_note_while_another_terminal_owns_the_sessio
     assert (done.returncode, done.stdout) == (0, "two\n")
     assert done.stderr.startswith("this session is not stored: ")
     assert owner in done.stderr
-    for words in (["run", "say three", "--session", "last"], ["sessions", "list"], ["sessions", "show", "last"]):
+    assert done.stderr.splitlines()[0].endswith("; agx sessions list, show, export and usage still work")
+    for words in (["run", "say three", "--session", "last"], ["sessions", "pin", "last"]):
         refused = agx(*words)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert owner in refused.stderr

@@ -14,7 +14,8 @@ import pytest
 from tests.support.wires import files
 
 WRITE = "Write note.txt with the text hi"
-PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
+PROMPT = "[n]o [reason], [e]dit: "
+AGAIN = "y, s, n [reason] or e (Enter: no): "
 
 
 @pytest.mark.parametrize(("keys", "written"), [("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False)])
@@ -66,6 +67,108 @@ def test_end_of_input_at_a_question_denies_it(agx: Any, terminal: Callable[..., 
     assert screen.exit_code() == 0
 
 
+def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", WRITE)
+    screen.wait_for(PROMPT)
+    screen.type("yep\n")
+    screen.wait_for(AGAIN)
+    screen.type("y please\ny\n")  # the second line was typed before the next question
+    screen.wait_for(AGAIN)
+    screen.type("n write \x1b[Aelsewhere\n")
+    screen.wait_for("denied by you: write [Aelsewhere")
+    assert screen.exit_code() == 0
+    assert not (agx.folder / "note.txt").exists()
+    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    (result,) = [message["content"] for message in session["messages"] if message["role"] == "tool"]
+    assert result == "Denied by the user. Reason: write [Aelsewhere"
+
+
+def test_calls_on_a_file_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("Write note.txt with the text one\r")
+    screen.wait_for("[s]ession (file_write of this file)")
+    screen.type("s\n")
+    screen.wait_for("allowed by you")
+    screen.wait_for("› ")
+    screen.type("Write note.txt with the text two\r")
+    screen.wait_for("allowed without asking: calls of this kind were allowed for the session")
+    screen.wait_for("› ")
+    assert (agx.folder / "note.txt").read_text() == "two"
+    screen.type("Write other.txt with the text two\r")
+    screen.wait_for(PROMPT)
+    screen.type("\n")
+    screen.wait_for("denied by you")
+    screen.wait_for("› ")
+    screen.type("/new\r")
+    screen.wait_for("› ")
+    screen.type("Write note.txt with the text three\r")
+    screen.wait_for(PROMPT)
+    screen.type("\x04")
+    screen.wait_for("denied by you")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
+def test_the_arguments_that_the_user_edits_are_those_that_run(agx: Any, terminal: Callable[..., Any]) -> None:
+    editor = agx.folder.parent / "editor"
+    editor.write_text('#!/bin/sh\nls -l "$1" >> seen\nsed -i "$(cat script)" "$1"\n')
+    editor.chmod(0o755)
+    agx.environment["EDITOR"] = str(editor)
+    screen = terminal("run", WRITE)
+    for script, answer in (("s/q/z/", "the arguments are unchanged"), ("s/{/[/", "the edited arguments are not JSON")):
+        (agx.folder / "script").write_text(script)
+        screen.wait_for(PROMPT if "q" in script else AGAIN)
+        screen.type("e\n")
+        screen.wait_for(answer)
+    screen.wait_for(AGAIN)
+    (agx.folder / "script").write_text("s/hi/ho/")
+    screen.type("e\n")
+    screen.wait_for('allowed by you, with the arguments {"path": "note.txt", "content": "ho"}')
+    assert screen.exit_code() == 0
+    assert (agx.folder / "note.txt").read_text() == "ho"
+    modes, _, names = zip(
+        *(line.partition(" ") for line in (agx.folder / "seen").read_text().splitlines()), strict=True
+    )
+    assert set(modes) == {"-rw-------"}
+    assert not any(Path(name.split()[-1]).exists() for name in names)
+
+
+def test_arguments_can_be_edited_at_the_prompt(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type(WRITE + "\r")
+    screen.wait_for(PROMPT)
+    screen.type("e\n")
+    screen.wait_for('"content": "hi"')
+    screen.type('\x1b[A\x05\x7f\x7fere"\r')
+    screen.wait_for("allowed by you, with the arguments")
+    screen.wait_for("› ")
+    assert (agx.folder / "note.txt").read_text() == "here"
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+    second = terminal("run", WRITE)
+    second.wait_for(PROMPT)
+    second.type("e\n")
+    second.wait_for("the arguments on one line (Enter: no change): ")
+    second.type('{"path": "b.txt", "content": "there"}\n')
+    second.wait_for("allowed by you, with the arguments")
+    assert second.exit_code() == 0
+    assert (agx.folder / "b.txt").read_text() == "there"
+
+
+@pytest.mark.promise("E2")
+def test_nothing_typed_in_a_chat_before_a_question_answers_it(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type(f"{WRITE}\ry\ry\r\x1b[200~y\ny\n\x1b[201~y")
+    screen.wait_for(PROMPT)
+    screen.type("\n")
+    screen.wait_for("denied by you")
+    assert not (agx.folder / "note.txt").exists()
+
+
 def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
@@ -95,6 +198,18 @@ def test_ctrl_c_stops_a_turn_of_a_chat_and_the_conversation_continues(terminal: 
     screen.wait_for("› ")
     screen.type("say still here\n")
     screen.wait_for("\nstill here\n")
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
+def test_the_header_of_a_chat_names_the_files_with_instructions(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / ".git").mkdir()
+    (agx.folder / "AGENTS.md").write_text("Use tabs.")
+    (agx.folder / "part").mkdir()
+    (agx.folder / "part" / "AGENTS.md").write_text("Use spaces.")
+    screen = terminal("chat", "--cwd", "part")
+    screen.wait_for("instructions: ../AGENTS.md, AGENTS.md\n")
     screen.wait_for("› ")
     screen.type("\x04")
     assert screen.exit_code() == 0

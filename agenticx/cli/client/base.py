@@ -12,9 +12,18 @@ from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["Client", "ServerLost", "SessionInfo", "SessionOptions", "TurnPosition"]
+__all__ = [
+    "Client",
+    "RewindReport",
+    "ServerLost",
+    "SessionInfo",
+    "SessionOptions",
+    "SessionReader",
+    "TurnPosition",
+]
 
 
 class ServerLost(AgenticXError):
@@ -57,11 +66,60 @@ class TurnPosition:
     cursor: str | None = None
 
 
-class Client(Protocol):
-    """Access to sessions and their turns.
+@dataclass(frozen=True, slots=True)
+class RewindReport:
+    """The result of a rewind; a rewind to `undo` reverses it, None being the beginning, before any message.
+
+    `files` are objects with `path`, `outcome` and `reason`, as `POST /api/sessions/{id}/rewind` returns them.
+    """
+
+    rewound_to: str | None
+    undo: str | None
+    files: Sequence[Mapping[str, Any]] = ()
+
+
+class SessionReader(Protocol):
+    """Access to stored sessions that changes nothing.
 
     Every method that takes a session id raises `SessionNotFound` for an unknown one.
     """
+
+    async def get(self, session_id: str) -> SessionInfo:
+        """Return a session."""
+        ...
+
+    async def list_sessions(
+        self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
+    ) -> Sequence[SessionInfo]:
+        """Return up to `limit` sessions that follow the session `before`: pinned ones first, then newest first.
+
+        `query` selects those whose name or messages match; `archived` includes archived ones.
+        """
+        ...
+
+    def read_log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
+        """Yield all events that the session has now."""
+        ...
+
+    def export(
+        self, session_id: str, form: Literal["jsonl", "markdown"]
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Yield the exported file in chunks of bytes."""
+        ...
+
+    async def usage(
+        self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
+    ) -> Sequence[DailyUsage]:
+        """Return the usage of model calls by session, day and model; `since` and `until` are days, YYYY-MM-DD."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the client and release what it owns; a server keeps running."""
+        ...
+
+
+class Client(SessionReader, Protocol):
+    """Access to sessions and their turns."""
 
     @property
     def confirms_by_policy(self) -> bool:
@@ -77,21 +135,16 @@ class Client(Protocol):
         """Create a session; raise an `AgenticXError` if its model is unknown."""
         ...
 
-    async def get(self, session_id: str) -> SessionInfo:
-        """Return a session."""
-        ...
-
-    async def list_sessions(
-        self, *, query: str | None = None, limit: int = 50, before: str | None = None, archived: bool = False
-    ) -> Sequence[SessionInfo]:
-        """Return up to `limit` sessions that follow the session `before`: pinned ones first, then newest first.
-
-        `query` selects those whose name or messages match; `archived` includes archived ones.
-        """
-        ...
-
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         """Replace fields of the session's record and return the changed session."""
+        ...
+
+    async def fork(self, session_id: str, message_id: str | None) -> SessionInfo:
+        """Create a session with the conversation up to that message, by default the last; raise `MessageNotFound`."""
+        ...
+
+    async def rewind(self, session_id: str, message_id: str | None) -> RewindReport:
+        """Make that message the last of the conversation (None: none); raise `SessionBusy`, `MessageNotFound`."""
         ...
 
     async def delete(self, session_id: str) -> None:
@@ -124,24 +177,14 @@ class Client(Protocol):
         """Answer a confirmation; raise an `AgenticXError` if it is closed."""
         ...
 
-    def read_log(self, session_id: str) -> AbstractAsyncContextManager[AsyncIterator[Envelope]]:
-        """Yield all events that the session has now."""
-        ...
-
-    def export(
-        self, session_id: str, form: Literal["jsonl", "markdown"]
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Yield the exported file in chunks of bytes."""
-        ...
-
     async def resolve_model(self, name: str | None) -> str:
         """Return the full name of the model `name` (None: the default); raise an `AgenticXError` if it is unknown."""
         ...
 
-    async def tools(self) -> Sequence[tuple[str, str]]:
-        """Return the name and description of each available tool."""
+    async def models(self) -> Sequence[str]:
+        """Return the full names of the models that can be used."""
         ...
 
-    async def aclose(self) -> None:
-        """Close the client and release what it owns; a server keeps running."""
+    async def tools(self) -> Sequence[tuple[str, str]]:
+        """Return the name and description of each available tool."""
         ...

@@ -1,27 +1,44 @@
-"""Discovery of the server that owns the data folder, and the stores used without one."""
+"""Discovery of the running studio and of the owner of the data folder; stores used without one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
-from agenticx.cli.client.address_file import read_address
 from agenticx.cli.client.http import ServerEndpoint
+from agenticx.cli.client.reading import ReadingClient
 from agenticx.cli.client.remote import RemoteClient
+from agenticx.cli.client.studio_file import StudioAddress, read_address
 from agenticx.errors import SettingsError
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import database_path, open_store
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, probe_owner_pid
+from agenticx.sessions.store.sqlite.reader import SqliteReader
 from agenticx.settings import Settings
-from agenticx.token_file import token_path
+from agenticx.threads import run_in_thread
 
-__all__ = ["fallback_store", "open_store_or_find_server", "remote_client", "server_with_pid"]
+__all__ = [
+    "fallback_store",
+    "find_studio",
+    "open_reader",
+    "open_store_or_find_server",
+    "remote_client",
+    "server_with_pid",
+    "studio_endpoint",
+]
+
+_HEALTH_SECONDS = 10.0
+_MAX_HEALTH_BYTES = 64 * 1024
 
 
 def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
     """Open the store, of which this process becomes the owner, or return the server that owns it.
 
-    Raise `OwnedElsewhere` if another program that is not a server owns it, `StoreError` if it cannot be used.
+    Raise `OwnedElsewhere` if another program that is not a server owns it, `StoreError` if it cannot be used,
+    `ServerUnresponsive` if its owner is a server that does not answer.
     """
     try:
         return open_store(settings)
@@ -32,30 +49,75 @@ def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
         return server
 
 
+def open_reader(settings: Settings) -> ReadingClient:
+    """Return a client that reads the sessions beside their owner; raise `StoreError` if they cannot be read."""
+    return ReadingClient(SqliteReader(database_path(settings)))
+
+
 def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
     """Return a store in memory, and notify the user that the session is not stored, with the reason."""
-    notify(f"this session is not stored: {error}")
+    still = "; agx sessions list, show, export and usage still work" if isinstance(error, OwnedElsewhere) else ""
+    notify(f"this session is not stored: {error}{still}")
     return MemoryStore()
 
 
 def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[str], None]) -> RemoteClient:
     """Return the client of a server, which may come back at another address."""
 
-    def locate() -> ServerEndpoint | None:
+    def find() -> ServerEndpoint | None:
         pid = probe_owner_pid(database_path(settings))
         return None if pid is None else server_with_pid(settings, pid)
+
+    async def locate() -> ServerEndpoint | None:
+        return await run_in_thread(find, name="agx discovery")
 
     return RemoteClient(locate, server, notify)
 
 
-def server_with_pid(settings: Settings, pid: int) -> ServerEndpoint | None:
-    """Return the server with that process id, from its address file, or None if it is not a server that is ready."""
-    address = read_address(settings.home, pid)
-    return None if address is None else ServerEndpoint(address.host, address.port, _read_server_token(settings), pid)
+def server_with_pid(
+    settings: Settings, pid: int, *, response_timeout: float = _HEALTH_SECONDS
+) -> ServerEndpoint | None:
+    """Return the studio of this AGX_HOME if it is the process with that id and is ready, else None.
+
+    Raises as `find_studio` does.
+    """
+    address = find_studio(settings.home, response_timeout=response_timeout)
+    return None if address is None or address.pid != pid else studio_endpoint(address)
 
 
-def _read_server_token(settings: Settings) -> str:
-    path = token_path(settings)
+def find_studio(home: Path, *, response_timeout: float = _HEALTH_SECONDS) -> StudioAddress | None:
+    """Return the address of the running studio of this AGX_HOME: its discovery file, checked against /api/health.
+
+    None without a studio, also where a killed one left its file: its port may belong to another program, which must
+    not get the token. Raises `ServerUnresponsive` if its process accepts connections but sends nothing. Blocks for
+    `response_timeout` seconds at most.
+    """
+    address = read_address(home)
+    if address is None or _instance_at(address, response_timeout) != address.instance:
+        return None
+    return address
+
+
+def studio_endpoint(address: StudioAddress) -> ServerEndpoint:
+    """Return the endpoint of a studio, with its token; raises `SettingsError` if that cannot be read."""
+    return ServerEndpoint(address.host, address.port, _read_server_token(address.token_file), address.pid)
+
+
+def _instance_at(address: StudioAddress, response_timeout: float) -> str | None:
+    """Return the instance of the studio that answers at an address, or None if none does."""
+    from http.client import HTTPConnection, HTTPException  # imported here: most commands find no server
+
+    try:
+        with closing(HTTPConnection(address.host.strip("[]"), address.port, timeout=response_timeout)) as connection:
+            connection.request("GET", "/api/health")
+            return str(json.loads(connection.getresponse().read(_MAX_HEALTH_BYTES))["instance"])
+    except TimeoutError as exc:
+        raise ServerEndpoint(address.host, address.port, "", address.pid).unresponsive_error() from exc
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_server_token(path: Path) -> str:
     try:
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as exc:

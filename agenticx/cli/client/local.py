@@ -8,17 +8,20 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Literal
 
-from agenticx.cli.client.base import SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.clocks import SystemClock, rfc3339
+from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
 from agenticx.sessions.history.export import as_jsonl, as_markdown
+from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.hub import Hub, TurnRequest
 from agenticx.sessions.store.base import Store, read_log_pages
 from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
@@ -52,6 +55,7 @@ class LocalClient:
 
     def __init__(self, store: Store, settings: Settings, models: ModelCache, gate: AsyncConfirmGate) -> None:
         self._store = store
+        self._settings = settings
         self._models = models
         self._toolbox = Toolbox(builtin_tools())
         self._resumed: set[str] = set()
@@ -104,6 +108,20 @@ class LocalClient:
         if "model" in changes:
             self._models.get(changes["model"])
         return await self._session_info(await self._hub.change(session_id, dict(changes)))
+
+    async def fork(self, session_id: str, message_id: str | None) -> SessionInfo:
+        now = rfc3339(SystemClock().now())
+        return await self._session_info(await fork(self._store, session_id, message_id, now=now))
+
+    async def rewind(self, session_id: str, message_id: str | None) -> RewindReport:
+        result = await self._hub.rewind(session_id, message_id)
+        files = [{"path": file.path, "outcome": file.outcome, "reason": file.reason} for file in result.files]
+        return RewindReport(result.rewound_to, result.undo, files)
+
+    async def usage(
+        self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
+    ) -> Sequence[DailyUsage]:
+        return await self._store.catalog.usage(session_id=session_id, since=since, until=until)
 
     async def delete(self, session_id: str) -> None:
         await self._hub.delete(session_id)
@@ -180,6 +198,9 @@ class LocalClient:
 
     async def resolve_model(self, name: str | None) -> str:
         return self._models.get(name).name
+
+    async def models(self) -> Sequence[str]:
+        return [model.spec for model in await list_models(self._settings)]
 
     async def tools(self) -> Sequence[tuple[str, str]]:
         return [(tool.schema.name, tool.schema.description) for tool in self._toolbox]

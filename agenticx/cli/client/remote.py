@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, fields
+from decimal import Decimal
 from time import monotonic
 from typing import Any, Literal
 from urllib.parse import quote, urlencode
 
-from agenticx.cli.client.base import ServerLost, SessionInfo, SessionOptions, TurnPosition
+from agenticx.cli.client.base import RewindReport, ServerLost, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.http import RequestRejected, ServerEndpoint, ServerUnreachable, ServerUnresponsive
 from agenticx.http.json_lines import LineParser
@@ -25,6 +26,7 @@ from agenticx.http.sse import IdentifiedEvent, SseParser, StrayJson
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = ["RemoteClient"]
 
@@ -41,7 +43,10 @@ class RemoteClient:
     """
 
     def __init__(
-        self, locate: Callable[[], ServerEndpoint | None], server: ServerEndpoint, notify: Callable[[str], None]
+        self,
+        locate: Callable[[], Awaitable[ServerEndpoint | None]],
+        server: ServerEndpoint,
+        notify: Callable[[str], None],
     ) -> None:
         self._locate = locate
         self._server = server
@@ -83,6 +88,23 @@ class RemoteClient:
 
     async def change(self, session_id: str, changes: Mapping[str, Any]) -> SessionInfo:
         return _session_info(await self._server.request_json("PATCH", _path(session_id), changes))
+
+    async def fork(self, session_id: str, message_id: str | None) -> SessionInfo:
+        body = {"message_id": message_id}
+        return _session_info(await self._server.request_json("POST", _path(session_id, "fork"), body))
+
+    async def rewind(self, session_id: str, message_id: str | None) -> RewindReport:
+        body = {"message_id": message_id}
+        result = await self._server.request_json("POST", _path(session_id, "rewind"), body)
+        return RewindReport(result["rewound_to"], result["undo"]["message_id"], result["files"])
+
+    async def usage(
+        self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
+    ) -> Sequence[DailyUsage]:
+        filters = {"session_id": session_id, "since": since, "until": until}
+        query = urlencode({name: value for name, value in filters.items() if value is not None})
+        report = await self._server.request_json("GET", "/api/usage" + (f"?{query}" if query else ""))
+        return [_daily_usage(row) for row in report["rows"]]
 
     async def delete(self, session_id: str) -> None:
         await self._server.request_json("DELETE", _path(session_id))
@@ -129,6 +151,8 @@ class RemoteClient:
         body: dict[str, Any] = {"approved": answer.approved, "digest": digest, "remember": answer.remember}
         if answer.reason is not None:
             body["reason"] = answer.reason
+        if answer.arguments is not None:
+            body["arguments"] = answer.arguments
         await self._request_with_retries("POST", f"/api/confirms/{quote(request_id, safe='')}", body)
 
     @asynccontextmanager
@@ -147,6 +171,9 @@ class RemoteClient:
     async def resolve_model(self, name: str | None) -> str:
         """Return `name` unchecked, since the server checks it when a turn starts; for None, the server's default."""
         return name or str((await self._server.request_json("GET", "/api/models"))["default"])
+
+    async def models(self) -> Sequence[str]:
+        return [row["id"] for row in (await self._server.request_json("GET", "/api/models"))["models"]]
 
     async def tools(self) -> Sequence[tuple[str, str]]:
         rows = (await self._server.request_json("GET", "/api/tools"))["tools"]
@@ -172,10 +199,26 @@ class RemoteClient:
                 return
 
     async def _wait_for_server(self, error: ServerUnreachable | None) -> None:
-        """Wait between two attempts to reach the server; raise `ServerLost` after `_RETRY_LIMIT_SECONDS` of them.
+        """Wait until the server is found again; raise `ServerLost` after `_RETRY_LIMIT_SECONDS` without it.
 
-        The user is notified from the second failure on, because a cut stream is usually resumed at once. After a
-        read timeout the first failure counts, because the user has already waited for `_READ_TIMEOUT`.
+        Nothing is sent meanwhile, because another program may listen on the port of a server that was killed.
+        """
+        while True:
+            self._report_loss(error)
+            await asyncio.sleep(_RETRY_SECONDS)
+            try:
+                found, error = await self._locate(), None
+            except ServerUnresponsive as exc:
+                found, error = None, exc
+            if found is not None:
+                self._server = found
+                return
+
+    def _report_loss(self, error: ServerUnreachable | None) -> None:
+        """Notify the user of a failed attempt from the second one on, because a cut stream is usually resumed at once.
+
+        After a read timeout the first one counts, because the user has already waited for `_READ_TIMEOUT`. Raises
+        `ServerLost` once the attempts have gone on for too long.
         """
         now, is_repeated = monotonic(), self._lost_since is not None
         if self._lost_since is None:
@@ -188,8 +231,6 @@ class RemoteClient:
             raise ServerLost(
                 f"lost the server at {self._server.url}; when it runs again, `agx sessions show` shows the outcome"
             )
-        await asyncio.sleep(_RETRY_SECONDS)
-        self._server = self._locate() or self._server
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +265,20 @@ async def _stream_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[_Stream
 
 def _path(session_id: str, subpath: str = "") -> str:
     return f"/api/sessions/{quote(session_id, safe='')}" + (f"/{subpath}" if subpath else "")
+
+
+def _daily_usage(row: Mapping[str, Any]) -> DailyUsage:
+    counts = UsageCounts(
+        calls=row["calls"],
+        uncounted=row["calls_without_counts"],
+        unpriced=row["calls_without_cost"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        cached_tokens=row["cached_tokens"],
+        reasoning_tokens=row["reasoning_tokens"],
+        cost_usd=None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
+    )
+    return DailyUsage(session_id=row["session_id"], day=row["day"], model=row["model"], counts=counts)
 
 
 def _session_info(row: Mapping[str, Any]) -> SessionInfo:

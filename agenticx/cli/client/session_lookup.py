@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
-from agenticx.cli.client.base import Client, SessionInfo
+from agenticx.cli.client.base import SessionInfo, SessionReader
 from agenticx.errors import SessionNotFound, SettingsError
 
 __all__ = ["LAST", "UnknownSession", "all_sessions", "find_session", "remember_last_session"]
@@ -23,7 +23,7 @@ class UnknownSession(SettingsError):
     """Raised when no session has the given id or id prefix."""
 
 
-async def find_session(client: Client, reference: str, home: Path) -> SessionInfo:
+async def find_session(client: SessionReader, reference: str, home: Path) -> SessionInfo:
     """Return the session for an id, an id prefix or `last`.
 
     Raise `UnknownSession` if there is none, `SettingsError` if a prefix is ambiguous or `last` has no session.
@@ -44,7 +44,7 @@ async def find_session(client: Client, reference: str, home: Path) -> SessionInf
     raise UnknownSession(f"no session has the id or id prefix {reference!r}; `agx sessions list` lists the sessions")
 
 
-async def all_sessions(client: Client) -> AsyncGenerator[SessionInfo]:
+async def all_sessions(client: SessionReader) -> AsyncGenerator[SessionInfo]:
     """Yield every session, archived ones too."""
     before: str | None = None
     while page := await client.list_sessions(limit=_PAGE_SIZE, before=before, archived=True):
@@ -63,7 +63,7 @@ def remember_last_session(home: Path, session_id: str) -> None:
         temporary.replace(home / _FILE_NAME)
 
 
-async def _find_last_session(client: Client, home: Path) -> SessionInfo:
+async def _find_last_session(client: SessionReader, home: Path) -> SessionInfo:
     session_id = _read_last_session_id(home)
     if session_id:
         try:

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
+from agenticx.cli.client.handover import HandoverListener
+from agenticx.cli.client.local import LocalClient
 from agenticx.cli.client.session_lookup import LAST, find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.options import add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
 from agenticx.cli.terminal.event_text import Note
-from agenticx.cli.terminal.output import Output, output_for
+from agenticx.cli.terminal.keyboard import ChatKeyboard
+from agenticx.cli.terminal.output import Output, output_for, terminal_is_dumb
 from agenticx.cli.terminal.session_views import session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
+from agenticx.tools.agents_files import find_agents_files
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible
 
 __all__ = ["configure", "run"]
 
-_PROMPT = "› "
-_HISTORY_LINES = 1000
-_SIGNAL_POLL_SECONDS = 0.1
+T = TypeVar("T")
+
 _MAX_LISTED = 10
 _SKIPPED_CHARS = 65_536
 _EPILOG = """\
-Type a message and Enter. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
-image, PDF or text file with the next message. A chat starts a new session, which is stored: -c continues the last one,
---session any other, and /sessions, /open and /new switch between them. From a pipe each line is one message, and the
-exit code is that of the last turn; there /mode cannot allow more than the command line does, and /attach is refused.
+Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
+message. Tab completes commands, models and paths. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the
+commands; /attach FILE sends an image, PDF or text file with the next message. A chat starts a new session, which is
+stored: -c continues the last one, --session any other, and /sessions, /open and /new switch between them. From a pipe
+each line is one message, and the exit code is that of the last turn; there /mode cannot allow more than the command
+line does, and /attach is refused.
 
 examples:
   agx chat
@@ -59,31 +66,79 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run `agx chat` and return its exit code."""
-    output, typed = output_for(), sys.stdin.isatty()
+    is_typed = sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())
+    output = _chat_output() if is_typed else output_for()
     with open_conversation(arguments, output) as conversation:
         chat = _Chat(conversation, output)
-        if typed:
-            chat.print_greeting()
-        else:
-            chat.widest_mode = conversation.permission_mode
-        with _TerminationSignals() as leaving, _history(conversation.home / "chat_history") if typed else nullcontext():
-            for line in leaving.read_lines(_typed_lines(output) if typed else _piped_lines()):
+        if is_typed:
+            _run_typed(chat, was_mode_given=arguments.permission_mode is not None)
+            return DONE
+        chat.widest_mode = conversation.turn_mode
+        with _TerminationSignals() as leaving:
+            for line in leaving.read_lines(_piped_lines()):
                 if not chat.handle_line(line):
                     break
-        if typed:
-            chat.print_resume_hint()
-    return DONE if typed else chat.last_code
+        return chat.last_code
+
+
+def _chat_output() -> Output:
+    """Return the output of a chat that is typed: rendered Markdown if the terminal can show it."""
+    if not (sys.stdout.isatty() and sys.stderr.isatty()) or terminal_is_dumb():
+        return output_for()
+    from agenticx.cli.terminal.markdown_output import MarkdownOutput  # rich takes 0.05 s
+
+    return MarkdownOutput()
+
+
+def _run_typed(chat: _Chat, *, was_mode_given: bool) -> None:
+    """Run a chat at a terminal until Ctrl-D."""
+    from agenticx.cli.commands.chat_suggestions import ChatSuggestions
+    from agenticx.cli.terminal.line_editor import LineCancelled, LineEditor  # prompt_toolkit takes 0.1 s
+
+    conversation, output = chat.conversation, chat.output
+    suggestions = ChatSuggestions(conversation, chat.command_names)
+    editor = LineEditor(conversation.home / "chat_history", suggestions.suggest, suggestions.prepare)
+    listener = HandoverListener(conversation.home, conversation.at_prompt, conversation.hand_over)
+    with ChatKeyboard() as keyboard, _TerminationSignals() as leaving, closing(listener):
+        conversation.keyboard = keyboard
+
+        async def edit_text(text: str) -> str | None:
+            try:
+                return await editor.edit(text)
+            except (LineCancelled, EOFError):
+                return None
+
+        conversation.edit_text = edit_text
+        chat.wait_for_answer = partial(leaving.wait_for, conversation.runner)
+        chat.print_greeting(was_mode_given=was_mode_given)
+        if conversation.client.persistent and isinstance(conversation.client, LocalClient):
+            conversation.run(listener.start())
+        while True:
+            try:
+                conversation.at_prompt.set()
+                line = leaving.wait_for(conversation.runner, editor.read(keyboard.take()))
+            except LineCancelled:
+                output.show_note(Note("(Ctrl-D or /quit exits)"))
+                continue
+            except EOFError:
+                break
+            finally:
+                conversation.at_prompt.clear()
+            if not chat.handle_line(line):
+                break
+    chat.print_resume_hint()
 
 
 class _TerminationSignals:
-    """SIGTERM and SIGHUP handlers that end the chat at its next prompt, or at once if it waits for a line.
+    """SIGTERM and SIGHUP handlers that end the chat at its next prompt, or at once if it waits for a message.
 
-    An exception from a signal handler is only raised while waiting for a line: elsewhere it could be raised inside an
-    event loop, which would treat it as an error.
+    An exception from a signal handler is only raised while waiting for a line of a pipe: elsewhere it could be raised
+    inside an event loop, which would treat it as an error.
     """
 
     def __init__(self) -> None:
         self._received = self._is_waiting = False
+        self._prompt: asyncio.Task[Any] | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -97,8 +152,27 @@ class _TerminationSignals:
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._received = True
-        if self._is_waiting:
+        if self._prompt is not None:
+            self._prompt.get_loop().call_soon_threadsafe(self._prompt.cancel)
+        elif self._is_waiting:
             raise SystemExit(STOPPED)
+
+    def wait_for(self, runner: asyncio.Runner, prompt: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `prompt`; raise SystemExit once a signal was received."""
+
+        async def cancellable() -> T:
+            self._prompt = asyncio.current_task()
+            if self._received:
+                prompt.close()
+                raise asyncio.CancelledError
+            return await prompt
+
+        try:
+            return runner.run(cancellable())
+        except asyncio.CancelledError:
+            raise SystemExit(STOPPED) from None
+        finally:
+            self._prompt = None
 
     def read_lines(self, lines: Iterator[str]) -> Iterator[str]:
         """Yield `lines`; raise SystemExit while or before waiting for the next one, once a signal was received."""
@@ -115,42 +189,6 @@ class _TerminationSignals:
             yield line
 
 
-def _typed_lines(output: Output) -> Iterator[str]:
-    """Yield lines until Ctrl-D; Ctrl-C discards the line being typed."""
-    prompt_on_stdout = sys.stdout.isatty()  # input() writes its prompt to stdout, which carries data if it is a pipe
-    while True:
-        try:
-            if not prompt_on_stdout:
-                print(_PROMPT, end="", file=sys.stderr, flush=True)
-            with _polling_signals():
-                line = input(_PROMPT if prompt_on_stdout else "")
-            yield line
-        except KeyboardInterrupt:
-            output.show_note(Note("\n(Ctrl-D or /quit exits)"))
-        except EOFError:
-            output.show_note(Note(""))
-            return
-
-
-@contextmanager
-def _polling_signals() -> Generator[None]:
-    """Make input() check for signals ten times a second.
-
-    input() checks only when a signal interrupts its wait for a key, so a Ctrl-C that arrives just before the wait
-    would take effect only after the next key.
-    """
-    if not hasattr(signal, "setitimer"):  # Windows, where Ctrl-C interrupts input()
-        yield
-        return
-    previous = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, _SIGNAL_POLL_SECONDS, _SIGNAL_POLL_SECONDS)
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-
-
 def _piped_lines() -> Iterator[str]:
     """Yield the lines of stdin; one that is too long is cut one character past the limit, so that it is rejected."""
     while line := sys.stdin.readline(MAX_PROMPT_CHARS + 1):
@@ -158,26 +196,6 @@ def _piped_lines() -> Iterator[str]:
         while rest and not rest.endswith("\n"):
             rest = sys.stdin.readline(_SKIPPED_CHARS)
         yield line.rstrip("\r\n")
-
-
-@contextmanager
-def _history(file: Path) -> Generator[None]:
-    """Load the line history for the arrow keys and save it afterwards, to a file with mode 0600."""
-    try:
-        import readline
-    except ImportError:  # an interpreter without readline has no history
-        yield
-        return
-    with suppress(OSError):
-        readline.read_history_file(file)
-    try:
-        yield
-    finally:
-        readline.set_history_length(_HISTORY_LINES)
-        with suppress(OSError):
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
-            readline.write_history_file(file)
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -199,18 +217,24 @@ class _Chat:
     widest_mode: PermissionMode | None = None
     last_code: int = field(default=DONE)
     attachments: PendingAttachments = field(default_factory=PendingAttachments)
+    wait_for_answer: Callable[[Coroutine[Any, Any, bool]], bool] | None = None
+    """Runs a question to the user; None from a pipe."""
 
-    def print_greeting(self) -> None:
-        """Print the model and folder; for a new session how to continue it later, else the session's last turn."""
+    def print_greeting(self, *, was_mode_given: bool) -> None:
+        """Print model, folder and mode; for a new session how to continue it later, else the session's last turn."""
         conversation = self.conversation
         model = conversation.run(conversation.client.resolve_model(conversation.model_name))
+        mode = f", mode {conversation.permission_mode}" if conversation.permission_mode != "default" else ""
         if conversation.session is None:
-            self._print(f"{model} in {conversation.new_session_options.workspace}; /help shows the commands")
+            self._print(f"{model} in {conversation.new_session_options.workspace}{mode}; /help shows the commands")
+            self._print_instructions(conversation.new_session_options.workspace)
+            if conversation.permission_mode == "auto":
+                self._print_warning("in mode auto calls run without being asked about")
             if conversation.client.persistent:
                 self._print("a new session; later, agx chat -c continues it")
         else:
-            self._print(f"{model}; /help shows the commands")
-            self._show_last_turn()
+            self._print(f"{model}{mode}; /help shows the commands")
+            self._continue_session(ask=not was_mode_given)
 
     def print_resume_hint(self) -> None:
         """Print the command that continues this session."""
@@ -221,7 +245,8 @@ class _Chat:
     def handle_line(self, line: str) -> bool:
         """Process one line and return False if the chat should end; print an `AgenticXError` and continue."""
         try:
-            if line.startswith("/") and not line.startswith("//"):
+            self.conversation.run(self.conversation.go_on())
+            if line.startswith("/") and not line.startswith("//") and "\n" not in line:
                 return self.run_command(line)
             if line.strip():
                 self.last_code = FAILED
@@ -252,6 +277,11 @@ class _Chat:
         else:
             action(rest.strip())
         return True
+
+    @property
+    def command_names(self) -> Sequence[str]:
+        """The names of the slash commands, in the order of /help."""
+        return tuple(self._actions())
 
     def _actions(self) -> Mapping[str, Callable[[str], None]]:
         return {
@@ -350,17 +380,28 @@ class _Chat:
             )
             return
         conversation.resume(session)
-        self._show_last_turn()
+        self._continue_session(ask=True)
 
     def _new(self, _: str) -> None:
         self.conversation.session = None
         self._print("your next message starts a new session")
+
+    def _continue_session(self, *, ask: bool) -> None:
+        """Show an existing session; first, if it is in mode auto, ask whether to go on in that mode."""
+        conversation = self.conversation
+        if ask and conversation.turn_mode == "auto" and self.wait_for_answer is not None:
+            self._print_warning("this session is in mode auto, in which calls run without being asked about")
+            if not self.wait_for_answer(conversation.ask_yes_or_no("Go on in mode auto?")):
+                conversation.run(conversation.change(permission_mode="default"))
+                self._print("permission mode: default")
+        self._show_last_turn()
 
     def _show_last_turn(self) -> None:
         """Show the session's last turn; follow one that still runs, and answer its questions."""
         conversation, session = self.conversation, self.conversation.session
         assert session is not None
         self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
+        self._print_instructions(session.record.workspace)
         position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
         if position is None:
             conversation.run(show_last_turn(conversation.client, session.id, self.output))
@@ -369,6 +410,16 @@ class _Chat:
 
     def _print(self, text: str) -> None:
         self.output.show_note(Note(visible(text)))
+
+    def _print_instructions(self, workspace: str) -> None:
+        """Print the names of the files whose instructions the model gets."""
+        files = find_agents_files(Path(workspace))
+        if files:
+            names = [os.path.relpath(file.path, workspace) + " (cut)" * file.is_cut for file in files]
+            self._print(f"instructions: {', '.join(names)}")
+
+    def _print_warning(self, text: str) -> None:
+        self.output.show_note(Note(visible(text), "warning"))
 
     def _print_error(self, text: str) -> None:
         self.output.show_note(Note(visible(text), "bad"))

@@ -8,6 +8,7 @@ import platform
 import shutil
 import stat
 import sys
+import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,7 +23,7 @@ from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.catalog.key_check import KeyCheck, check_key
-from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_model
+from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_wire
 from agenticx.llms.model_catalog import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.settings import Settings, load_settings, provider_setting
@@ -87,7 +88,7 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
     yield _run_check("tools", lambda: _check_tools(settings))
     yield _check_home(settings.home)
     yield _run_check("token", lambda: check_token(settings))
-    yield _run_check("store", lambda: asyncio.run(check_store(settings)))
+    yield _run_check("store", lambda: check_store(settings))
     yield from _check_models(settings, online)
     yield _check_sandbox()
 
@@ -141,16 +142,34 @@ def _check_tools(settings: Settings) -> CheckResult:
 
 
 def _check_home(path: Path) -> Finding:
-    """Check that the folder is accessible to its owner only."""
+    """Check that the folder is accessible to its owner only, or that it can be created."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        return Finding("home", f"{path} is created at the first start", "note")
+        return _check_creation(path)
     except OSError as exc:
         return Finding("home", f"{path} cannot be read: {exc.strerror}", "problem")
     if mode & 0o077 and sys.platform != "win32":
         return Finding("home", f"{path} has mode {mode:04o}, so others can read it: chmod 700", "problem")
-    return Finding("home", f"{path} (mode {mode:04o})")
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            return Finding("home", f"{path} (mode {mode:04o})")
+    except OSError as exc:
+        return Finding("home", f"AGX_HOME is {str(path)!r}, in which nothing can be written: {exc.strerror}", "problem")
+
+
+def _check_creation(path: Path) -> Finding:
+    """Create the folder with its parents, and remove those that were missing."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(mode=0o700, parents=True)
+    except OSError as exc:
+        return Finding("home", f"AGX_HOME is {str(path)!r}, which cannot be created: {exc.strerror}", "problem")
+    finally:
+        for folder in missing:
+            with suppress(OSError):  # it was not created, or another process uses it now
+                folder.rmdir()
+    return Finding("home", f"{path} is created at the first start", "note")
 
 
 def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
@@ -190,7 +209,7 @@ def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
     fallbacks = [("fallback", name, "the setting AGX_FALLBACK_MODELS") for name in settings.fallback_models]
     for topic, name, source in [("model", spec, reason), *fallbacks]:
         try:
-            resolve_model(name)
+            resolve_wire(name)
         except SettingsError as exc:
             yield Finding(topic, f"{name} ({source}): {exc}", "problem")
         else:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import sqlite3
 import stat
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from agenticx.cli.client.discovery import server_with_pid
-from agenticx.cli.client.http import RequestRejected, ServerEndpoint
 from agenticx.sessions.store.factory import database_path
 from agenticx.sessions.store.sqlite._file import check_integrity, map_file_errors, read_only_uri, require_database_file
 from agenticx.sessions.store.sqlite.migrations import applied_migrations
@@ -29,28 +27,20 @@ _RESPONSE_TIMEOUT = 5.0  # seconds
 # --- the store --------------------------------------------------------------------------------------------------------
 
 
-async def check_store(settings: Settings) -> CheckResult:
+def check_store(settings: Settings) -> CheckResult:
     """Report the owner of the store, or the state of its database if it has no owner.
 
-    Raise `StoreError` or `SettingsError` for a store that no process could open, `ServerUnreachable` if its owner is a
+    Raise `StoreError` or `SettingsError` for a store that no process could open, `ServerUnresponsive` if its owner is a
     server that does not answer.
     """
     path = database_path(settings)
     pid = probe_owner_pid(path)
     if pid is None:
         return _check_file(path)
-    server = server_with_pid(settings, pid)
+    server = server_with_pid(settings, pid, response_timeout=_RESPONSE_TIMEOUT)
     if server is None:
         return f"{path} belongs to {f'process {pid}' if pid else 'another process'}", "ok"
-    await _check_health(server)
     return f"{path} belongs to the server at {server.url} (process {pid}), which answers", "ok"
-
-
-async def _check_health(server: ServerEndpoint) -> None:
-    try:
-        await replace(server, response_timeout=_RESPONSE_TIMEOUT).request_json("GET", "/api/health")
-    except RequestRejected:  # it answered, so it runs
-        return
 
 
 def _check_file(path: Path) -> CheckResult:

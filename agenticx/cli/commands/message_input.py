@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import shlex
 import sys
 from argparse import ArgumentParser
@@ -19,6 +20,7 @@ __all__ = [
     "add_attach_option",
     "load_attachments",
     "read_prompt",
+    "read_task",
     "validate_prompt",
 ]
 
@@ -84,6 +86,8 @@ def _parse_paths(text: str) -> list[Path]:
     return [Path(word).expanduser() for word in words]
 
 
+_PIPE_SECONDS = 3.0
+
 MAX_PROMPT_CHARS = 4_000_000
 """The most characters of one message, the same as the server's limit."""
 
@@ -94,6 +98,31 @@ def read_prompt(argument: str) -> str:
     if not prompt.strip():
         raise SettingsError("the prompt is empty; pass it as an argument, or - to read it from stdin")
     return validate_prompt(prompt)
+
+
+def read_task(argument: str) -> str:
+    """Return the prompt of `agx run`: the argument with piped standard input after it, or as `read_prompt` for `-`.
+
+    A pipe that brings nothing within `_PIPE_SECONDS` is left alone, which standard error says: many programs start
+    others with an open pipe that they never write to.
+    """
+    prompt = read_prompt(argument)
+    if argument == "-" or sys.stdin.isatty():
+        return prompt
+    if not _has_input(_PIPE_SECONDS):
+        notice = f"standard input brought nothing for {_PIPE_SECONDS:g} s and is left alone; - waits for it"
+        print(f"agx: {notice}", file=sys.stderr)
+        return prompt
+    piped = sys.stdin.read(MAX_PROMPT_CHARS + 1)
+    return validate_prompt(f"{prompt}\n\n{piped.rstrip()}") if piped.strip() else prompt
+
+
+def _has_input(seconds: float) -> bool:
+    """Return whether standard input has content or ends within that time."""
+    try:
+        return bool(select.select([sys.stdin], [], [], seconds)[0])
+    except (OSError, ValueError):  # Windows: a pipe cannot be polled there, and is read
+        return True
 
 
 def validate_prompt(text: str) -> str:

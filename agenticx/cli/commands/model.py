@@ -12,9 +12,9 @@ from typing import Any
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AttachmentRefused, ModelError
+from agenticx.errors import AttachmentRefused, ModelError, SettingsError
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, Reply, ReplyBuilder, UsageDelta
-from agenticx.llms.catalog.resolve import find_model_facts, resolve_model
+from agenticx.llms.catalog.resolve import find_model_facts, resolve_wire
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.messages import Message, SystemMessage, ToolCall, UserMessage
 from agenticx.runtime.deadlines import ModelClocks
@@ -67,8 +67,10 @@ def run(arguments: Namespace) -> int:
     except AttachmentRefused as exc:
         print(f"agx model call: --attach: {visible_line(str(exc))}", file=sys.stderr)
         return USAGE
+    if arguments.model == "demo" and arguments.base_url is not None:
+        raise SettingsError("--base-url cannot be used with the demo, which is offline; name another model")
     model = CapabilityModel(
-        resolve_model(arguments.model, base_url=arguments.base_url), find_model_facts(arguments.model)
+        resolve_wire(arguments.model, base_url=arguments.base_url), find_model_facts(arguments.model)
     )
     prompt = read_prompt(arguments.prompt)
     messages: list[Message] = [SystemMessage(content=arguments.system)] if arguments.system else []
@@ -154,8 +156,20 @@ def _print_reply(reply: Reply, problem: dict[str, str] | None) -> None:
         print(escape_controls(reply.text) if sys.stdout.isatty() else reply.text)
     for call in reply.tool_calls:
         print(f"→ {visible_line(call.name, 100)} {visible_line(call.arguments, 2_000)}", file=sys.stderr)
+    note = None if problem is not None else _unusual_end(reply)
+    if note is not None:
+        print(f"agx model call: {note}", file=sys.stderr)
     if problem is not None:
         print(
             f"agx model call: {visible_line(problem['type'], 100)}: {visible_line(problem['message'], 2_000)}",
             file=sys.stderr,
         )
+
+
+def _unusual_end(reply: Reply) -> str | None:
+    """Return a sentence about a reply that was cut or is empty, None for any other."""
+    if reply.stop == "length":
+        return "the reply was cut at the output limit of the model"
+    if not reply.is_whole:
+        return f"the reply ended early: {visible_line(reply.finish_reason or reply.stop, 100)}"
+    return None if reply.text or reply.tool_calls else "the reply is empty"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_prompt
+from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
 from agenticx.cli.exit_codes import USAGE
 from agenticx.cli.options import add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
@@ -27,7 +27,7 @@ examples:
   agx run "Which files are here?"
   agx run "And which of them is the largest?" --session last
   agx run "Write notes.txt with the text hello" --yes --cwd /tmp/demo
-  git diff | agx run - --model openai-chat:gpt-4.1-mini
+  git diff | agx run "Write a commit message" --model openai-chat:gpt-4.1-mini
   agx run "What is wrong on this screenshot?" --attach screen.png
   agx run "Summarise README.md" --json | jq -r 'select(.type == "final") | .data.text'
 
@@ -37,7 +37,7 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx run` to its parser."""
     parser.epilog = _EPILOG
-    parser.add_argument("prompt", help="the task; - reads it from stdin")
+    parser.add_argument("prompt", help="the task, to which piped input is added; - reads all of it from stdin")
     add_turn_options(parser)
     add_attach_option(parser)
     parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
@@ -45,7 +45,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run `agx run` and return its exit code."""
-    prompt = read_prompt(arguments.prompt)
+    prompt = read_task(arguments.prompt)
     try:
         message = UserMessage(content=prompt, attachments=load_attachments(arguments.attach))
     except AttachmentRefused as exc:
@@ -61,6 +61,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
+    if conversation.session is not None and conversation.turn_mode == "auto":
+        conversation.output.show_note(
+            Note("this session is in mode auto: calls run without being asked about", "warning")
+        )
     try:
         return conversation.run_turn(message)
     except SessionBusy as exc:

@@ -1,4 +1,4 @@
-"""The `agx sessions` command: list, show, export, replay and delete stored sessions."""
+"""The `agx sessions` command: stored sessions listed, shown, exported, replayed, changed and deleted."""
 
 from __future__ import annotations
 
@@ -9,32 +9,25 @@ import stat
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from functools import partial
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from agenticx.cli.client.base import Client, SessionInfo
-from agenticx.cli.client.discovery import open_store_or_find_server, remote_client
+from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.cli.client.http import ServerEndpoint
-from agenticx.cli.client.local import LocalClient
 from agenticx.cli.client.session_lookup import LAST, UnknownSession, find_session, remember_last_session
-from agenticx.cli.exit_codes import DONE, FAILED, USAGE
-from agenticx.cli.options import configure_terminal_logging
+from agenticx.cli.commands.session_access import open_session, open_session_reader, open_stored_session, print_note
+from agenticx.cli.commands.session_changes import START, archive, fork, pin, rename, rewind
+from agenticx.cli.commands.usage_report import usage_to_json, usage_to_text
+from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.terminal.confirm_ui import can_prompt
-from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
 from agenticx.cli.terminal.session_views import replay, session_rows, session_to_json, session_to_text
-from agenticx.errors import SessionBusy, StoreError
-from agenticx.llms.assembly import assemble_model
-from agenticx.llms.catalog.resolve import default_model_spec
-from agenticx.llms.model_cache import ModelCache
+from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError
 from agenticx.messages import clean_text
-from agenticx.runtime import AsyncConfirmGate
-from agenticx.settings import Settings, load_settings
+from agenticx.settings import load_settings
 from agenticx.strict_json import read_json
-from agenticx.tools.visible import escape_controls, visible, visible_line
+from agenticx.tools.visible import escape_controls, visible
 
 __all__ = ["configure", "run"]
 
@@ -42,7 +35,8 @@ _MAX_DEPTH = 200  # of an event in a file; arguments are limited to 100
 
 _EPILOG = """\
 ID is a session's id, a prefix that no other id has, or `last`, the one that was last used in a terminal.
-If a server (agx serve) owns the sessions, it is asked, else the database in AGX_HOME is read.
+If a server (agx serve) owns the sessions, it is asked, else the database in AGX_HOME is read. While a chat in another
+terminal owns them, list, show, export, replay and usage work, and what changes a session does not.
 
 examples:
   agx sessions list
@@ -51,6 +45,9 @@ examples:
   agx sessions export 3f2a --format markdown -o talk.md
   agx sessions replay 3f2a                   as it was shown while it ran
   agx sessions replay ./talk.jsonl           the same for an exported file
+  agx sessions rename last "The broken build"
+  agx sessions rewind last msg_1f            back to this message (agx sessions show --ids lists them)
+  agx sessions usage --since 2026-01-01
   agx sessions delete 3f2a --yes
 
 exit codes: 0 done, 1 failed, 2 usage"""
@@ -59,7 +56,7 @@ exit codes: 0 done, 1 failed, 2 usage"""
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx sessions` to its parser."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="list|show|export|replay|delete")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
     def add(
         name: str, summary: str, work: Callable[[Namespace], Coroutine[Any, Any, int]], *, session: str | None
@@ -91,6 +88,24 @@ def configure(parser: ArgumentParser) -> None:
         session=f"{session_help}; or a file of exported events, with any name",
     )
     replaying.add_argument("--json", action="store_true", help="the stored envelopes, one per line")
+    showing.add_argument("--ids", action="store_true", help="with the ids of the messages, for fork and rewind")
+    renaming = add("rename", "Change the name of a session", rename, session=session_help)
+    renaming.add_argument("name", metavar="NAME", help="the new name; an empty one removes it")
+    for name, summary, work in (("pin", "Pin a session", pin), ("archive", "Archive a session", archive)):
+        add(name, summary, work, session=session_help).add_argument("--off", action="store_true", help="undo it")
+    forking = add(
+        "fork", "Continue in a new session, from the last message or an earlier one", fork, session=session_help
+    )
+    forking.add_argument("--message", metavar="M", help="a message's id, or the beginning of one")
+    rewinding = add(
+        "rewind", "Go back to an earlier message, with the files as they were", rewind, session=session_help
+    )
+    rewinding.add_argument("message", metavar="M", help=f"a message's id, or the beginning of one; or {START}")
+    using = add("usage", "Tokens and costs, of all sessions or one", _usage, session=None)
+    using.add_argument("session", nargs="?", metavar="ID", help=session_help)
+    using.add_argument("--since", metavar="DAY", type=_day, help="the first day that counts, YYYY-MM-DD in UTC")
+    using.add_argument("--until", metavar="DAY", type=_day, help="the last day that counts")
+    using.add_argument("--json", action="store_true", help="one object with the total, models and days")
     deleting = add("delete", "Delete a session permanently", _delete, session=session_help)
     deleting.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -99,6 +114,13 @@ def run(arguments: Namespace) -> int:
     """Run `agx sessions` and return its exit code."""
     code: int = asyncio.run(arguments.work(arguments))
     return code
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is not a day, as in 2026-01-31") from None
 
 
 def _count(text: str) -> int:
@@ -112,7 +134,7 @@ def _count(text: str) -> int:
 
 async def _list(arguments: Namespace) -> int:
     query = None if arguments.query is None else clean_text(arguments.query)  # arguments may be bytes that are not text
-    async with _open_client() as (client, _):
+    async with open_session_reader() as (client, _):
         sessions = await client.list_sessions(query=query, limit=arguments.limit, archived=arguments.all)
     if arguments.json:
         for session in sessions:
@@ -122,26 +144,28 @@ async def _list(arguments: Namespace) -> int:
         print(visible(line))
     if not sessions:
         none = "there is no session yet; `agx run` and `agx chat` create one"
-        _print_note(none if query is None else f"no session matches {query!r}")
+        print_note(none if query is None else f"no session matches {query!r}")
     return DONE
 
 
 async def _show(arguments: Namespace) -> int:
-    async with _open_session(arguments) as (client, session), client.read_log(session.id) as log:
+    async with open_stored_session(arguments) as (client, session), client.read_log(session.id) as log:
         events = [event async for event in log]
     if arguments.json:
         print(json.dumps(session_to_json(session, events)))
     else:
-        print(visible(session_to_text(session, events)))
+        print(visible(session_to_text(session, events, with_ids=arguments.ids)))
     return DONE
 
 
 async def _export(arguments: Namespace) -> int:
     output: Path | None = None if arguments.output == Path("-") else arguments.output
     if output is not None and output.is_file() and not arguments.force:  # noqa: ASYNC240 - nothing else runs
-        _print_note(f"{output} already exists; --force overwrites it")
-        return FAILED
-    async with _open_session(arguments) as (client, session), client.export(session.id, arguments.format) as content:
+        raise AgenticXError(f"{output} already exists; --force overwrites it")
+    async with (
+        open_stored_session(arguments) as (client, session),
+        client.export(session.id, arguments.format) as content,
+    ):
         if output is None and sys.stdout.isatty():
             text = b"".join([chunk async for chunk in content]).decode()
             print(visible(text) if arguments.format == "markdown" else escape_controls(text), end="")
@@ -150,7 +174,7 @@ async def _export(arguments: Namespace) -> int:
         else:
             with open(output, "wb", opener=_open_private) as file:  # noqa: ASYNC230 - nothing else runs
                 await _copy(content, file.write)
-            _print_note(f"{session.id} was exported to {output}")
+            print_note(f"{session.id} was exported to {output}")
     return DONE
 
 
@@ -160,62 +184,52 @@ async def _replay(arguments: Namespace) -> int:
         await replay(_read_events(Path(arguments.session)), output, as_json=arguments.json)
         return DONE
     try:
-        async with _open_session(arguments) as (client, session), client.read_log(session.id) as log:
+        async with open_stored_session(arguments) as (client, session), client.read_log(session.id) as log:
             await replay(log, output, as_json=arguments.json)
     except UnknownSession as exc:
         raise UnknownSession(f"{exc}, and there is no file with that name") from exc
     return DONE
 
 
+async def _usage(arguments: Namespace) -> int:
+    async with open_session_reader() as (client, settings):
+        session_id = None
+        if arguments.session is not None:
+            session_id = (await find_session(client, arguments.session, settings.home)).id
+        rows = await client.usage(session_id=session_id, since=arguments.since, until=arguments.until)
+    if arguments.json:
+        print(json.dumps(usage_to_json(rows)))
+    elif rows:
+        print(usage_to_text(rows))
+    else:
+        print_note("no model call was counted")
+    return DONE
+
+
 async def _delete(arguments: Namespace) -> int:
-    async with _open_session(arguments) as (client, session):
+    async with open_session(arguments) as (client, session):
         if session.running_turn_id is not None and not arguments.yes:
             raise SessionBusy(f"session {session.id} is running a turn; --yes stops the turn and deletes the session")
         if not arguments.yes:
             if not can_prompt():
-                _print_note("there is no terminal to ask at; --yes deletes without asking")
-                return USAGE
+                raise SettingsError("there is no terminal to ask at; --yes deletes without asking")
             if not _confirm_deletion(session):
-                _print_note("nothing was deleted")
+                print_note("nothing was deleted")
                 return FAILED
         await client.delete(session.id)
     if arguments.session == LAST:
         # so that a repeated `delete last` does not delete another session
         remember_last_session(load_settings().home, session.id)
-    _print_note(f"{session.id} was deleted")
+    print_note(f"{session.id} was deleted")
     return DONE
 
 
 # --- shared helpers --------------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def _open_client() -> AsyncGenerator[tuple[Client, Settings]]:
-    """Yield the client of the server or database; raise `OwnedElsewhere` if another program owns the database."""
-    settings = load_settings()
-    configure_terminal_logging(settings)
-    owner = open_store_or_find_server(settings)
-    if isinstance(owner, ServerEndpoint):
-        yield remote_client(settings, owner, _print_note), settings
-        return
-    models = ModelCache(partial(assemble_model, settings=settings), lambda: default_model_spec(settings)[0])
-    client = LocalClient(owner, settings, models, AsyncConfirmGate())
-    try:
-        await client.recover()
-        yield client, settings
-    finally:
-        await client.aclose()
-
-
 def _is_file(word: str) -> bool:
     """Return whether the argument means a file; `last` always means a session, `./last` a file."""
     return os.sep in word or (word != LAST and os.path.isfile(word))
-
-
-@asynccontextmanager
-async def _open_session(arguments: Namespace) -> AsyncGenerator[tuple[Client, SessionInfo]]:
-    async with _open_client() as (client, settings):
-        yield client, await find_session(client, arguments.session, settings.home)
 
 
 async def _read_events(file: Path) -> AsyncGenerator[Envelope]:
@@ -249,10 +263,6 @@ def _open_private(path: str, flags: int) -> int:
 def _confirm_deletion(session: SessionInfo) -> bool:
     """Ask the user whether to delete the session, and return the answer."""
     for line in session_rows([session]):
-        _print_note(line)
+        print_note(line)
     print("Delete it permanently? [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _print_note(text: str) -> None:
-    output_for().show_note(Note(visible_line(text, 2_000)))

@@ -8,34 +8,40 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, NO_TERMINAL
+from agenticx.cli.terminal.argument_editor import EditFailed, EditText, edit_arguments
+from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, ALLOWED_KIND, NO_TERMINAL, Note
+from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
-from agenticx.runtime.confirm import ConfirmAnswer, Remember, discard_typed_ahead
+from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
 from agenticx.threads import run_in_thread
+from agenticx.tools.permissions import PROTECTED_REASON, UNCHECKED_REASON
+from agenticx.tools.visible import visible_line
 
 __all__ = [
     "AutomaticConfirmResponder",
     "ConfirmResponder",
+    "Kind",
     "NullConfirmResponder",
     "SendAnswer",
     "TerminalConfirmResponder",
     "automatic_answer",
     "can_prompt",
+    "parse_answer",
+    "read_line",
 ]
 
 SendAnswer = Callable[[str, str, ConfirmAnswer], Awaitable[None]]
 """Send the answer to a question, given its id and digest; raises an `AgenticXError` if the question is closed."""
 
-_PROMPT = "Allow this? [y]es, yes to the [s]ame call for this session, [N]o: "
-_ANSWERS: Mapping[str, tuple[bool, Remember]] = {
-    "y": (True, "once"),
-    "yes": (True, "once"),
-    "s": (True, "session"),
-    "same": (True, "session"),
-}
+Kind = tuple[str, ...]
+"""A kind of call that the user allowed for a session, as `_kind` returns it."""
+
+_ASK_AGAIN = "y, s, n [reason] or e (Enter: no): "
+_CONTENT_TOOLS = frozenset({"file_write", "file_edit"})
+_MAX_REASON_CHARS = 2_000
 
 
 def can_prompt() -> bool:
@@ -100,12 +106,18 @@ class TerminalConfirmResponder:
 
     A question is shown when its event arrives, so never before the events that led to it. Only a line typed after its
     question counts: earlier input is discarded, and a question that is closed otherwise (expired, stopped, answered in
-    another window) stops reading. Concurrent questions are shown one after the other.
+    another window) stops reading. Concurrent questions are shown one after the other. `allowed` has the kinds of calls
+    that the user allowed for the session, of which no more are asked.
     """
 
-    def __init__(self, send_answer: SendAnswer, output: Output) -> None:
+    def __init__(
+        self, send_answer: SendAnswer, output: Output, keyboard: Keyboard, *, edit_text: EditText, allowed: set[Kind]
+    ) -> None:
         self._send_answer = send_answer
         self._output = output
+        self._keyboard = keyboard
+        self._edit_text = edit_text
+        self._allowed = allowed
         self._prompt_lock = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -119,16 +131,86 @@ class TerminalConfirmResponder:
 
     async def _ask(self, data: Mapping[str, Any]) -> None:
         async with self._prompt_lock:
-            discard_typed_ahead()
-            self._output.show_question(data, _PROMPT)
-            line = await _read_line()
-            self._output.prompt_answered()
-        approved, remember = _ANSWERS.get(line.strip().lower(), (False, "once"))
+            kind = _kind(data["context"])
+            if kind in self._allowed:
+                answer = ConfirmAnswer(approved=True, reason=ALLOWED_KIND)
+            else:
+                with self._keyboard.read_lines():
+                    answer = await self._read_answer(data)
+            if kind is not None and answer.approved and answer.remember == "session":
+                self._allowed.add(kind)
         with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
-            await self._send_answer(data["id"], data["digest"], ConfirmAnswer(approved=approved, remember=remember))
+            await self._send_answer(data["id"], data["digest"], answer)
+
+    async def _read_answer(self, data: Mapping[str, Any]) -> ConfirmAnswer:
+        """Show the question, and read lines until one of them is an answer."""
+        self._output.show_question(data, _prompt(data["context"]))
+        while True:
+            line = await read_line()
+            self._output.prompt_answered()
+            answer = parse_answer(line)
+            if answer == "edit":
+                answer = await self._edit(data["context"].get("arguments", {}))
+            if answer is not None:
+                return answer
+            discard_typed_ahead()
+            self._output.show_prompt(_ASK_AGAIN)
+
+    async def _edit(self, arguments: Mapping[str, Any]) -> ConfirmAnswer | None:
+        try:
+            edited = await edit_arguments(arguments, self._edit_text)
+        except EditFailed as exc:
+            self._output.show_note(Note(visible_line(str(exc)), "bad"))
+            return None
+        if edited is None:
+            self._output.show_note(Note("the arguments are unchanged"))
+            return None
+        return ConfirmAnswer(approved=True, arguments=edited)
 
 
-async def _read_line() -> str:
+def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
+    """Return the answer in a line that the user typed, None if it is none; an empty line and end of input are no.
+
+    >>> parse_answer("n not this file").reason
+    'not this file'
+    """
+    word, _, rest = line.strip().partition(" ")
+    reason = "".join(char for char in " ".join(rest.split()) if char.isprintable())[:_MAX_REASON_CHARS]
+    match word.lower(), reason:
+        case ("n" | "no", _):
+            return ConfirmAnswer(approved=False, reason=reason or None)
+        case ("", ""):
+            return ConfirmAnswer(approved=False)
+        case ("y" | "yes", ""):
+            return ConfirmAnswer(approved=True)
+        case ("s" | "session", ""):
+            return ConfirmAnswer(approved=True, remember="session")
+        case ("e" | "edit", ""):
+            return "edit"
+        case _:
+            return None
+
+
+def _prompt(context: Mapping[str, Any]) -> str:
+    kind = _kind(context)
+    same = "the same call" if kind is None else f"{kind[0]} of this file"
+    return f"Allow this? [y]es, [s]ession ({same}), [n]o [reason], [e]dit: "
+
+
+def _kind(context: Mapping[str, Any]) -> Kind | None:
+    """Return the kind of a call that changes the content of one unprotected file: tool and path; None for other calls.
+
+    For those the gate remembers the same call, with all that it depends on (`remember="session"`).
+    """
+    tool, path = context.get("tool"), context.get("arguments", {}).get("path")
+    if tool not in _CONTENT_TOOLS or context.get("risk") != "write" or not isinstance(path, str):
+        return None
+    if not {PROTECTED_REASON, UNCHECKED_REASON}.isdisjoint(context.get("reasons", ())):
+        return None
+    return (tool, path, str(context.get("path")))
+
+
+async def read_line() -> str:
     """Return the next line typed at the terminal, "" at end of input; cancelling the call consumes no input."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from argparse import Namespace
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agenticx.cli.client.base import Client, SessionInfo, SessionOptions, TurnPosition
-from agenticx.cli.client.discovery import fallback_store, open_store_or_find_server, remote_client
+from agenticx.cli.client.discovery import fallback_store, open_store_or_find_server, remote_client, server_with_pid
+from agenticx.cli.client.handover import HandoverRefused
 from agenticx.cli.client.http import ServerEndpoint
 from agenticx.cli.client.local import LocalClient, PolicyGate
 from agenticx.cli.client.session_lookup import find_session, remember_last_session
@@ -23,24 +24,32 @@ from agenticx.cli.options import (
     settings_for,
     workspace_of,
 )
+from agenticx.cli.terminal.argument_editor import EditText
 from agenticx.cli.terminal.confirm_ui import (
     AutomaticConfirmResponder,
     ConfirmResponder,
+    Kind,
     NullConfirmResponder,
     TerminalConfirmResponder,
     automatic_answer,
+    can_prompt,
+    read_line,
 )
 from agenticx.cli.terminal.event_text import Note, Tone
+from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
-from agenticx.errors import SettingsError, StoreError
-from agenticx.llms.assembly import assemble_model
+from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError
+from agenticx.llms.assembly import resolve_model
+from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.factory import database_path, open_store
+from agenticx.sessions.store.sqlite.owner import probe_owner_pid
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
@@ -48,6 +57,14 @@ from agenticx.tools.visible import visible_line
 __all__ = ["TerminalConversation", "open_conversation"]
 
 T = TypeVar("T")
+
+_WIDER_MODES = frozenset({"accept_edits", "auto"})
+"""The modes that allow more without asking than mode default."""
+
+_UNOWNED_SECONDS = 5.0
+"""The time after a hand-over in which a server must take the sessions, or this process does again."""
+_STARTING_SECONDS = 30.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -66,6 +83,20 @@ class TerminalConversation:
     session: SessionInfo | None = None
     model: str | None = None
     automatic_answer: ConfirmAnswer | None = None
+    keyboard: Keyboard = field(default_factory=LineKeyboard)
+    edit_text: EditText | None = None
+    """Lets the user edit a text; None if the terminal has no prompt for it."""
+    keeps_mode: bool = True
+    """False if turns of a continued session ask as in mode default: no user is there, and none chose its mode now."""
+    continued_id: str | None = None
+    """The id of the session that is continued, None for one that this process created."""
+    allowed_kinds: dict[str, set[Kind]] = field(default_factory=dict[str, set[Kind]])
+    """The kinds of calls that the user allowed while this process runs, by session id."""
+    at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while the user may type a message, so that nothing uses the client."""
+    reconnect: Callable[[], Awaitable[Client]] | None = None
+    """Makes the client to go on with after a hand-over; None if this process must run the turns."""
+    is_handed_over: bool = False
     make_fallback_client: Callable[[Exception], Client] | None = None
     """Makes a client that stores sessions in memory only, used if the store fails before the first turn starts."""
 
@@ -89,6 +120,13 @@ class TerminalConversation:
         return self.new_session_options.permission_mode if self.session is None else self.session.record.permission_mode
 
     @property
+    def turn_mode(self) -> PermissionMode:
+        """The permission mode of the next turn."""
+        mode = self.permission_mode
+        is_continued = self.session is not None and self.session.id == self.continued_id
+        return "default" if is_continued and not self.keeps_mode and mode in _WIDER_MODES else mode
+
+    @property
     def model_name(self) -> str | None:
         """The model of the next turn; None for the default."""
         return self.model or (self.new_session_options.model if self.session is None else self.session.record.model)
@@ -102,9 +140,29 @@ class TerminalConversation:
         """Continue `session` with the next message; raise SettingsError if its folder no longer exists."""
         if not Path(session.record.workspace).is_dir():
             raise SettingsError(f"session {session.id} works in {session.record.workspace!r}, which is not a folder")
-        self.session = session
+        self.session, self.continued_id = session, session.id
         if self.client.persistent:
             remember_last_session(self.home, session.id)
+
+    async def hand_over(self) -> None:
+        """Close the store, so that a server can become its owner; raise `HandoverRefused`."""
+        if self.is_handed_over:
+            return
+        if self.reconnect is None:
+            raise HandoverRefused("it runs its turns with --base-url or --max-tool-rounds; end it first")
+        self.is_handed_over = True
+        await self.client.aclose()
+
+    async def go_on(self) -> None:
+        """Go on after a hand-over, through the server; raise `StoreError` if that is not possible yet."""
+        if self.is_handed_over and self.reconnect is not None:
+            self.client, self.make_fallback_client = await self.reconnect(), None
+            self.is_handed_over = False
+
+    async def aclose(self) -> None:
+        """Close the client."""
+        if not self.is_handed_over:
+            await self.client.aclose()
 
     async def change(self, **changes: Any) -> None:
         """Change fields of the session, or of the options of the session still to be created."""
@@ -134,21 +192,73 @@ class TerminalConversation:
             started.append(await self.client.start(session.id, message, self.model))
             return started[0]
 
-        return await show_turn(self.client, session.id, start, self.output, self._confirm_responder())
+        async with self._limited_mode(session):
+            return await show_turn(
+                self.client, session.id, start, self.output, self._confirm_responder(), self.keyboard
+            )
+
+    @asynccontextmanager
+    async def _limited_mode(self, session: SessionInfo) -> AsyncGenerator[None]:
+        """Put the session into the mode of this turn while the block runs.
+
+        If the process is killed meanwhile, the session stays in the narrower mode.
+        """
+        mode, limited = self.permission_mode, self.turn_mode
+        if limited == mode:
+            yield
+            return
+        running = (await self.client.get(session.id)).running_turn_id
+        if running is not None:
+            raise SessionBusy(f"session {session.id!r} already runs turn {running!r}")
+        self.output.show_note(
+            Note(f"this turn runs in mode {limited}, not {mode}: there is no terminal to ask at", "warning")
+        )
+        await self.change(permission_mode=limited)
+        try:
+            yield
+        finally:
+            with suppress(AgenticXError):  # the session stays in the narrower mode
+                current = await self.client.get(session.id)
+                if current.record.permission_mode == limited:  # nobody else has changed it
+                    await self.change(permission_mode=mode)
+
+    async def ask_yes_or_no(self, question: str) -> bool:
+        """Ask the user at the terminal and return the answer; an empty line and end of input are no."""
+        with self.keyboard.read_lines():
+            while True:
+                self.output.show_prompt(f"{question} [y/N]: ")
+                word = (await read_line()).strip().lower()
+                self.output.prompt_answered()
+                if word in ("", "n", "no", "y", "yes"):
+                    return word in ("y", "yes")
 
     async def _follow_turn(self, position: TurnPosition) -> int:
         async def running() -> TurnPosition:
             return position
 
         assert self.session is not None
-        return await show_turn(self.client, self.session.id, running, self.output, self._confirm_responder())
+        return await show_turn(
+            self.client, self.session.id, running, self.output, self._confirm_responder(), self.keyboard
+        )
 
     def _confirm_responder(self) -> ConfirmResponder:
         if self.client.confirms_by_policy:
             return NullConfirmResponder()
         if self.automatic_answer is not None:
             return AutomaticConfirmResponder(self.client.answer, self.automatic_answer)
-        return TerminalConfirmResponder(self.client.answer, self.output)
+        assert self.session is not None
+        allowed = self.allowed_kinds.setdefault(self.session.id, set())
+        return TerminalConfirmResponder(
+            self.client.answer, self.output, self.keyboard, edit_text=self.edit_text or self._type_text, allowed=allowed
+        )
+
+    async def _type_text(self, text: str) -> str | None:
+        """Show a text and return the line that the user types in its place."""
+        self.output.show_note(Note(text))
+        self.output.show_prompt("the arguments on one line (Enter: no change): ")
+        line = await read_line()
+        self.output.prompt_answered()
+        return line or None
 
 
 @contextmanager
@@ -165,10 +275,10 @@ def open_conversation(arguments: Namespace, output: Output) -> Generator[Termina
         except KeyboardInterrupt:
             raise
         except BaseException:
-            runner.run(conversation.client.aclose())
+            runner.run(conversation.aclose())
             raise
         else:
-            runner.run(conversation.client.aclose())
+            runner.run(conversation.aclose())
 
 
 async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) -> TerminalConversation:
@@ -217,10 +327,42 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
         options,
         automatic_answer=answer,
         make_fallback_client=make_fallback_client,
+        keeps_mode=can_prompt() or arguments.yes or arguments.permission_mode is not None,
     )
+    if make_fallback_client is not None and arguments.base_url is None and arguments.max_tool_rounds is None:
+        make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
+        conversation.reconnect = partial(_reconnect, conversation, settings, make_client)
     if session is not None:
         await _resume(conversation, session, arguments)
     return conversation
+
+
+async def _reconnect(
+    conversation: TerminalConversation, settings: Settings, make_client: Callable[[Store, Settings], LocalClient]
+) -> Client:
+    """Return the client of the server that has taken the sessions over, or of the store if none has."""
+
+    def notify(text: str) -> None:
+        conversation.output.show_note(Note(text, "warning"))
+
+    loop = asyncio.get_running_loop()
+    began = unowned_since = loop.time()
+    while loop.time() < min(unowned_since + _UNOWNED_SECONDS, began + _STARTING_SECONDS):
+        pid = probe_owner_pid(database_path(settings))
+        server = server_with_pid(settings, pid) if pid else None
+        if server is not None:
+            notify(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
+            options = conversation.new_session_options
+            conversation.new_session_options = replace(options, model=options.model or settings.model)
+            return remote_client(settings, server, notify)
+        if pid is not None:  # it is starting
+            unowned_since = loop.time()
+        await asyncio.sleep(_POLL_SECONDS)
+    session = conversation.session
+    own = settings if session is None else settings.in_workspace(Path(session.record.workspace))
+    client = make_client(open_store(settings), own)
+    await client.recover()
+    return client
 
 
 def _find_store(settings: Settings, arguments: Namespace, notify: Callable[[str], None]) -> Store | ServerEndpoint:
@@ -263,7 +405,12 @@ def _make_local_client(
             notify(f"model: {spec}, because {reason}", "quiet")
         return spec
 
-    models = ModelCache(partial(assemble_model, settings=settings, base_url=arguments.base_url), default)
+    def assemble(spec: str) -> ChatModel:
+        if spec == "demo" and arguments.base_url is not None:
+            raise SettingsError("--base-url cannot be used with the demo, which is offline; name a model with --model")
+        return resolve_model(spec, settings=settings, base_url=arguments.base_url)
+
+    models = ModelCache(assemble, default)
     return LocalClient(store, settings, models, AsyncConfirmGate() if automatic is None else PolicyGate(automatic))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from agenticx.runtime.events import EventType
@@ -13,6 +14,7 @@ from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
     "ALLOWED_BY_YES",
+    "ALLOWED_KIND",
     "NO_TERMINAL",
     "PAYLOAD_ERRORS",
     "EventLike",
@@ -21,6 +23,7 @@ __all__ = [
     "event_note",
     "one_line",
     "question_notes",
+    "retry_note",
     "unreadable_event_note",
     "user_message_note",
 ]
@@ -30,6 +33,7 @@ PAYLOAD_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError
 
 ALLOWED_BY_YES = "allowed by --yes"
 NO_TERMINAL = "there is no terminal to ask at; --yes would allow it"
+ALLOWED_KIND = "calls of this kind were allowed for the session"
 """The reasons of answers that a terminal sent without asking; in a server's log these are answers of the user."""
 
 Tone = Literal["quiet", "call", "good", "bad", "warning", "question", "added", "removed"]
@@ -123,7 +127,9 @@ def _tool_progress(data: Mapping[str, Any]) -> Note | None:
 def _confirm_response(data: Mapping[str, Any]) -> Note:
     word = "allowed" if data["approved"] else "denied"
     reason = f": {visible_line(data['reason'])}" if data.get("reason") else ""
-    return Note(f"  {word}{_decided_by(data)}{reason}", "good" if data["approved"] else "warning")
+    changed = data.get("arguments")
+    arguments = "" if changed is None else f", with the arguments {one_line(json.dumps(changed), _CALL_CHARS)}"
+    return Note(f"  {word}{_decided_by(data)}{arguments}{reason}", "good" if data["approved"] else "warning")
 
 
 def _decided_by(data: Mapping[str, Any]) -> str:
@@ -131,7 +137,7 @@ def _decided_by(data: Mapping[str, Any]) -> str:
     return automatic or f" by {_DECIDERS[data['by']]}"
 
 
-_AUTOMATIC_DECISIONS = {ALLOWED_BY_YES: " without asking", NO_TERMINAL: " without asking"}
+_AUTOMATIC_DECISIONS = dict.fromkeys((ALLOWED_BY_YES, ALLOWED_KIND, NO_TERMINAL), " without asking")
 _DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}
 
 
@@ -161,6 +167,13 @@ _STALL_TEXTS = {
 }
 
 
+def retry_note(data: Mapping[str, Any], number: int) -> Note:
+    """Return the line for a `stall` that announces the `number`-th attempt at the same model again, with its wait."""
+    wait = (datetime.fromisoformat(data["retry_at"]) - datetime.now(UTC)).total_seconds()
+    when = f" in {wait:.0f} s" if wait > 0 else ""  # else it is shown later
+    return Note(f"… {visible_line(data['reason'])}; retry {number}{when}", "warning")
+
+
 def _error(data: Mapping[str, Any]) -> Note:
     word, tone = ("error", "bad") if data["fatal"] else ("warning", "warning")
     code, text = visible_line(data["code"], _NAME_CHARS), visible_line(data["text"], _SENTENCE_CHARS)
@@ -177,7 +190,9 @@ def _question_asked(data: Mapping[str, Any]) -> Note:
 
 def _final(data: Mapping[str, Any]) -> Note | None:
     if data["reason"] == "answer":
-        return None
+        return None if data["text"].strip() else Note("the model's answer is empty", "warning")
+    if data["reason"] == "partial":
+        return Note("the answer is incomplete: it was cut off", "warning")
     return Note(f"the turn ended with reason {visible_line(data['reason'], _NAME_CHARS)!r}", "warning")
 
 

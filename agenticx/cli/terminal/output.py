@@ -16,15 +16,17 @@ from agenticx.cli.terminal.event_text import (
     Tone,
     event_note,
     question_notes,
+    retry_note,
     unreadable_event_note,
 )
 from agenticx.runtime.events import EventType
+from agenticx.settings import provider_setting
 from agenticx.tools.visible import escape_controls, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonLinesOutput", "Output", "PlainOutput", "TerminalOutput", "output_for"]
+__all__ = ["JsonLinesOutput", "Output", "PlainOutput", "TerminalOutput", "output_for", "terminal_is_dumb"]
 
 
 class Output(Protocol):
@@ -39,6 +41,10 @@ class Output(Protocol):
         """Show a `confirm_required` payload in full, then `prompt` with the cursor after it."""
         ...
 
+    def show_prompt(self, prompt: str) -> None:
+        """Show `prompt` on a new line, with the cursor after it."""
+        ...
+
     def prompt_answered(self) -> None:
         """Record that the user has ended the prompt's line."""
         ...
@@ -49,6 +55,11 @@ def output_for(*, as_json: bool = False) -> Output:
     if as_json:
         return JsonLinesOutput(sys.stdout.buffer, sys.stderr)
     return TerminalOutput() if sys.stderr.isatty() else PlainOutput()
+
+
+def terminal_is_dumb() -> bool:
+    """Return whether the terminal cannot move its cursor."""
+    return (provider_setting("TERM") or "dumb").lower() in ("dumb", "unknown")
 
 
 class PlainOutput:
@@ -63,6 +74,8 @@ class PlainOutput:
         self._err = err or sys.stderr
         self._out_is_terminal = self._out.isatty()
         self._share_one_device = self._out_is_terminal or _same_file(self._out, self._err)
+        self._turn_model = self._asked_model = ""  # of the turn, and of the call that runs
+        self._retries = 0  # of that call, at the same model
         self._message_id = ""  # of the text last written to stdout
         self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
@@ -88,9 +101,25 @@ class PlainOutput:
                 pass
         if event.terminal:
             self._end_text()
-        note = event_note(event)
+        note = self._retry_note(event) or event_note(event)
         if note is not None:
             self.show_note(note)
+
+    def _retry_note(self, event: EventLike) -> Note | None:
+        """Return the line for an event that announces another attempt at the same model, None for any other."""
+        data = event.data
+        match event.type:
+            case EventType.TURN_STARTED:
+                self._turn_model = data["model"]
+            case EventType.ROUND_START:
+                self._asked_model, self._retries = self._turn_model, 0
+            case EventType.STALL if data["action"] == "retrying" and "reason" in data:
+                is_same = data["model"] == self._asked_model
+                self._asked_model, self._retries = data["model"], self._retries + 1 if is_same else 0
+                return retry_note(data, self._retries) if is_same else None
+            case _:
+                pass
+        return None
 
     def show_note(self, note: Note) -> None:
         self._end_open_lines()
@@ -100,7 +129,11 @@ class PlainOutput:
         self._end_open_lines()
         for note in question_notes(data):
             self._write_visible(note)
-        self._err.write(prompt)
+        self.show_prompt(prompt)
+
+    def show_prompt(self, prompt: str) -> None:
+        self._end_open_lines()
+        self._err.write(visible(prompt))
         self._err.flush()
         self._err_open = bool(prompt)
 
@@ -211,6 +244,9 @@ class JsonLinesOutput:
 
     def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
         self._plain.show_question(data, prompt)
+
+    def show_prompt(self, prompt: str) -> None:
+        self._plain.show_prompt(prompt)
 
     def prompt_answered(self) -> None:
         self._plain.prompt_answered()

@@ -26,6 +26,7 @@ __all__ = [
     "session_to_json",
     "session_to_text",
     "show_last_turn",
+    "transcript_of",
     "turn_ends",
 ]
 
@@ -95,12 +96,12 @@ def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
 def session_to_json(session: SessionInfo, events: Sequence[Envelope]) -> dict[str, Any]:
     """Return a session as JSON: the server's fields, its messages, the unsent messages, and its turns."""
     turns = [asdict(turn) for turn in turn_ends(events)]
-    messages = transcript(_transcript_events(session, events))
+    messages = transcript_of(session, events)
     return {**session.to_json(), "messages": messages, "not_said": returned_messages(events), "turns": turns}
 
 
-def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
-    """Return a session as text: its fields, then its transcript."""
+def session_to_text(session: SessionInfo, events: Sequence[Envelope], *, with_ids: bool = False) -> str:
+    """Return a session as text: its fields, then its transcript, on request with the ids of the messages."""
     record, turns = session.record, turn_ends(events)
     rows = {
         "name": record.name or "(without a name)",
@@ -112,7 +113,7 @@ def session_to_text(session: SessionInfo, events: Sequence[Envelope]) -> str:
     }
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]
     returned = [f"\nnot sent: {visible(message['input'])}" for message in returned_messages(events)]
-    return "\n".join([*head, *_transcript_lines(transcript(_transcript_events(session, events))), *returned])
+    return "\n".join([*head, *_transcript_lines(transcript_of(session, events), with_ids=with_ids), *returned])
 
 
 def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
@@ -127,19 +128,27 @@ def returned_messages(events: Sequence[Envelope]) -> list[dict[str, str]]:
     return returned
 
 
-def _transcript_lines(messages: Sequence[dict[str, Any]]) -> Iterator[str]:
+def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> Iterator[str]:
+    gap = "" if with_ids else "\n"
     for message in messages:
+        if with_ids and message["role"] != "tool":
+            yield f"\n[{message['message_id']}]"
         match message["role"]:
             case "tool":
                 yield f"  ← {one_line(message['content'])}"
             case "user":
                 text = _with_attachment_names(message["content"], message.get("attachments", ()))
-                yield f"\n{user_message_note(text).text}"
+                yield f"{gap}{user_message_note(text).text}"
             case _:
                 if message["content"]:
-                    yield f"\n{visible(message['content'])}"
+                    yield f"{gap}{visible(message['content'])}"
         for call in message.get("tool_calls", ()):
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
+
+
+def transcript_of(session: SessionInfo, events: Sequence[Envelope]) -> list[dict[str, Any]]:
+    """Return the messages of a session, as `GET /api/sessions/{id}/messages` does."""
+    return transcript(_transcript_events(session, events))
 
 
 def _transcript_events(session: SessionInfo, events: Sequence[Envelope]) -> list[StoredEvent]:

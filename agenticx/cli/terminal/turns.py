@@ -16,6 +16,7 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.terminal.confirm_ui import ConfirmResponder
 from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.events import EventType
@@ -33,6 +34,7 @@ async def show_turn(
     start: Callable[[], Awaitable[TurnPosition]],
     output: Output,
     confirms: ConfirmResponder,
+    keyboard: Keyboard,
 ) -> int:
     """Show the turn that `start` starts or finds until it ends, and return its exit code.
 
@@ -40,7 +42,7 @@ async def show_turn(
     caller at once. Raise `OutputFailed` or BrokenPipeError, after a stop request, if the output cannot be written.
     """
     stop = asyncio.Event()
-    with _stop_on_signals(stop, output):
+    with keyboard.keep_keys(), _stop_on_signals(stop, output, keyboard):
         position = await start()
         stop_task = asyncio.create_task(_stop_when_requested(stop, client, session_id))
         try:
@@ -98,7 +100,7 @@ def _exit_code(terminal: Envelope) -> int:
 
 
 @contextmanager
-def _stop_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
+def _stop_on_signals(stop: asyncio.Event, output: Output, keyboard: Keyboard) -> Generator[None]:
     """Handle termination signals: the first sets `stop`, the second cancels the task, the third exits the process.
 
     Afterwards a SIGTERM or SIGHUP is raised again for the previous handler: a chat ends after its turn.
@@ -106,13 +108,18 @@ def _stop_on_signals(stop: asyncio.Event, output: Output) -> Generator[None]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
-    exit_timer = threading.Timer(_EXIT_SECONDS, os._exit, (STOPPED,))
+
+    def exit_at_once() -> None:
+        keyboard.restore()
+        os._exit(STOPPED)
+
+    exit_timer = threading.Timer(_EXIT_SECONDS, exit_at_once)
     exit_timer.daemon = True
     received: list[int] = []
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if exit_timer.is_alive():
-            os._exit(STOPPED)
+            exit_at_once()
         if received:
             exit_timer.start()
             loop.call_soon_threadsafe(task.cancel)

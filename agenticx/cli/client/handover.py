@@ -1,0 +1,122 @@
+"""The hand-over of the data folder from a chat that owns it to a server, over a socket in AGX_HOME.
+
+A chat listens on AGX_HOME/chat-PID.sock, which only its user can reach. Who connects asks for the folder; the answers
+are lines: `waiting` while a turn runs, then `released` once the store is closed, or `refused` and a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from agenticx.errors import AgenticXError
+
+__all__ = ["HandoverListener", "HandoverRefused", "request_handover"]
+
+_CONNECT_SECONDS = 2.0
+
+
+class HandoverRefused(AgenticXError):
+    """Raised by a chat that cannot give its data folder up; the message says why."""
+
+
+def request_handover(home: Path, pid: int, notify: Callable[[str], None]) -> bool:
+    """Ask the process that owns the data folder to give it up; return True once it has.
+
+    Returns False at once for a process that is no chat. While a turn runs there, this waits for its end, and calls
+    `notify` with a sentence that says so. Raises `HandoverRefused`. Blocks.
+    """
+    try:
+        connection = _connect(_socket_path(home, pid))
+    except OSError:  # there is none, or the process has ended
+        return False
+    with closing(connection), connection.makefile("r", encoding="utf-8") as lines:
+        for line in lines:
+            word, _, reason = line.strip().partition(" ")
+            match word:
+                case "waiting":
+                    notify(f"waiting for the turn of the chat in process {pid} to end; Ctrl-C gives up")
+                case "released":
+                    return True
+                case "refused":
+                    raise HandoverRefused(f"the chat in process {pid} keeps the sessions: {reason}")
+                case _:
+                    return False
+    return False
+
+
+class HandoverListener:
+    """A listener that answers the requests of servers to this process.
+
+    Once `is_idle` is set, `release` closes the store; it raises `HandoverRefused` where that is not possible.
+    """
+
+    def __init__(self, home: Path, is_idle: asyncio.Event, release: Callable[[], Awaitable[None]]) -> None:
+        self._path = _socket_path(home, os.getpid())
+        self._is_idle = is_idle
+        self._release = release
+        self._server: asyncio.AbstractServer | None = None
+
+    async def start(self) -> None:
+        """Listen; where no socket can be made, nothing is answered."""
+        with suppress(OSError, NotImplementedError, AttributeError):  # too long a path, a read-only folder, Windows
+            _remove_stale_sockets(self._path.parent)
+            self._server = await asyncio.start_unix_server(self._answer, self._path)
+            self._path.chmod(0o600)
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            self._server.close()
+            with suppress(OSError):
+                self._path.unlink()
+
+    async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError), closing(writer):
+            if not self._is_idle.is_set():
+                writer.write(b"waiting\n")
+                await writer.drain()
+                await self._is_idle.wait()
+            try:
+                await self._release()
+            except HandoverRefused as exc:
+                writer.write(f"refused {exc}\n".encode())
+            else:
+                writer.write(b"released\n")
+            await writer.drain()
+
+
+def _connect(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(_CONNECT_SECONDS)
+        connection.connect(str(path))
+        connection.settimeout(None)  # a turn may take long
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _remove_stale_sockets(home: Path) -> None:
+    """Remove the sockets of chats that were killed."""
+    for path in home.glob("chat-*.sock"):
+        pid = path.stem.removeprefix("chat-")
+        if not pid.isdecimal() or not _is_running(int(pid)) or int(pid) == os.getpid():
+            path.unlink(missing_ok=True)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (OSError, OverflowError):  # PermissionError: the id was reused by another user's process
+        return False
+    return True
+
+
+def _socket_path(home: Path, pid: int) -> Path:
+    return home / f"chat-{pid}.sock"

@@ -1,0 +1,128 @@
+"""The completions at the prompt of `agx chat`: commands and their arguments, and paths anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import get_args
+
+from agenticx.cli.client.base import SessionInfo
+from agenticx.cli.terminal.conversation import TerminalConversation
+from agenticx.cli.terminal.line_editor import Suggestion
+from agenticx.errors import AgenticXError, SettingsError
+from agenticx.llms.model_catalog import load_model_catalog
+from agenticx.tools.permissions import PermissionMode
+from agenticx.tools.visible import visible_line
+
+__all__ = ["ChatSuggestions"]
+
+_MAX_ENTRIES = 10_000  # of a folder that are looked at
+_MAX_SUGGESTIONS = 200
+_MAX_SESSIONS = 30
+_NAME_CHARS = 40
+
+
+class ChatSuggestions:
+    """The completions of a chat.
+
+    The names of models and sessions are requested when a command that takes one is typed (`prepare`); until they
+    arrive, models are completed from the catalogue.
+    """
+
+    def __init__(self, conversation: TerminalConversation, commands: Sequence[str]) -> None:
+        self._conversation = conversation
+        self._commands = commands
+        self._models: Sequence[str] = ()
+        self._sessions: Sequence[SessionInfo] = ()
+        self._request: asyncio.Task[None] | None = None
+
+    def prepare(self, text: str) -> None:
+        """Request the names that the beginning of a command will need."""
+        if not text.startswith(("/model", "/open")) or not (self._request is None or self._request.done()):
+            return
+        if text.startswith("/model") and not self._models:
+            self._models = _catalogue_models()
+            self._request = asyncio.get_running_loop().create_task(self._fetch_models())
+        elif text == "/open":
+            self._request = asyncio.get_running_loop().create_task(self._fetch_sessions())
+
+    async def _fetch_models(self) -> None:
+        with suppress(AgenticXError):
+            self._models = list(dict.fromkeys([*await self._conversation.client.models(), *self._models]))
+
+    async def _fetch_sessions(self) -> None:
+        with suppress(AgenticXError):
+            self._sessions = await self._conversation.client.list_sessions(limit=_MAX_SESSIONS)
+
+    def suggest(self, before: str) -> Iterator[Suggestion]:
+        """Yield the completions of the text before the cursor, the last part of which they replace."""
+        word, space, rest = before.partition(" ")
+        if not before.startswith("/") or before.startswith("//") or "\n" in before:
+            yield from _paths(before[_start_of_word(before) :], self._workspace())
+        elif not space:
+            yield from _matching((f"/{command}" for command in self._commands), word)
+        else:
+            yield from self._arguments(word, rest.lstrip())
+
+    def _arguments(self, command: str, typed: str) -> Iterator[Suggestion]:
+        match command:
+            case "/mode":
+                yield from _matching(get_args(PermissionMode), typed)
+            case "/model":
+                yield from _matching(self._models, typed)
+            case "/open":
+                for session in self._sessions:
+                    if session.id.startswith(typed):
+                        label = f"{session.id} {visible_line(session.record.name or '', _NAME_CHARS)}"
+                        yield Suggestion(session.id, len(typed), label)
+            case "/attach":
+                yield from _paths(typed, Path.cwd())
+            case _:
+                return
+
+    def _workspace(self) -> Path:
+        conversation = self._conversation
+        if conversation.session is None:
+            return Path(conversation.new_session_options.workspace)
+        return Path(conversation.session.record.workspace)
+
+
+def _paths(typed: str, folder: Path) -> Iterator[Suggestion]:
+    """Yield the files and folders whose paths begin with `typed` and whose names are printable."""
+    parent, slash, beginning = typed.rpartition("/")
+    directory = folder / Path(f"{parent}{slash}").expanduser() if slash else folder
+    try:
+        with os.scandir(directory) as entries:
+            found = [
+                (entry.name, entry.is_dir())
+                for entry in islice(entries, _MAX_ENTRIES)
+                if entry.name.startswith(beginning)
+                and (beginning or not entry.name.startswith("."))
+                and entry.name.isprintable()
+            ]
+    except (OSError, RuntimeError):  # no such folder; an unknown user's home
+        return
+    for name, is_folder in sorted(found)[:_MAX_SUGGESTIONS]:
+        yield Suggestion(name + "/" * is_folder, len(beginning))
+
+
+def _catalogue_models() -> list[str]:
+    """Return the models of the catalogue whose providers have a key, and the demo."""
+    try:
+        catalog = load_model_catalog()
+    except SettingsError:
+        return ["demo"]
+    usable = [provider.name for provider in catalog.providers.values() if provider.find_key() and provider.keys]
+    return ["demo", *(name for name in catalog.models if name.partition(":")[0] in usable)]
+
+
+def _matching(candidates: Iterator[str] | Sequence[str], typed: str) -> Iterator[Suggestion]:
+    return (Suggestion(text, len(typed)) for text in candidates if text.startswith(typed) and text.isprintable())
+
+
+def _start_of_word(text: str) -> int:
+    return max(text.rfind(blank) for blank in " \t\n\"'`(") + 1

@@ -1,0 +1,93 @@
+"""The actions of `agx sessions` that change a session: rename, pin, archive, fork and rewind."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from agenticx.cli.client.base import Client, RewindReport, SessionInfo
+from agenticx.cli.commands.session_access import open_session, print_note
+from agenticx.cli.exit_codes import DONE
+from agenticx.cli.terminal.session_views import session_rows, transcript_of
+from agenticx.errors import SettingsError
+from agenticx.messages import clean_text
+from agenticx.tools.visible import visible, visible_line
+
+__all__ = ["START", "archive", "fork", "pin", "rename", "rewind"]
+
+START = "start"
+_MAX_NAME_CHARS = 200
+
+
+async def rename(arguments: Namespace) -> int:
+    """Change the name of a session; an empty one removes it."""
+    name = _checked_name(arguments.name)
+    async with open_session(arguments) as (client, session):
+        _print_session(await client.change(session.id, {"name": name}))
+    return DONE
+
+
+async def pin(arguments: Namespace) -> int:
+    """Pin a session, or with --off unpin it."""
+    async with open_session(arguments) as (client, session):
+        _print_session(await client.change(session.id, {"pinned": not arguments.off}))
+    return DONE
+
+
+async def archive(arguments: Namespace) -> int:
+    """Archive a session, or with --off bring it back."""
+    async with open_session(arguments) as (client, session):
+        _print_session(await client.change(session.id, {"archived": not arguments.off}))
+    return DONE
+
+
+async def fork(arguments: Namespace) -> int:
+    """Create a session with the conversation up to a message, and print it."""
+    async with open_session(arguments) as (client, session):
+        message = None if arguments.message is None else await _find_message(client, session, arguments.message)
+        _print_session(await client.fork(session.id, message))
+    return DONE
+
+
+async def rewind(arguments: Namespace) -> int:
+    """Make an earlier message the last one of the conversation, and print what became of the files."""
+    async with open_session(arguments) as (client, session):
+        message = None
+        if arguments.message != START:
+            message = await _find_message(client, session, arguments.message)
+        _print_rewind(session, await client.rewind(session.id, message))
+    return DONE
+
+
+def _checked_name(text: str) -> str | None:
+    """Return a session's name, None for an empty one; raise `SettingsError` for one that the server would refuse."""
+    name = clean_text(text).strip()
+    if len(name) > _MAX_NAME_CHARS or not name.isprintable():
+        raise SettingsError(f"a name is one line of at most {_MAX_NAME_CHARS} characters without control characters")
+    return name or None
+
+
+async def _find_message(client: Client, session: SessionInfo, reference: str) -> str:
+    """Return the id of the message that has that id or the only one with that prefix.
+
+    An id that no message of the current branch has is returned as it is: it may belong to one that was rewound away.
+    """
+    async with client.read_log(session.id) as log:
+        events = [event async for event in log]
+    ids = [str(message["message_id"]) for message in transcript_of(session, events)]
+    found = [id_ for id_ in ids if id_.startswith(reference) or id_.partition("_")[2].startswith(reference)]
+    if reference not in ids and len(found) > 1:
+        raise SettingsError(f"{reference!r} is the prefix of {len(found)} message ids: {', '.join(found[:5])}")
+    return found[0] if len(found) == 1 else reference
+
+
+def _print_session(session: SessionInfo) -> None:
+    for line in session_rows([session]):
+        print(visible(line))
+
+
+def _print_rewind(session: SessionInfo, report: RewindReport) -> None:
+    for file in report.files:
+        reason = f": {file['reason']}" if file.get("reason") else ""
+        print(visible_line(f"{file['outcome']} {file['path']}{reason}", 2_000))
+    print_note(f"{session.id} now ends with {report.rewound_to or 'nothing: before its first message'}")
+    print_note(f"agx sessions rewind {session.id} {report.undo or START} takes this back")

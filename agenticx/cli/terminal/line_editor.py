@@ -1,0 +1,217 @@
+"""The prompt of `agx chat` at a terminal: several lines, history and completion, by prompt_toolkit.
+
+1. It is the only module that imports prompt_toolkit, and is imported only by a chat at a terminal.
+2. The terminal is not asked for the position of its cursor: its answer, if late, would be taken for typed keys.
+3. The history is a file with mode 0600 and one message a line, those that do not fit on one as JSON strings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import History
+from prompt_toolkit.input import create_input
+from prompt_toolkit.input.typeahead import clear_typeahead, store_typeahead
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.output import Output as ScreenOutput
+from prompt_toolkit.output import create_output
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.shortcuts import CompleteStyle
+
+__all__ = ["LineCancelled", "LineEditor", "Suggestion"]
+
+_PROMPT: StyleAndTextTuples = [
+    ("bold fg:ansidefault", "› ")
+]  # with a colour, the blank is written too, not only skipped
+_CONTINUATION = "  "
+_HISTORY_ENTRIES = 1_000
+_HISTORY_BYTES = 4 * 1024 * 1024
+_HISTORY_ENTRY_CHARS = 100_000
+
+
+class LineCancelled(Exception):
+    """Raised when the user discards the text with Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A completion of the text before the cursor: `text` replaces its last `replaced` characters."""
+
+    text: str
+    replaced: int
+    label: str = ""
+
+
+class LineEditor:
+    """A prompt that reads one message at a time.
+
+    `suggest` returns the completions of the text before the cursor; `on_change` is called with the whole text after
+    each change. Neither may block.
+    """
+
+    def __init__(
+        self,
+        history_file: Path,
+        suggest: Callable[[str], Iterable[Suggestion]],
+        on_change: Callable[[str], None],
+    ) -> None:
+        self._input = create_input(sys.stdin)
+        self._session: PromptSession[str] = PromptSession(
+            _PROMPT,
+            multiline=True,
+            prompt_continuation=_CONTINUATION,
+            key_bindings=_key_bindings(),
+            history=_HistoryFile(history_file),
+            completer=_Suggestions(suggest),
+            complete_while_typing=False,
+            complete_style=CompleteStyle.READLINE_LIKE,  # at once, so that keys typed quickly keep their order
+            enable_history_search=True,
+            enable_suspend=True,
+            interrupt_exception=LineCancelled,
+            input=self._input,
+            output=_screen(),
+        )
+        self._session.app.terminal_size_polling_interval = None  # SIGWINCH says it
+        self._session.default_buffer.on_text_changed += self._on_text_changed
+        self._on_change = on_change
+
+    async def read(self, typed: bytes = b"") -> str:
+        """Return the next message; `typed` are the keys that were typed before.
+
+        Raises `LineCancelled` at Ctrl-C, EOFError at Ctrl-D on an empty line.
+        """
+        store_typeahead(self._input, _key_presses(typed))
+        return await self._session.prompt_async()
+
+    def _on_text_changed(self, buffer: Buffer) -> None:
+        self._on_change(buffer.text)
+
+    async def edit(self, text: str) -> str:
+        """Return `text` as the user changed it; raises as `read` does. Nothing of it gets into the history."""
+        clear_typeahead(self._input)
+        session: PromptSession[str] = PromptSession(
+            _CONTINUATION,
+            multiline=True,
+            key_bindings=_key_bindings(),
+            interrupt_exception=LineCancelled,
+            input=self._input,
+            output=_screen(),
+        )
+        try:
+            return await session.prompt_async(default=text)
+        finally:
+            clear_typeahead(self._input)
+
+
+def _screen() -> ScreenOutput:
+    """Return the terminal to draw on: standard output, or standard error if the former carries data."""
+    output = create_output(sys.stdout if sys.stdout.isatty() else sys.stderr)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False
+    return output
+
+
+def _key_bindings() -> KeyBindings:
+    """Return the keys that differ from a multi-line prompt's own: Enter ends the message, Alt-Enter a line."""
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        before = buffer.document.text_before_cursor
+        backslashes = len(before) - len(before.rstrip("\\"))
+        if backslashes % 2 and buffer.document.is_cursor_at_the_end_of_line:
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @bindings.add("escape", "enter")
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return bindings
+
+
+def _key_presses(typed: bytes) -> list[KeyPress]:
+    presses: list[KeyPress] = []
+    parser = Vt100Parser(presses.append)
+    parser.feed(typed.decode(errors="replace"))
+    parser.flush()
+    return presses
+
+
+class _Suggestions(Completer):
+    def __init__(self, suggest: Callable[[str], Iterable[Suggestion]]) -> None:
+        self._suggest = suggest
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        for suggestion in self._suggest(document.text_before_cursor):
+            yield Completion(suggestion.text, -suggestion.replaced, display=suggestion.label or None)
+
+
+class _HistoryFile(History):
+    """The messages of all chats, the latest of which can be called up."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    def load_history_strings(self) -> Iterator[str]:
+        """Yield the messages, the latest first."""
+        return reversed(list(self._read())[-_HISTORY_ENTRIES:])
+
+    def store_string(self, string: str) -> None:
+        if len(string) > _HISTORY_ENTRY_CHARS:
+            return
+        with suppress(OSError):  # a read-only or full disk
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._file.exists() and self._file.stat().st_size > _HISTORY_BYTES:
+                self._shorten()
+            self._append(self._file, [string])
+
+    def _shorten(self) -> None:
+        shorter = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        shorter.unlink(missing_ok=True)
+        self._append(shorter, list(self._read())[-_HISTORY_ENTRIES:])
+        shorter.replace(self._file)
+
+    def _append(self, file: Path, strings: Iterable[str]) -> None:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            os.chmod(file, 0o600)  # an earlier release may have written it
+            stream.writelines(f"{_encode(string)}\n" for string in strings)
+
+    def _read(self) -> Iterator[str]:
+        try:
+            lines = self._file.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return
+        for line in lines:
+            if entry := _decode(line):
+                yield entry
+
+
+def _encode(text: str) -> str:
+    return text if text.isprintable() and not text.startswith('"') else json.dumps(text)
+
+
+def _decode(line: str) -> str:
+    if not line.startswith('"'):
+        return line
+    try:
+        return str(json.loads(line))
+    except ValueError:
+        return line

@@ -1,0 +1,332 @@
+"""The terminal output of a chat: answers appear as rendered Markdown while their text arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import monotonic
+
+from rich.console import Console
+from rich.segment import Segment, Segments
+
+from agenticx.cli.terminal.event_text import EventLike, Note
+from agenticx.cli.terminal.markdown import Line, MarkdownBlock, render_markdown, top_level_blocks
+from agenticx.cli.terminal.output import TerminalOutput
+from agenticx.runtime.events import EventType
+from agenticx.tools.visible import escape_controls
+
+__all__ = ["MarkdownOutput", "MarkdownStream"]
+
+_MAX_BLOCK_CHARS = 3_000
+_MAX_BLOCK_LINES = 30
+"""The size from which on the beginning of an unfinished block is printed, because drawing it again takes too long."""
+_EXAMINED_CHARS = 4 * _MAX_BLOCK_CHARS
+"""The characters in which blocks are looked for at once."""
+_MAX_FRAME_CHARS = 20_000
+"""The most that is rendered in one frame, in about a second at worst; what comes before it is printed as it is."""
+_FRAME_SECONDS = 0.05
+_DRAWING_SHARE = 0.2
+"""The longest share of the time that is spent on drawing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A place at which a text is divided: what comes before it is final.
+
+    In the rest, `prefix` replaces the first `replaced` characters; it continues a divided block if `inside_block`.
+    """
+
+    offset: int
+    replaced: int = 0
+    prefix: str = ""
+    inside_block: bool = False
+
+
+class MarkdownStream:
+    """One message on the screen: its finished blocks are printed once, the unfinished last one is drawn again.
+
+    Only the end of an unfinished block that is higher than the screen is drawn; all of it is printed when it is
+    finished. Between two calls the cursor is at the end of the last line.
+    """
+
+    def __init__(self, console: Console, write: Callable[[str], None]) -> None:
+        self._console = console
+        self._write = write
+        self._source = ""  # of the unfinished block
+        self._last_printed: list[Line] = []  # the line before the drawn ones, empty if there is none
+        self._drawn: list[Line] = []
+        self._needs_gap = False  # whether an empty line comes before the unfinished block
+
+    def feed(self, text: str) -> None:
+        """Add text without drawing it."""
+        self._source += escape_controls(text)
+
+    def draw(self) -> None:
+        """Print what is finished and draw the rest."""
+        printed = self._take_excess()
+        while cuts := _find_cuts(self._source):
+            offset = 0
+            for cut in cuts:
+                printed += self._take(replace(cut, offset=cut.offset - offset))
+                offset = cut.offset
+        self._show(printed, self._with_gap(self._source))
+
+    def hold_word(self) -> str:
+        """Remove the unfinished last word from the text and return it."""
+        at = max(self._source.rfind(" "), self._source.rfind("\n")) + 1
+        self._source, word = self._source[:at], self._source[at:]
+        return word
+
+    def finish(self) -> str:
+        """Print all of the text and end its last line; return the line that reopens a fence it ended in."""
+        self.draw()
+        block = _last_block(self._source)
+        is_open = block is not None and _is_open_fence(block, self._source)
+        self._show(self._take(_Cut(len(self._source))), [])
+        if self._last_printed:
+            self._write("\n")
+            self._last_printed = []
+        return f"{block.markup}{block.info}\n" if block is not None and is_open else ""
+
+    def _take(self, cut: _Cut) -> list[Line]:
+        """Remove what comes before the cut, and return its lines."""
+        lines = self._with_gap(self._source[: cut.offset])
+        self._source = cut.prefix + self._source[cut.offset + cut.replaced :]
+        self._needs_gap = not cut.inside_block and (self._needs_gap or bool(lines))
+        return lines
+
+    def _take_excess(self) -> list[Line]:
+        """Remove the beginning of a text that is too long for one frame, and return it without rendering it."""
+        at = self._source.find("\n", max(0, len(self._source) - _MAX_FRAME_CHARS)) + 1
+        if len(self._source) <= _MAX_FRAME_CHARS or not at:
+            at = max(0, len(self._source) - _MAX_FRAME_CHARS)
+        text, self._source = self._source[:at], self._source[at:]
+        return _plain_lines(text.removesuffix("\n")) if text else []
+
+    def _with_gap(self, text: str) -> list[Line]:
+        """Return the lines of a text, with an empty one before each block if there is something before it."""
+        offsets = [_offset_of_line(text, block.first_line) for block in top_level_blocks(text)[1:]]
+        lines: list[Line] = []
+        for begin, end in pairwise([0, *offsets, len(text)]):
+            block = self._render(text[begin:end])
+            if block and (lines or self._needs_gap):
+                lines.append(())
+            lines += block
+        return lines
+
+    def _render(self, text: str) -> list[Line]:
+        """Return the lines of a block, without empty ones around it."""
+        try:
+            lines = render_markdown(text, self._console, max(20, self._console.width - 1))
+        except Exception:  # too deeply nested, or a bug of a library, which must not lose the answer
+            lines = _plain_lines(text)
+        while lines and not lines[0]:
+            del lines[0]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+    def _show(self, printed: Sequence[Line], unfinished: Sequence[Line]) -> None:
+        """Print lines for good and draw others after them, changing only what differs from the screen."""
+        width, height = self._console.width - 1, self._console.height
+        drawn = [tuple(Segment.adjust_line_length(list(line), width, pad=False)) for line in unfinished]
+        drawn = drawn[-max(1, height - 2) :]
+        before = [*self._last_printed, *self._drawn]
+        after = [*self._last_printed, *printed, *drawn]
+        if text := self._changes(before, after):
+            self._write(text)
+        if not drawn and after:
+            self._last_printed, self._drawn = after[-1:], []
+        else:
+            self._last_printed, self._drawn = [*self._last_printed, *printed][-1:], drawn
+
+    def _changes(self, before: Sequence[Line], after: Sequence[Line]) -> str:
+        """Return the text that turns the lines on the screen into other ones."""
+        same = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(before))
+        same = min(same, len(after))
+        if same == len(before):
+            return ("\n" if before and after[same:] else "") + self._ansi(after[same:])
+        if same == len(before) - 1 and same < len(after) and (rest := _addition(before[same], after[same])) is not None:
+            return self._ansi([rest, *after[same + 1 :]])
+        column = 0
+        if after and same == len(after):  # what follows is removed: to the end of the last line that stays
+            same -= 1
+            cells = sum(segment.cell_length for segment in after[same])
+            column, after = cells - cells // (self._console.width + 1) * self._console.width, ()
+        up = len(before) - 1 - same
+        return (f"\x1b[{up}A" if up else "") + f"\x1b[{column + 1}G\x1b[J" + self._ansi(after[same:])
+
+    def _ansi(self, lines: Sequence[Line]) -> str:
+        segments = [segment for line in lines for segment in (*line, Segment.line())]
+        with self._console.capture() as captured:
+            self._console.print(Segments(segments[:-1]), soft_wrap=True, end="")
+        return captured.get()
+
+
+def _plain_lines(text: str) -> list[Line]:
+    return [(Segment(line),) if line else () for line in text.split("\n")]
+
+
+def _addition(old: Line, new: Line) -> Line | None:
+    """Return what must be appended to a line to turn it into another one, or None."""
+    if not old:
+        return new
+    *same, last = old
+    if len(new) < len(old) or list(new[: len(same)]) != same:
+        return None
+    changed = new[len(same)]
+    if changed.style != last.style or not changed.text.startswith(last.text):
+        return None
+    return (Segment(changed.text[len(last.text) :], changed.style), *new[len(old) :])
+
+
+# --- blocks that are finished -----------------------------------------------------------------------------------------
+
+
+def _find_cuts(source: str) -> list[_Cut]:
+    """Return the places that divide the final part of the text into blocks, the last one being its end.
+
+    Only whole lines count: the rest of the last one may still change its meaning.
+    """
+    whole = source[: source.rfind("\n", 0, _EXAMINED_CHARS) + 1]
+    blocks = top_level_blocks(whole)
+    if len(blocks) > 1:
+        return [_Cut(_offset_of_line(whole, block.first_line)) for block in blocks[1:]]
+    if blocks and (cut := _cut_inside(blocks[0], whole)) is not None:
+        return [cut]
+    if len(source) <= _MAX_BLOCK_CHARS:
+        return []
+    at = max(source.rfind("\n", 0, _MAX_BLOCK_CHARS), source.rfind(" ", 0, _MAX_BLOCK_CHARS)) + 1
+    return [_Cut(at or _MAX_BLOCK_CHARS, inside_block=True)]
+
+
+def _cut_inside(block: MarkdownBlock, whole: str) -> _Cut | None:
+    """Return a place in a long list, table or block of code before which it does not change any more, or None."""
+    lines = whole.count("\n") - block.first_line
+    if lines <= _MAX_BLOCK_LINES and len(whole) <= _MAX_BLOCK_CHARS:
+        return None
+    match block.kind:
+        case "fence" if lines > 1 and _is_open_fence(block, whole):
+            return _Cut(len(whole), prefix=f"{block.markup}{block.info}\n", inside_block=True)
+        case "bullet_list" if len(block.item_lines) > 1:
+            return _Cut(_offset_of_line(whole, block.item_lines[-1]), inside_block=True)
+        case "ordered_list" if len(block.item_lines) > 1:
+            return _cut_numbered(block, whole)
+        case "table" if lines > 2:
+            head = "".join(whole.splitlines(keepends=True)[block.first_line : block.first_line + 2])
+            return _Cut(len(whole), prefix=head, inside_block=True)
+        case _:
+            return None
+
+
+def _cut_numbered(block: MarkdownBlock, whole: str) -> _Cut:
+    """Return the place before the last item; the rest begins with its number, which the source need not have."""
+    offset = _offset_of_line(whole, block.item_lines[-1])
+    first = re.match(r"\s*(\d{1,9})", whole[_offset_of_line(whole, block.first_line) :])
+    marker = re.match(r" {0,3}\d{1,9}", whole[offset:])
+    if first is None or marker is None:
+        return _Cut(offset, inside_block=True)
+    number = str(int(first[1]) + len(block.item_lines) - 1)[:9].rjust(marker.end())
+    return _Cut(offset, marker.end(), number, inside_block=True)
+
+
+def _last_block(source: str) -> MarkdownBlock | None:
+    blocks = top_level_blocks(source)
+    return blocks[-1] if blocks else None
+
+
+def _is_open_fence(block: MarkdownBlock, source: str) -> bool:
+    if block.kind != "fence":
+        return False
+    lines = source.splitlines()[block.first_line + 1 : block.end_line]
+    return not (lines and (end := lines[-1].strip()).startswith(block.markup) and not end.strip(block.markup[0]))
+
+
+def _offset_of_line(text: str, number: int) -> int:
+    offset = 0
+    for _ in range(number):
+        offset = text.index("\n", offset) + 1
+    return offset
+
+
+# --- the output -------------------------------------------------------------------------------------------------------
+
+
+class MarkdownOutput(TerminalOutput):
+    """An output whose model text is rendered Markdown; standard output must be a terminal that can move its cursor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._markdown_console = Console(file=sys.stdout, highlight=False)
+        self._stream: MarkdownStream | None = None
+        self._carried = ""  # what the message's text continues with if a note interrupts it
+        self._next_frame = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._error: OSError | None = None
+
+    def show(self, event: EventLike) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._stream is not None and (event.type == EventType.STALL or event.data.get("waiting")):
+            self._carried = self._stream.hold_word()  # the message continues after the note
+        super().show(event)
+
+    def show_note(self, note: Note) -> None:
+        self._end_text()
+        super().show_note(note)
+
+    def _write_text(self, text: str, message_id: str) -> None:
+        self._end_progress()
+        if self._message_id != message_id:
+            self._end_text()
+            self._message_id, self._carried = message_id, ""
+        text = (self._carried + text).replace("\r\n", "\n")
+        self._carried = "\r" if text.endswith("\r") else ""
+        text = text.removesuffix("\r")
+        if self._stream is None:
+            self._end_open_lines()
+            self._stream = MarkdownStream(self._markdown_console, self._write)
+        self._stream.feed(text)
+        self._draw_or_wait()
+
+    def _draw_or_wait(self) -> None:
+        """Draw now if the last frame was long enough ago, else set a timer for it."""
+        now = monotonic()
+        if now >= self._next_frame:
+            self._draw()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._next_frame - now, self._draw_later)
+
+    def _draw_later(self) -> None:
+        try:
+            self._draw()
+        except OSError as exc:  # the terminal was closed
+            self._error = exc
+
+    def _draw(self) -> None:
+        self._cancel_timer()
+        if self._stream is not None:
+            began = monotonic()
+            self._stream.draw()
+            ended = monotonic()
+            self._next_frame = ended + max(_FRAME_SECONDS, (ended - began) / _DRAWING_SHARE)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end_text(self) -> None:
+        self._cancel_timer()
+        super()._end_text()
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            self._carried = stream.finish() + self._carried
+
+    def _write(self, text: str) -> None:
+        self._out.write(text)
+        self._out.flush()

@@ -1,0 +1,143 @@
+"""The prompt of `agx chat` at a terminal: pasted text, lines, history, completion, early keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.support.screen import Screen
+
+
+def messages(agx: Any) -> list[str]:
+    """Return the user messages of the last session."""
+    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    return [message["content"] for message in session["messages"] if message["role"] == "user"]
+
+
+def quit_chat(screen: Any) -> None:
+    screen.wait_for("› ")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
+def test_pasted_lines_are_one_message(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("\x1b[200~say one\nsay two\n\x1b[201~ end\r")
+    screen.wait_for("one\nsay two\nend\n")
+    quit_chat(screen)
+    assert messages(agx) == ["say one\nsay two\n end"]
+
+
+def test_alt_enter_and_a_backslash_at_the_end_begin_a_line(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("say one\x1b\rtwo\\\rthree\\\\\r")
+    quit_chat(screen)
+    assert messages(agx) == ["say one\ntwo\nthree\\\\"]
+
+
+def test_keys_typed_during_an_answer_wait_for_the_next_prompt(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("count to 100\r")
+    screen.wait_for("1 2 3 4")
+    screen.type("say la\x7f\x7flater\r\x1b[200~say pa\nsted\x1b[201~")
+    screen.wait_for(" 100\n")
+    assert "say la" not in screen.screen
+    screen.wait_for("later\n")
+    screen.wait_for("sted")
+    screen.type("\r")
+    quit_chat(screen)
+    assert messages(agx) == ["count to 100", "say later", "say pa\nsted"]
+
+
+def test_a_message_of_an_earlier_chat_can_be_called_up(agx: Any, terminal: Callable[..., Any]) -> None:
+    history = Path(agx.environment["AGX_HOME"]) / "chat_history"
+    history.parent.mkdir()
+    history.write_text('say first\n"say two\\nlines"\n')
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("\x1b[A\r")
+    screen.wait_for("lines\n")
+    screen.wait_for("› ")
+    screen.type("say last\r")
+    quit_chat(screen)
+    assert messages(agx) == ["say two\nlines", "say last"]
+    assert history.read_text() == 'say first\n"say two\\nlines"\nsay last\n'
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_tab_completes_commands_models_and_paths(agx: Any, terminal: Callable[..., Any]) -> None:
+    (agx.folder / "folder").mkdir()
+    (agx.folder / "folder" / "two words.txt").write_text("words")
+    (agx.folder / "folder" / "od\x1bd.txt").write_text("words")
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("/att\t fol\tt\t\r")
+    screen.wait_for("attached to your next message: two words.txt (text/plain, 5 bytes)")
+    screen.wait_for("› ")
+    screen.type("/model de\t\r")
+    screen.wait_for("model: demo\n")
+    screen.wait_for("› ")
+    screen.type("/mo\t\t")
+    screen.wait_for("/mode  ")
+    screen.wait_for("/model ")
+    screen.wait_for("› /mode")
+    screen.type("\x15say folder/tw\t\r")
+    quit_chat(screen)
+    assert messages(agx) == ["say folder/two words.txt"]
+    assert "od\x1bd" not in screen.raw
+
+
+def test_an_answer_is_rendered_as_markdown_and_its_control_characters_are_not_sent(
+    agx: Any, terminal: Callable[..., Any], provider: Any
+) -> None:
+    answer = "A **bold**\x1b]0;title\x07 word &#x1b;[2J\n\n```python\nx = 1\n```\n\n- done"
+    pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
+    provider.events(
+        *(json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]}) for piece in pieces),
+        '{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}',
+        "[DONE]",
+    )
+    screen = terminal("chat", "--model", "openai-chat:x", "--base-url", provider.base_url)
+    screen.wait_for("› ")
+    screen.type("hello\r")
+    screen.wait_for("• done\n")
+    quit_chat(screen)
+    assert "\x1b]" not in screen.raw
+    assert "\x07" not in screen.raw
+    seen = Screen(80)
+    seen.write(screen.raw)
+    begin = seen.text().index("A bold")
+    assert seen.text()[begin:].startswith("A bold⟨U+001B⟩]0;title⟨U+0007⟩ word \ufffd[2J\n\n  x = 1\n\n • done\n›\n")
+    assert "\x1b[1mbold" in screen.raw
+
+
+def test_a_dumb_terminal_shows_the_text_as_it_is(agx: Any, terminal: Callable[..., Any]) -> None:
+    agx.environment["TERM"] = "dumb"
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("say **plain**\r")
+    screen.wait_for("\n**plain**\n")
+    quit_chat(screen)
+
+
+def test_the_terminal_is_left_as_it_was(agx: Any, terminal: Callable[..., Any]) -> None:
+    import termios
+
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type("count to 1000\r")
+    screen.wait_for("1 2 3 4")
+    during = termios.tcgetattr(screen.descriptor)[3]
+    assert during & (termios.ECHO | termios.ICANON | termios.ISIG) == termios.ISIG
+    screen.type("\x03")
+    screen.wait_for("error (stopped)")
+    quit_chat(screen)
+    after = termios.tcgetattr(screen.descriptor)[3]
+    assert after & termios.ECHO
+    assert after & termios.ICANON
+    assert screen.raw.count("\x1b[?2004h") == screen.raw.count("\x1b[?2004l")

@@ -1,0 +1,152 @@
+"""Sessions renamed, pinned, archived, forked, rewound and counted; and read beside another owner."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.timeouts import PATIENCE
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def show(agx: Any, session: str = "last") -> dict[str, Any]:
+    return rows(agx("sessions", "show", session, "--json").stdout)[0]
+
+
+@pytest.fixture(params=["in this process", "at a server"])
+def shell(request: pytest.FixtureRequest, agx: Any) -> Iterator[Any]:
+    """Return the shell, with and without a server that owns the sessions."""
+    if request.param == "in this process":
+        yield agx
+        return
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        while not list(Path(agx.environment["AGX_HOME"]).glob("studio*.json")):  # written just after the line
+            time.sleep(0.005)
+        yield agx
+        server.terminate()
+
+
+def test_a_session_is_renamed_pinned_and_archived(shell: Any) -> None:
+    shell("run", "say one")
+    assert " A new name  " in shell("sessions", "rename", "last", " A new name ").stdout
+    assert " [pinned]" in shell("sessions", "pin", "last").stdout
+    assert " [pinned] [archived]" in shell("sessions", "archive", "last").stdout
+    session = show(shell)
+    assert (session["name"], session["pinned"], session["archived"]) == ("A new name", True, True)
+    shell("sessions", "pin", "last", "--off")
+    shell("sessions", "archive", "last", "--off")
+    shell("sessions", "rename", "last", "")
+    session = show(shell)
+    assert (session["name"], session["pinned"], session["archived"]) == (None, False, False)
+    for name in ("a\nb", "x" * 201, "a\x1b[2Jb", "\u202ea"):
+        refused = shell("sessions", "rename", "last", name)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("agx: a name is one line of at most 200 characters")
+
+
+def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell: Any) -> None:
+    shell("run", "say one")
+    shell("run", "Write a.txt with the text hi", "--session", "last", "--yes")
+    first, answer, *later = [message["message_id"] for message in show(shell)["messages"]]
+    assert f"\n[{answer}]\none\n" in shell("sessions", "show", "last", "--ids").stdout
+    done = shell("sessions", "rewind", "last", answer[:-1])
+    assert (done.returncode, done.stdout) == (0, "removed a.txt\n")
+    assert not (shell.folder / "a.txt").exists()
+    assert [message["message_id"] for message in show(shell)["messages"]] == [first, answer]
+    undo = done.stderr.splitlines()[-1].removesuffix(" takes this back").split()
+    assert shell(*undo[1:]).returncode == 0
+    assert (shell.folder / "a.txt").read_text() == "hi"
+    assert [message["message_id"] for message in show(shell)["messages"]] == [first, answer, *later]
+    assert shell("sessions", "rewind", "last", "start").returncode == 0
+    assert show(shell)["messages"] == []
+    unknown = shell("sessions", "rewind", "last", "msg_nothing")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "msg_nothing" in unknown.stderr
+    assert shell("sessions", "rewind", "last", "msg_", stdin="").returncode in (1, 2)
+
+
+def test_a_session_is_forked_from_a_message(shell: Any) -> None:
+    shell("run", "say one")
+    shell("run", "say two", "--session", "last")
+    messages = show(shell)["messages"]
+    forked = shell("sessions", "fork", "last", "--message", messages[1]["message_id"]).stdout.split()[0]
+    assert [message["content"] for message in show(shell, forked)["messages"]] == ["say one", "one"]
+    whole = shell("sessions", "fork", "last").stdout.split()[0]
+    assert len(show(shell, whole)["messages"]) == len(messages)
+    assert show(shell, whole)["forked_from"] == show(shell)["id"]
+
+
+def test_the_usage_of_models_is_summed(shell: Any, provider: Any) -> None:
+    assert shell("sessions", "usage").stderr == "no model call was counted\n"
+    shell("run", "say one")
+    shell("run", "say two", "--session", "last")
+    text = shell("sessions", "usage").stdout
+    assert text.splitlines()[0].split() == ["model", "calls", "input", "cached", "output", "reasoning", "cost", "(USD)"]
+    assert text.splitlines()[1].split()[:2] == ["demo", "2"]
+    report = json.loads(shell("sessions", "usage", "last", "--since", "2020-01-01", "--json").stdout)
+    assert report["total"]["calls"] == 2
+    assert [row["session_id"] for row in report["rows"]] == [show(shell)["id"]]
+    assert json.loads(shell("sessions", "usage", "--until", "2020-01-01", "--json").stdout)["rows"] == []
+    assert shell("sessions", "usage", "--since", "yesterday").returncode == 2
+
+
+def test_a_chat_does_not_keep_others_from_reading_its_sessions(
+    agx: Any, terminal: Callable[..., Any], tmp_path: Path
+) -> None:
+    agx("run", "say one")
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    chat.type("say two\r")
+    chat.wait_for("\ntwo\n")
+    chat.type("Write a.txt with the text hi\r")
+    chat.wait_for("[e]dit: ")
+    second, first = rows(agx("sessions", "list", "--json").stdout)
+    assert (second["name"], first["running_turn_id"]) == ("say two", None)
+    assert second["running_turn_id"] is not None
+    assert rows(agx("sessions", "list", "two", "--json").stdout)[0]["matches"]
+    assert [message["content"] for message in show(agx)["messages"]][:2] == ["say two", "two"]
+    assert agx("sessions", "show", "last").returncode == 0
+    exported = rows(agx("sessions", "export", "last").stdout)
+    assert (exported[0]["type"], exported[-1]["type"]) == ("turn_started", "confirm_required")
+    assert "## Assistant\n\ntwo\n" in agx("sessions", "export", "last", "--format", "markdown").stdout
+    assert agx("sessions", "replay", "last", "--json").stdout.count("\n") == len(exported)
+    assert json.loads(agx("sessions", "usage", "--json").stdout)["total"]["calls"] >= 2
+    unknown = agx("sessions", "show", "nothing")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    for words in (["rename", "last", "x"], ["delete", "last", "--yes"], ["fork", "last"]):
+        refused = agx("sessions", *words)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert f"(process {chat.process.pid})" in refused.stderr
+    chat.type("y\n")
+    chat.wait_for("← file_write ok")
+    chat.wait_for("› ")
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+
+
+def test_reading_beside_an_owner_writes_nothing(agx: Any, terminal: Callable[..., Any]) -> None:
+    agx("run", "say one")
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    home = Path(agx.environment["AGX_HOME"])
+    before = {
+        path.name: path.read_bytes() for path in home.iterdir() if path.is_file() and not path.name.endswith("-shm")
+    }
+    assert agx("sessions", "list").stdout.count("\n") == 1
+    after = {
+        path.name: path.read_bytes() for path in home.iterdir() if path.is_file() and not path.name.endswith("-shm")
+    }
+    assert after == before
+    os.killpg(chat.process.pid, 9)
+    chat.process.wait(PATIENCE)
+    assert agx("sessions", "pin", "last").returncode == 0
