@@ -30,11 +30,11 @@ async def studio(peer: Peer) -> AsyncGenerator[int]:
         home, work = Path(folder, "home"), Path(folder, "work")
         work.mkdir()
         settings = load_settings({"home": home, "workspace_root": work}, environ={}, project=work)
-        models = ServerModels(settings, lambda spec, _settings: OpenAIChatModel(spec, base_url=peer.base_url))
+        models = ServerModels(settings, lambda spec: OpenAIChatModel(spec, base_url=peer.base_url))
         listening = listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
         ready = asyncio.Event()
-        server = StudioServer(make_services(settings, token=TOKEN, port=port, models=models), ready.set)
+        server = StudioServer(make_services(settings, token=TOKEN, models=models), ready.set)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             await ready.wait()

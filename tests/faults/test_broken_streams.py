@@ -14,7 +14,7 @@ import pytest
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import AgentRuntime, RuntimeEvent
 from agenticx.testing import GrammarError
-from studio.http.write_timeout import WRITE_TIMEOUT_SECONDS
+from studio.http.response_writer import WRITE_TIMEOUT_SECONDS
 from tests.support.faults import broken
 from tests.support.faults.checker import findings
 from tests.support.faults.log_cost import large_log_figures

@@ -86,7 +86,6 @@ MODULES = [
     "sessions.store.search",
     "sessions.history.transcript",
     "sessions.history.export",
-    "sessions.hub.batches",
     "sessions.store.sqlite._segments",
     "cli.terminal.event_text",
     "cli.terminal.output",
@@ -99,7 +98,8 @@ EXEMPT: dict[str, str] = {
         "the rows of their wires go through it": """
             llms.json_values.arguments_json llms.json_values.items_in llms.json_values.fields_in
             llms.json_values.text_in llms.json_values.json_string_fragment
-            llms.json_values.count_in llms.json_values.cost_in llms.wires.json_events.malformed_reply
+            llms.json_values.count_in llms.json_values.first_count_in llms.json_values.cost_in
+            llms.wires.json_events.malformed_reply
             llms.transport.errors.blocked_prompt_error llms.wires.openai_chat._parts.ReasoningDetails
             llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
             llms.wires.openai_chat._request.sent_tool_names
@@ -116,20 +116,22 @@ EXEMPT: dict[str, str] = {
             llms.wrappers.xml_tools.XmlToolModel
             runtime.structured_output.OutputType runtime.questions.question_text.describe_size
             tools.command_output.ProgressEmitter
-            sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.segment_lines
+            sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_event
+            sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position
             sessions.store.sqlite._segments.envelope_bytes sessions.history.transcript.tool_call_ids
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput logs.hidden_members
+            cli.terminal.event_text.retry_note
         """,
         "it reads what the application declares, or names": """
             logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
             llms.transport.errors.status_error llms.wrappers.xml_format.render_tools
             llms.wires.openai_responses._request.encode_tools llms.wires.anthropic._request.accepted_output_schema
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
-            llms.wires.gemini._request.tool_names llms.wires.ollama._request.encode_tools tools.protected.is_within
-            llms.wires.openai_chat._request.encode_tools
+            llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             tools.protected.changes_bare_repository cli.terminal.output.output_for
+            cli.terminal.output.terminal_is_dumb
         """,
     }.items()
     for name in names.split()

@@ -14,7 +14,15 @@ import pytest
 import agenticx
 
 PINNED = Path(__file__).with_name("public_names.json")
-PUBLIC = ("agenticx", "agenticx.llms", "agenticx.runtime", "agenticx.sessions", "agenticx.testing", "agenticx.tools")
+PUBLIC = (
+    "agenticx",
+    "agenticx.llms",
+    "agenticx.runtime",
+    "agenticx.sessions",
+    "agenticx.testing",
+    "agenticx.tools",
+    "studio",
+)
 
 
 def imported_by(statement: str) -> set[str]:
@@ -32,6 +40,8 @@ def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
         "uvicorn",
         "sse_starlette",
         "rich",
+        "prompt_toolkit",
+        "markdown_it",
         "structlog",
         "json_repair",
         "sqlite3",

@@ -11,12 +11,14 @@ import sys
 import sysconfig
 import zipfile
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SAMPLE = Path(__file__).with_name("typed_sample.py")
 PROMPT = "Write hello.txt with the text Hello from the wheel"
 
 
@@ -108,6 +110,24 @@ def test_the_wheel_runs_a_demo_turn_outside_the_checkout(installed: InstalledWhe
     agx = [str(installed.python.with_name("agx"))]
     envelopes = demo_turn(agx, cwd=tmp_path, home=tmp_path / "home", workspace=tmp_path / "work")
     assert_wrote_hello(envelopes, tmp_path / "work")
+
+
+@pytest.mark.cases(quick=0)
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_type_checkers_see_the_types_of_an_installed_wheel(
+    installed: InstalledWheel, tmp_path: Path, checker: str
+) -> None:
+    if find_spec(checker) is None:
+        pytest.skip(f"{checker} is not installed; it comes with the extra dev")
+    sample = tmp_path / "typed_sample.py"
+    shutil.copy(SAMPLE, sample)
+    if checker == "mypy":
+        options = ["--strict", "--python-executable", str(installed.python), "--cache-dir", str(tmp_path / "cache")]
+    else:
+        (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}', encoding="utf-8")
+        options = ["--pythonpath", str(installed.python)]
+    run([sys.executable, "-m", checker, *options, str(sample)], cwd=tmp_path)
+    assert run([str(installed.python), str(sample)], cwd=tmp_path, AGX_HOME=str(tmp_path / "home")) == "ok\n"
 
 
 def test_the_checkout_runs_a_demo_turn(tmp_path: Path) -> None:

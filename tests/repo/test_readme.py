@@ -55,10 +55,17 @@ def run_forked(module: str, *arguments: str, folder: Path) -> str:
     return out
 
 
-def test_the_library_example_runs(tmp_path: Path) -> None:
-    (example,) = [block for block in blocks("python") if "builtin_tools" in block and "def test_" not in block]
-    lines = run([sys.executable, "-c", example], tmp_path).splitlines()
-    assert (lines[0].split()[0], lines[-1].split()[0]) == ("turn_started", "final")
+def test_the_first_library_example_prints_the_answer(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("python") if 'run_sync("say hello"' in block]
+    assert run([sys.executable, "-c", example], tmp_path) == "hello\n"
+
+
+def test_the_streaming_example_prints_calls_and_the_answer(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("python") if "match event.type" in block]
+    (tmp_path / "here.txt").touch()
+    lines = run_forked(PROGRAM, example, folder=tmp_path).splitlines()
+    assert lines[0].endswith("list_files {}")
+    assert any("here.txt" in line for line in lines[1:])
 
 
 def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
@@ -90,6 +97,32 @@ def test_the_test_example_passes(tmp_path: Path) -> None:
     (tmp_path / "test_example.py").write_text(example, encoding="utf-8")
     without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     assert "1 passed" in run([sys.executable, "-m", "pytest", *without, "test_example.py"], tmp_path)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="needs node")
+def test_the_example_of_a_desktop_app_prints_a_turn_and_ends(tmp_path: Path) -> None:
+    (example,) = blocks("js")
+    (tmp_path / "app.mjs").write_text(example, encoding="utf-8")
+    environment = clean_environment(tmp_path)
+    environment["PATH"] = f"{BIN}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        ["node", "app.mjs"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"type":"final","data":{"text":"hello"' in done.stdout
+    assert not (tmp_path / ".agenticx" / "studio.json").exists()
+
+
+def test_the_example_of_an_own_studio_can_be_served(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("python") if "create_app" in block]
+    (tmp_path / "my_studio.py").write_text(example, encoding="utf-8")
+    arguments = ["serve", "--json", "--port", "0", "--exit-with-parent", "--app", "my_studio:app"]
+    with Process("agenticx.cli", arguments, cwd=tmp_path, env=clean_environment(tmp_path)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith('{"url": "http://127.0.0.1:')
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")

@@ -1,0 +1,73 @@
+"""A program over the public names, checked by mypy and pyright against an installed wheel, and run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, assert_type
+
+from pydantic import BaseModel
+
+from agenticx import AgentRuntime, Event, EventType, RunResult, RuntimeEvent, Session, TurnError, resolve_model, tool
+from agenticx.runtime.events import FinalEvent, TokenEvent
+
+
+class City(BaseModel):
+    name: str
+
+
+@tool(risk="read")
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def show(event: Event) -> str:
+    match event.type:
+        case "token":
+            assert_type(event.data["offset"], int)
+            return event.data["text"]
+        case "final":
+            assert_type(event.data["reason"], Literal["answer", "resolved", "not_resolved", "partial"])
+            return event.data["text"]
+        case "error":
+            assert_type(event.data["fatal"], bool)
+            return event.data["code"]
+        case _:
+            return ""
+
+
+async def main() -> None:
+    runtime = AgentRuntime(resolve_model("demo"), tools=[add], system_prompt="Be brief.")
+    session = Session(messages=[{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}])
+    shown: list[str] = []
+    async for event in runtime.run_turn("say one two", session):
+        if event.type == "token":
+            assert_type(event, TokenEvent)
+            shown.append(event.data["text"])
+        if isinstance(event, FinalEvent):
+            assert event.data["text"] == "".join(shown)
+        shown_again: str = show(event)
+        assert isinstance(shown_again, str)
+
+    assert_type(await runtime.run("say hi"), RunResult[None])
+    city = await runtime.run('Say {"name": "Lyon"}', output_type=City)
+    assert_type(city, RunResult[City])
+    assert_type(city.output.name, str)
+    cities = await runtime.run('Say {"value": [{"name": "Lyon"}]}', output_type=list[City])
+    assert_type(cities.output, list[City])
+    maybe = await runtime.run('Say {"value": null}', output_type=City | None)
+    assert_type(maybe.output, Any)
+    rows: list[dict[str, Any]] = session.to_openai()
+    assert rows[-1]["content"] == "one two"
+
+    constructed = RuntimeEvent(EventType.TOKEN, {"text": "x"}, "meta")
+    assert constructed.type == EventType.TOKEN
+    try:
+        await AgentRuntime("demo", max_tool_rounds=1).run("list the files and then list the files", tools=[add])
+    except TurnError as error:
+        assert_type(error.events[-1], Event)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
+    print("ok")
