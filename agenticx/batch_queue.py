@@ -24,7 +24,6 @@ class BatchQueue(Generic[T]):
         self._limit = limit
         self._items: list[T] = []
         self._closed = False
-        self._loop = asyncio.get_running_loop()
         self._waiter: asyncio.Future[None] | None = None  # of the consumer, while it waits
         self._timer: ResettableTimer | None = None
         self._producers_wait = False
@@ -55,13 +54,14 @@ class BatchQueue(Generic[T]):
         `until` is a time of the event loop. By calling it again the consumer reports that it has processed the items of
         the previous call.
         """
+        loop = asyncio.get_running_loop()
         while not (self._items or self._closed):
             if until is not None:
-                if self._loop.time() >= until:
+                if loop.time() >= until:
                     return []
                 self._timer = self._timer or ResettableTimer(self._wake_consumer)
                 self._timer.set(until)
-            self._waiter = self._loop.create_future()
+            self._waiter = loop.create_future()
             self._release()
             try:
                 await self._waiter

@@ -123,7 +123,7 @@ JSON: dict[str, Make] = {
     "a file": lambda size: _json({"path": "a.py", "content": 'print("a, b", [1, 2])\n' * (size // 26)}),
     "numbers": lambda size: _json({"a": [0] * (size // 2)}),
     "long numbers": repeated("9" * 1300 + ",", head='{"a":[', tail="0]}"),
-    "numbers that are too long": repeated("9" * 4000 + ",", head='{"a":[', tail="0]}"),
+    "numbers that are too long": repeated("9" * 1400 + ",", head='{"a":[', tail="0]}"),
     "one number": repeated("9", head='{"a":', tail="}"),
     "floats": lambda size: _json({"a": [1.5e300] * (size // 8)}),
     "nulls": lambda size: _json({"a": [None] * (size // 5)}),
