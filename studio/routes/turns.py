@@ -15,6 +15,7 @@ from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, m
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
+from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.sessions import ModelName, check_model
@@ -47,7 +48,8 @@ class StartTurnBody(RequestBody):
     """A message of the user; with a `client_turn_id` the request can be repeated without a second turn.
 
     `when_busy` says what happens to it while a turn runs: 409 (`reject`), a turn of its own after that one (`queue`) or
-    instead of it (`interrupt`), or a part of the running turn (`steer`).
+    instead of it (`interrupt`), or a part of the running turn (`steer`). `model` and `permission_mode` take the place
+    of the session's for the turn that the message begins.
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
@@ -56,6 +58,7 @@ class StartTurnBody(RequestBody):
     attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
+    permission_mode: PermissionMode | None = None
     when_busy: WhenBusy = "reject"
 
 
@@ -91,6 +94,7 @@ async def start(request: Request) -> Response:
         attachments=await _read_attachments(body.attachments) if body.attachments else (),
         client_turn_id=body.client_turn_id,
         model=body.model,
+        permission_mode=body.permission_mode,
         when_busy=body.when_busy,
     )
     submission = await studio.hub.submit(session_id, turn_request)

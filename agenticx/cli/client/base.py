@@ -151,8 +151,15 @@ class Client(SessionReader, Protocol):
         """Delete a session with its events; a running turn is stopped first."""
         ...
 
-    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
-        """Start a turn; raise `SessionBusy` while another one runs."""
+    async def start(
+        self,
+        session_id: str,
+        message: UserMessage,
+        *,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+    ) -> TurnPosition:
+        """Start a turn, with its own model and mode if they are given; raise `SessionBusy` while another one runs."""
         ...
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:

@@ -25,6 +25,7 @@ from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["LocalClient", "PolicyGate"]
@@ -131,8 +132,17 @@ class LocalClient:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
-        request = TurnRequest(input=message.content, attachments=message.attachments, model=model)
+    async def start(
+        self,
+        session_id: str,
+        message: UserMessage,
+        *,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+    ) -> TurnPosition:
+        request = TurnRequest(
+            input=message.content, attachments=message.attachments, model=model, permission_mode=permission_mode
+        )
         turn = await self._hub.start(session_id, request)
         return TurnPosition(turn.id, str(turn.after_seq))
 

@@ -188,6 +188,7 @@ class TurnRunner:
             journal=_FactJournal(self, running.turn),
             steering=running.steering,
             pacer=services.pacer,
+            permission_mode=running.turn.permission_mode,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)

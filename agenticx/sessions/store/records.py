@@ -70,7 +70,7 @@ class TurnRecord:
     """A turn.
 
     `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
-    the fingerprint of the attachments of the input, "" for none.
+    the fingerprint of the attachments of the input, "" for none. `permission_mode` takes the place of the session's.
     """
 
     id: str = field(default_factory=lambda: new_id("turn"))
@@ -78,6 +78,7 @@ class TurnRecord:
     input: str
     attachments_digest: str = ""
     client_turn_id: str | None = None
+    permission_mode: PermissionMode | None = None
     after_seq: int | None = None
 
 
