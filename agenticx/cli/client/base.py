@@ -55,7 +55,9 @@ class SessionInfo:
     def to_json(self) -> dict[str, Any]:
         """Return the object that `GET /api/sessions` lists for this session."""
         matches = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
-        return {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
+        row = {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
+        del row["system_prompt"]
+        return row
 
 
 @dataclass(frozen=True, slots=True)

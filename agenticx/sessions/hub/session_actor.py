@@ -400,7 +400,7 @@ class SessionActor:
         if point is not None:
             try:
                 setup = services.setup(loaded.record, None)
-                setup = replace(setup, configuration=await services.read_configuration(self.session.workspace))
+                setup = replace(setup, configuration=await services.read_configuration(loaded.record))
             except AgenticXError as exc:
                 _log.warning("turn cannot be resumed", error=str(exc))
             else:

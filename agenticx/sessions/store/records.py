@@ -50,7 +50,8 @@ Position = NewType("Position", int)
 class SessionRecord:
     """The properties of a session apart from its events.
 
-    `tools` None means all; `model` None means the default one; `forked_from` is the id of the session it was made from.
+    `tools` None means all; `model` None means the default one; `system_prompt` None means that of the hub;
+    `forked_from` is the id of the session it was made from.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -59,6 +60,7 @@ class SessionRecord:
     permission_mode: PermissionMode = "default"
     workspace: str
     tools: tuple[str, ...] | None = None
+    system_prompt: str | None = None
     pinned: bool = False
     archived: bool = False
     forked_from: str | None = None
