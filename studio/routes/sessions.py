@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.hub.records import MAX_PROMPT_BYTES, check_system_prompt
@@ -162,16 +161,16 @@ class SessionListResponse(TypedDict):
 async def create(request: Request) -> Response:
     studio, body = services(request), await read_body(request, CreateSessionBody)
     check_model(studio, body.model)
-    record = SessionRecord(
+    workspace = _workspace(studio, body.workspace)
+    tools = None if body.tools is None else _tool_names(studio, body.tools)
+    record = await studio.hub.create(
         name=body.name,
         model=body.model,
-        permission_mode=body.permission_mode or studio.settings.permission_mode,
-        workspace=str(_workspace(studio, body.workspace)),
-        tools=_tool_names(studio, body.tools) if body.tools is not None else studio.settings.enabled_tools,
+        permission_mode=body.permission_mode,
+        workspace=workspace,
+        tools=tools,
         system_prompt=body.system_prompt,
-        created_at=rfc3339(studio.clock.now()),
     )
-    await studio.store.create(record)
     return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 

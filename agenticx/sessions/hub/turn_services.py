@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
@@ -67,6 +68,13 @@ class TurnServices:
     def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:
         """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given."""
         return TurnSetup(model=self.models(model or record.model), tools=self.tools(record))
+
+    def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
+        """Raise the error of `models` or `tools` for an unknown name among the `changes` that led to `record`."""
+        if changes.get("model") is not None:
+            self.models(record.model)
+        if changes.get("tools") is not None:
+            self.tools(record)
 
     @property
     def log(self) -> Log:

@@ -9,6 +9,7 @@ from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.blobs import BlobFolder
+from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.settings import Settings
 
@@ -17,24 +18,40 @@ __all__ = ["database_path", "open_store"]
 _FILE_NAME = "sessions.db"
 _SNAPSHOTS = "snapshots"
 _SQLITE = "sqlite:///"
+_MEMORY = "memory://"
 
 
-def open_store(settings: Settings, clock: Clock | None = None) -> Store:
-    """Open the store of `AGX_STORE_URL`, by default the database in AGX_HOME, which this process owns from now on.
+def open_store(settings: Settings, clock: Clock | None = None, *, url: str | None = None) -> Store:
+    """Open the store of `url`, else of `AGX_STORE_URL`, by default the database in AGX_HOME.
 
-    Raises `OwnedElsewhere` while another process owns it, `StoreError` for a file that cannot be used and
-    `SettingsError` for a path that cannot be resolved.
+    This process owns it from now on. Raises `OwnedElsewhere` while another process owns it, `StoreError` for a file
+    that cannot be used and `SettingsError` for a URL that is none of a store, or a path that cannot be resolved.
     """
-    blobs = BlobFolder(settings.home / _SNAPSHOTS)
-    return SqliteStore(database_path(settings), clock=clock, blobs=blobs)
+    if url == _MEMORY:
+        return MemoryStore(clock)
+    path = database_path(settings) if url is None else _path_of_url(url)
+    return SqliteStore(path, clock=clock, blobs=BlobFolder(settings.home / _SNAPSHOTS))
 
 
 def database_path(settings: Settings) -> Path:
     """Return the resolved path of the embedded store's file, the same one for all paths and links that lead to it."""
     url = settings.store_url
+    if url is None:
+        return _resolve(settings.home / _FILE_NAME, "AGX_HOME")
+    return _resolve(Path(url.removeprefix(_SQLITE)), "AGX_STORE_URL")
+
+
+def _path_of_url(url: str) -> Path:
+    path = url.removeprefix(_SQLITE)
+    if path in ("", url):
+        scheme = url.partition("://")[0] if "://" in url else ""  # the rest may hold a password
+        raise SettingsError(f"the URL of a store is sqlite:///PATH or memory://, not one of {scheme!r}")
+    return _resolve(Path(path), "the URL of the store")
+
+
+def _resolve(path: Path, source: str) -> Path:
     try:
-        path = settings.home / _FILE_NAME if url is None else Path(url.removeprefix(_SQLITE)).expanduser()
-        return path.resolve()
+        return path.expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as exc:  # an unknown user's home, a symlink loop, a NUL
         raise_if_exhausted(exc)
-        raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} is not a valid path: {exc}") from exc
+        raise SettingsError(f"{source} is not a valid path: {exc}") from exc
