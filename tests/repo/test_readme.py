@@ -60,12 +60,13 @@ def test_the_first_library_example_prints_the_answer(tmp_path: Path) -> None:
     assert run([sys.executable, "-c", example], tmp_path) == "hello\n"
 
 
-def test_the_streaming_example_prints_calls_and_the_answer(tmp_path: Path) -> None:
-    (example,) = [block for block in blocks("python") if "match event.type" in block]
-    (tmp_path / "here.txt").touch()
-    lines = run_forked(PROGRAM, example, folder=tmp_path).splitlines()
-    assert lines[0].endswith("list_files {}")
-    assert any("here.txt" in line for line in lines[1:])
+def test_the_example_of_a_hub_prints_a_call_and_the_answer_each_time_it_runs(tmp_path: Path) -> None:
+    (example,) = [block for block in blocks("python") if "open_hub" in block]
+    for _ in range(2):
+        lines = run_forked(PROGRAM, example, folder=tmp_path).splitlines()
+        assert [line.split()[0] for line in lines] == ["tool_call", "final"]
+        assert "'list_files'" in lines[0]
+        assert "chat.db" in lines[1]
 
 
 def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
