@@ -80,9 +80,15 @@ def _changes_direction(character: str) -> bool:
     return unicodedata.bidirectional(character) in _DIRECTION_CONTROLS
 
 
+def _validate_model_name(name: str) -> str:
+    if "\0" in name:
+        raise ValueError("the name of a model must not contain the character NUL")
+    return name
+
+
 _SystemPrompt = Annotated[str, Field(max_length=MAX_PROMPT_BYTES), AfterValidator(check_system_prompt)]
 _Name = Annotated[str, Field(max_length=200), AfterValidator(_validate_name)]
-ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_validate_model_name)]
 
 
 class CreateSessionBody(RequestBody):

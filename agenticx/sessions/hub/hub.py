@@ -198,10 +198,12 @@ class Hub:
         event. While another turn runs, `request.when_busy` decides; a turn that is about to end accepts no steering any
         more, so such a message begins the next turn. A repeated `client_turn_id` returns the state of the first message
         and has no effect. Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written),
-        `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name, or
-        `SettingsError` (nothing was written) where the settings file of the session's workspace cannot be used.
+        `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name,
+        `ValueError` for an unknown mode, or `SettingsError` (nothing was written) where the settings file of the
+        session's workspace cannot be used.
         """
-        check_fields({"model": request.model, "permission_mode": request.permission_mode or "default"})
+        if request.permission_mode is not None:
+            check_fields({"permission_mode": request.permission_mode})
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")

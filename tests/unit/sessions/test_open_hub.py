@@ -75,6 +75,7 @@ async def test_a_turn_runs_on_after_the_loop_is_left_until_it_is_stopped_or_inte
         assert events[0].data["input"] == "three"
 
 
+@pytest.mark.promise("B7")
 async def test_an_iteration_ends_with_the_terminal_event_when_the_hub_is_closed(tmp_path: Path) -> None:
     async with opened(tmp_path, [say("a"), hang()], [say("a"), hang()], url=f"sqlite:///{tmp_path}/chat.db") as hub:
         sessions = [await hub.create(name="Named") for _ in range(2)]
@@ -90,6 +91,7 @@ async def test_an_iteration_ends_with_the_terminal_event_when_the_hub_is_closed(
         assert ended[-1].terminal
 
 
+@pytest.mark.promise("B1", "E3")
 async def test_a_session_goes_on_in_a_hub_that_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with opened(tmp_path, NOTE, url="sqlite:///chat.db") as hub:
@@ -129,6 +131,7 @@ async def test_a_loop_over_a_session_that_is_deleted_raises(tmp_path: Path) -> N
             await collect(hub.run_turn(session.id, "one"))
 
 
+@pytest.mark.promise("A5")
 async def test_a_store_has_one_hub(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chat.db"
     for _ in range(2):
