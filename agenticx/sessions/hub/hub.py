@@ -108,8 +108,9 @@ class Hub:
         """Create a session and return its record; the settings supply what is not given.
 
         Raises `ValueError` for a value that cannot be stored, `SettingsError` for a workspace that is no folder, the
-        errors of `models` and `tools` for unknown names, `StoreError`.
+        errors of `models` and `tools` for unknown names, `HubClosed`, `StoreError`.
         """
+        self._check_open()
         settings = self._services.settings
         mode, tools = permission_mode or settings.permission_mode, settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
@@ -163,8 +164,7 @@ class Hub:
         submission = await self.submit(session_id, request)
         if submission.state == "handed_back":
             raise TurnFailed("the message was handed back: its turn never began")
-        reader = EventReader(self.store.log, session_id, after=submission.after_seq, turn_id=submission.turn.id)
-        self._readers.add(reader)
+        reader = await self._new_reader(session_id, submission.after_seq, submission.turn.id)
         while events := await reader.next_events():
             for event in events:
                 yield event.event
@@ -177,11 +177,17 @@ class Hub:
         """
         if after < 0:
             raise ValueError(f"a cursor is 0 or the seq of an event, not {after}")
-        reader = EventReader(self.store.log, session_id, after=after)
-        self._readers.add(reader)
+        reader = await self._new_reader(session_id, after)
         while events := await reader.next_events():
             for event in events:
                 yield event
+
+    async def _new_reader(self, session_id: str, after: int, turn_id: str | None = None) -> EventReader:
+        reader = EventReader(self.store.log, session_id, after=after, turn_id=turn_id)
+        self._readers.add(reader)
+        if self._actors.is_closed:
+            await reader.finish()
+        return reader
 
     async def messages(self, session_id: str) -> list[dict[str, Any]]:
         """Return the messages of a session's conversation, as `agenticx.sessions.transcript` does."""
@@ -202,12 +208,17 @@ class Hub:
         `ValueError` for an unknown mode, or `SettingsError` (nothing was written) where the settings file of the
         session's workspace cannot be used.
         """
+        self._check_open()
         if request.permission_mode is not None:
             check_fields({"permission_mode": request.permission_mode})
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
         return await self._perform(session_id, Submit(request=request))
+
+    def _check_open(self) -> None:
+        if self._actors.is_closed:
+            raise HubClosed("the hub is closed; open it again")
 
     async def stop(self, session_id: str) -> TurnRecord | None:
         """Request the end of the session's running turn and return it, None when none runs.

@@ -1,7 +1,8 @@
-"""The records of sessions: the values of their fields, and names from the first message, without a model call.
+"""The records of sessions: values of their fields, and names from the first message.
 
-Such a name is stored with the first event of its turn and announced (`session_changed`) after the last one. The fact
-`name_derived` lists names that were not announced yet, so that the next start announces them.
+Such a name, made without a model call, is stored with the first event of its turn and announced (`session_changed`)
+after the last one. The fact `name_derived` lists names that were not announced yet, so that the next start announces
+them.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from agenticx import open_hub
-from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, ToolError
+from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, StoreError, ToolError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import ConfirmAnswer
 from agenticx.runtime.events import TokenEvent
-from agenticx.sessions import Hub, OwnedElsewhere, TurnFailed
+from agenticx.sessions import Hub, HubClosed, OwnedElsewhere, TurnFailed
 from agenticx.settings import load_settings
 from agenticx.testing import collect, outline
 from agenticx.tools import tool
@@ -129,6 +129,22 @@ async def test_a_loop_over_a_session_that_is_deleted_raises(tmp_path: Path) -> N
             await collect(running)
         with pytest.raises(SessionNotFound):
             await collect(hub.run_turn(session.id, "one"))
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite:///chat.db"])
+async def test_a_closed_hub_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(tmp_path, url=url) as hub:
+        session = await hub.create(name="Named")
+    with pytest.raises(HubClosed):
+        await collect(hub.run_turn(session.id, "hi"))
+    with pytest.raises(HubClosed):
+        await hub.create()
+    if url != "memory://":
+        events = collect(hub.follow(session.id))
+        for operation in (hub.change(session.id, {"name": "other"}), hub.messages(session.id), events):
+            with pytest.raises(StoreError, match="the store is closed"):
+                await operation
 
 
 @pytest.mark.promise("A5")
