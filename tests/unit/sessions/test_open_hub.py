@@ -171,7 +171,7 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
         ({"model": "nonsense"}, SettingsError, "'nonsense' is not provider:name"),
         ({"model": object()}, TypeError, "is not a model"),
         ({"tools": [1]}, TypeError, "neither a tool nor a function"),
-        ({"hooks": [1]}, TypeError, ""),
+        ({"hooks": [1]}, TypeError, "is no hook"),
     ],
 )
 async def test_a_part_that_cannot_be_used_is_named(
