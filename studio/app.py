@@ -156,12 +156,12 @@ async def _lifespan(app: Starlette) -> AsyncGenerator[None]:
 async def _running(services: Services) -> AsyncGenerator[None]:
     """Serve turns while the body runs; at the end, stop them, then end every stream with a `server_closing` frame."""
     await services.hub.recover()
-    wake_task = asyncio.create_task(services.relay.wake_readers_on_close())
+    relaying = asyncio.create_task(services.relay.run())
     try:
         yield
     finally:
         await services.hub.close()
         services.relay.closing.set()
-        await wake_task
+        await relaying
         await services.models.aclose()
         await services.store.aclose()

@@ -24,8 +24,8 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from weakref import WeakValueDictionary
@@ -50,6 +50,7 @@ _WRITE_EVENTS = 512
 
 _RETRY_FIELD = b"retry: 500\n"
 _CLOSING_FRAME = b'data: {"type":"server_closing"}\n\n'
+_HEARTBEAT = ServerSentEvent(comment="beat", sep="\n").encode()
 _CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,14})-([0-9a-f]{16})")
 
 _log = get_logger(__name__)
@@ -63,7 +64,7 @@ class Relay:
         self._log = store.log
         self._heartbeat_seconds = (clock or SystemClock()).real(_HEARTBEAT_SECONDS)
         self._feeds: WeakValueDictionary[str | None, _Feed] = WeakValueDictionary()
-        self._readers: set[asyncio.Event] = set()
+        self._readers: set[_Reader] = set()
 
     @property
     def readers(self) -> int:
@@ -91,11 +92,14 @@ class Relay:
         """
         return await self._stream(self._feed(session_id), after_seq, turn_id=turn_id)
 
-    async def wake_readers_on_close(self) -> None:
-        """Wait for `closing`, then wake all readers, so that they end; runs as a task as long as the server does."""
-        await self.closing.wait()
-        for wakeup in self._readers:
-            wakeup.set()
+    async def run(self) -> None:
+        """Have all readers send heartbeats until `closing`, and then end; runs as a task as long as the server does."""
+        while not self.closing.is_set():
+            with anyio.move_on_after(self._heartbeat_seconds):
+                await self.closing.wait()
+            for reader in self._readers:
+                reader.heartbeat_due = True
+                reader.wakeup.set()
 
     def _feed(self, session_id: str | None) -> _Feed:
         feed = self._feeds.get(session_id)
@@ -103,24 +107,15 @@ class Relay:
             feed = self._feeds[session_id] = _Feed(self._log, session_id)
         return feed
 
-    @contextmanager
-    def _subscription(self, feed: _Feed, wakeup: asyncio.Event) -> Generator[None]:
-        with feed.subscribe(wakeup):
-            self._readers.add(wakeup)
-            try:
-                yield
-            finally:
-                self._readers.discard(wakeup)
-
     async def _stream(
         self, feed: _Feed, position: int, *, turn_id: str | None = None, reset: bytes = b""
     ) -> _EventStream:
         reader = _Reader(feed, position, turn_id, self.closing, first=await feed.read_after(position, turn_id))
         opening = feed.opening_frame(position) + reset
-        return _EventStream(opening, reader, self._subscription(feed, reader.wakeup), self._heartbeat_seconds)
+        return _EventStream(opening, reader, self._readers)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Reader:
     """A reader of a feed at a position; `first` is what it has read ahead, `writer` is set once the response starts."""
 
@@ -130,6 +125,7 @@ class _Reader:
     closing: anyio.Event
     first: _Chunk | None
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
+    heartbeat_due: bool = False
     writer: BodyWriter = field(init=False)
 
     async def body(self, opening: bytes) -> AsyncIterator[bytes]:
@@ -155,6 +151,9 @@ class _Reader:
                 elif self.closing.is_set():
                     await writer.write(_CLOSING_FRAME)
                     return
+                elif self.heartbeat_due:
+                    self.heartbeat_due = False
+                    await writer.write(_HEARTBEAT)
                 else:
                     await self.wakeup.wait()
         except StoreError as exc:  # the session was deleted, or the storage failed: the client reconnects
@@ -273,27 +272,24 @@ class _EventStream(EventSourceResponse):
     Only the opening frame is sent as an ASGI message: what follows is written to the connection directly.
     """
 
-    def __init__(
-        self,
-        opening: bytes,
-        reader: _Reader,
-        subscription: AbstractContextManager[None],
-        heartbeat_seconds: float,
-    ) -> None:
+    def __init__(self, opening: bytes, reader: _Reader, readers: set[_Reader]) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             reader.body(opening),
-            ping=heartbeat_seconds,
-            ping_message_factory=_heartbeat,
+            ping=0,  # the relay sends the heartbeats of all readers, which takes one task and not one for each
             sep="\n",
             shutdown_grace_period=_SHUTDOWN_GRACE_SECONDS,  # a shutdown_event would be set before the turns have ended
         )
         self._reader = reader
-        self._subscription = subscription
+        self._readers = readers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reader.writer = scope.get(WRITER_KEY) or _SendingWriter(send)
-        with self._subscription:
-            await super().__call__(scope, receive, send)
+        with self._reader.feed.subscribe(self._reader.wakeup):
+            self._readers.add(self._reader)
+            try:
+                await super().__call__(scope, receive, send)
+            finally:
+                self._readers.discard(self._reader)
 
 
 class _SendingWriter:
@@ -307,7 +303,3 @@ class _SendingWriter:
 
     def is_closing(self) -> bool:
         return False
-
-
-def _heartbeat() -> ServerSentEvent:
-    return ServerSentEvent(comment="beat", sep="\n")

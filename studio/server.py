@@ -34,6 +34,7 @@ from agenticx.threads import start_thread
 from agenticx.token_file import token_path
 from studio.app import AppParts, create_app, make_app, parts_of
 from studio.app_import import import_app
+from studio.event_loop import new_event_loop
 from studio.http.connection import ACCEPT_BATCH_SIZE, REQUEST_SECONDS, ConnectionLimit, ServerConnection
 from studio.log_writer import background_logging, print_to_stderr
 from studio.open_page import open_in_browser, page_url, remove_redirect_page
@@ -184,7 +185,7 @@ def _run(server: StudioServer, listening: socket.socket, address: StudioAddress)
     """Run the server and return the exit code; its files in AGX_HOME are gone then."""
     home = server.services.settings.home
     try:
-        with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
+        with asyncio.Runner(loop_factory=new_event_loop) as runner, exit_on_memory_error(runner.get_loop()):
             runner.run(server.serve(sockets=[listening]))
     except KeyboardInterrupt:
         return 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -43,12 +44,14 @@ class NullCallJournal:
 class ResumedQuestion:
     """A confirmation that was requested before the interruption.
 
-    `is_response_logged` is true if its `confirm_response` is in the event log already.
+    `is_response_logged` is true if its `confirm_response` is in the event log already. `asked` is set once the gate has
+    the question again, or the turn no longer needs an answer.
     """
 
     request: ConfirmRequest
     answer: ConfirmAnswer | None = None
     is_response_logged: bool = False
+    asked: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ class CallAuthorizer:
             return await self._authorize(turn, tool, arguments, context, slot, resumed, None)
         # Clients already show this question, so answers are accepted while its call is assessed again.
         closing = _ClosingAnswer()
-        announcement = _Announcement(turn, resumed.request, slot, done=True)
+        announcement = _Announcement(turn, resumed.request, slot, asked=resumed.asked)
         open_question = asyncio.create_task(self._ask_gate(turn, resumed.request, announcement, closing))
         del turn.resumed_questions[context.call_id]
         try:
@@ -105,6 +105,7 @@ class CallAuthorizer:
             )
         finally:
             await cancel_and_wait(open_question)
+            resumed.asked.set()
 
     async def _authorize(
         self,
@@ -272,6 +273,7 @@ class CallAuthorizer:
             if not question.is_response_logged:
                 answer = question.answer or ConfirmAnswer(approved=False, by="stop")
                 self._emit_response(turn, question.request, answer)
+            question.asked.set()
         turn.resumed_questions.clear()
 
     def _emit_response(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
@@ -283,16 +285,22 @@ def _is_answer(value: object) -> TypeGuard[ConfirmAnswer]:
 
 
 class _Announcement:
-    """A callback that emits `confirm_required` once, however often a gate calls it."""
+    """A callback that emits `confirm_required` once, however often a gate calls it.
 
-    def __init__(self, turn: Turn, request: ConfirmRequest, slot: Slot, *, done: bool = False) -> None:
+    For a question of before an interruption it sets `asked` instead: clients show that question already.
+    """
+
+    def __init__(self, turn: Turn, request: ConfirmRequest, slot: Slot, *, asked: asyncio.Event | None = None) -> None:
         self._turn = turn
         self._request = request
         self._slot = slot
-        self._done = done
+        self._done = asked is not None
+        self._asked = asked
 
     def __call__(self) -> None:
         self._slot.mark_asked()
+        if self._asked is not None:
+            self._asked.set()
         if self._done:
             return
         self._done = True

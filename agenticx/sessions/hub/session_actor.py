@@ -33,7 +33,6 @@ from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
 __all__ = ["SessionActor"]
 
 _INTERRUPT_SECONDS = 2.0  # time for a turn to end before the interrupting message is reported as queued
-_ASKING_SECONDS = 0.005  # a resumed turn asks its questions again before anything else
 _USERS_SECONDS = 1.0  # time for operations under way to end while the hub closes
 
 _log = get_logger(__name__)
@@ -464,12 +463,9 @@ class SessionActor:
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""
-        gate = self._services.gate
-        while (running := self.turns.running) is not None and request_id in running.open_questions:
-            asked = any(question.id == request_id for question in gate.pending(self.id)) or gate.decided(request_id)
-            if asked or await self.lease.fact("question_closed", request_id):
-                break
-            await self._services.clock.sleep(_ASKING_SECONDS)
+        running = self.turns.running
+        if running is not None and (asked := running.open_questions.get(request_id)) is not None:
+            await asked.wait()
 
     async def delete(self) -> None:
         """Stop the turn and delete the session with its queued messages; do not cancel it midway."""

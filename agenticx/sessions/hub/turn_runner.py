@@ -59,7 +59,8 @@ class RunningTurn:
     continues after the next start. `started` has the sequence number before the turn's first event once that is stored;
     a caller that waits for it shields it. `done_event` is set once the turn's end is stored, its session deleted or its
     end left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once
-    the turn has begun. `open_questions` are the ids of those that a resumed turn is to ask again.
+    the turn has begun. `open_questions` are those that a resumed turn is to ask again, by id; each event is set once
+    the question is asked, or the turn is closed.
     """
 
     turn: TurnRecord
@@ -70,13 +71,19 @@ class RunningTurn:
     closed: bool = False
     done_event: asyncio.Event = field(default_factory=asyncio.Event)
     suspended: bool = False
-    open_questions: frozenset[str] = frozenset()
+    open_questions: Mapping[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     task: asyncio.Task[None] | None = None
 
     @property
     def has_failed_to_begin(self) -> bool:
         """True if the turn ended before its first event was stored, as far as is known."""
         return self.started.done() and self.started.exception() is not None
+
+    def close(self) -> None:
+        """Take no further events of the turn."""
+        self.closed = True
+        for asked in self.open_questions.values():
+            asked.set()
 
     def fail_to_begin(self, why: AgenticXError) -> None:
         """Raise `why` in all that wait for the turn to begin, unless it has begun."""
@@ -123,7 +130,7 @@ class TurnRunner:
         running = RunningTurn(turn)
         if isinstance(turn_input, ResumePoint):
             questions = (question for question in turn_input.questions.values() if question.answer is None)
-            running.open_questions = frozenset(question.request.id for question in questions)
+            running.open_questions = {question.request.id: question.asked for question in questions}
             running.started.set_result(turn.after_seq or 0)
         elif self._writer.record.name is None:
             running.derived_name = derive_name(turn_input.content)
@@ -251,7 +258,7 @@ class TurnRunner:
         """
         if running.closed:
             return
-        running.closed = True
+        running.close()
         try:
             running.fail_to_begin(why or (StoreError(text) if code == "storage" else TurnFailed(text)))
             await run_to_completion(self._end(running.turn, code, text))
@@ -268,7 +275,7 @@ class TurnRunner:
         self._mark_closed(running)
 
     def _mark_closed(self, running: RunningTurn) -> None:
-        running.closed = True
+        running.close()
         running.done_event.set()
         self._on_free(False)
 
@@ -278,7 +285,8 @@ class TurnRunner:
         """Suspend the turn if it waits for a confirmation and continues after a restart."""
         running = self.running
         if running is not None and self._services.can_resume and self._services.gate.pending(self._session.id):
-            running.suspended = running.closed = self._writer.state_frozen = True
+            running.suspended = self._writer.state_frozen = True
+            running.close()
 
     async def stop(self) -> None:
         """Stop the turn and wait for it, bounded."""
@@ -300,7 +308,7 @@ class TurnRunner:
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
         if (running := self.latest) is not None:
-            running.closed = True
+            running.close()
             running.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))
             running.done_event.set()
         for task in self._tasks:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import count
 from typing import Any
@@ -82,35 +81,31 @@ def _replace_start(start: Callable[..., Any], services: Services) -> None:
 
 def _keep_disconnected_readers(services: Services) -> None:
     """Keep disconnected readers in the list of readers."""
-    relay: Any = services.relay
-    _on_disconnect(services, lambda _feed, news: relay._readers.add(news))
+    _on_disconnect(services, lambda readers, reader: readers.add(reader))
 
 
 def _stop_turn_with_reader(services: Services) -> None:
     """Stop the turn of a stream when its reader disconnects."""
     stopping: set[asyncio.Task[Any]] = set()
 
-    def stop(feed: Any, _news: asyncio.Event) -> None:
-        task = asyncio.create_task(services.hub.stop(feed._session_id))
+    def stop(_readers: set[Any], reader: Any) -> None:
+        task = asyncio.create_task(services.hub.stop(reader.feed._session_id))
         stopping.add(task)
         task.add_done_callback(stopping.discard)
 
     _on_disconnect(services, stop)
 
 
-def _on_disconnect(services: Services, then: Callable[[Any, asyncio.Event], None]) -> None:
+def _on_disconnect(services: Services, then: Callable[[set[Any], Any], None]) -> None:
+    """Call `then` with the relay's readers and each reader that was removed from them."""
+
+    class Readers(set[Any]):
+        def discard(self, reader: Any, /) -> None:
+            super().discard(reader)
+            then(self, reader)
+
     relay: Any = services.relay
-    usual = relay._subscription
-
-    @contextmanager
-    def subscription(feed: Any, news: asyncio.Event) -> Generator[None]:
-        try:
-            with usual(feed, news):
-                yield
-        finally:
-            then(feed, news)
-
-    relay._subscription = subscription
+    relay._readers = Readers()
 
 
 def _close_streams_first(services: Services) -> None:
