@@ -62,11 +62,14 @@ def test_the_first_library_example_prints_the_answer(tmp_path: Path) -> None:
 
 def test_the_example_of_a_hub_prints_a_call_and_the_answer_each_time_it_runs(tmp_path: Path) -> None:
     (example,) = [block for block in blocks("python") if "open_hub" in block]
+    (tmp_path / "here.txt").touch()
     for _ in range(2):
         lines = run_forked(PROGRAM, example, folder=tmp_path).splitlines()
         assert [line.split()[0] for line in lines] == ["tool_call", "final"]
         assert "'list_files'" in lines[0]
-        assert "chat.db" in lines[1]
+        assert "here.txt" in lines[1]
+        assert "chat.db" not in lines[1]  # the store is not the agent's
+    assert (tmp_path / "chat.db").is_file()
 
 
 def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from agenticx.llms.model_cache import ModelCache, NamedModels
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
 from agenticx.sessions.hub.hub import Hub
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import open_store
+from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_store
+from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread
@@ -66,10 +67,10 @@ async def open_hub(
     toolbox = None if tools is None else Toolbox(tools)
     name = model if isinstance(model, str) else None
     async with AsyncExitStack() as stack:
-        settings, models = await run_in_thread(_models, settings, name, own_model, workspace, name="agx models")
+        settings, models = await run_in_thread(_models, settings, url, name, own_model, workspace, name="agx models")
         stack.push_async_callback(models.aclose)
         toolbox = make_toolbox(toolbox, settings)
-        store = await _open_store(settings, url)
+        store = MemoryStore() if url == MEMORY_URL else await _open_store(settings)
         stack.push_async_callback(store.aclose)
         hub = make_hub(
             store, models=models, toolbox=toolbox, settings=settings, hooks=registry, system_prompt=system_prompt
@@ -80,10 +81,16 @@ async def open_hub(
 
 
 def _models(
-    settings: Settings | None, name: str | None, own: ChatModel | None, workspace: str | PathLike[str] | None
+    settings: Settings | None,
+    url: str | None,
+    name: str | None,
+    own: ChatModel | None,
+    workspace: str | PathLike[str] | None,
 ) -> tuple[Settings, NamedModels]:
     """Return the settings of a hub and its models; blocks."""
     given: dict[str, Any] = {} if workspace is None else {"workspace_root": Path(workspace).expanduser().absolute()}
+    if url is not None and url != MEMORY_URL:
+        given["store_url"] = absolute_url(url)
     if name is not None or own is not None:
         given["model"] = name
     settings = (settings or load_settings()).model_copy(update=given)
@@ -92,9 +99,9 @@ def _models(
     return settings, models
 
 
-async def _open_store(settings: Settings, url: str | None) -> Store:
+async def _open_store(settings: Settings) -> Store:
     """Open the store in a thread; one that is open only after the caller was cancelled is closed again."""
-    opening = asyncio.create_task(run_in_thread(open_store, settings, url=url, name="agx opening"))
+    opening = asyncio.create_task(run_in_thread(open_store, settings, name="agx opening"))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:

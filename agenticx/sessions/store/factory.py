@@ -9,28 +9,26 @@ from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.blobs import BlobFolder
-from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.settings import Settings
 
-__all__ = ["database_path", "open_store"]
+__all__ = ["MEMORY_URL", "absolute_url", "database_path", "open_store"]
 
 _FILE_NAME = "sessions.db"
 _SNAPSHOTS = "snapshots"
 _SQLITE = "sqlite:///"
-_MEMORY = "memory://"
+MEMORY_URL = "memory://"
+"""The URL of a store in memory, which the settings cannot name."""
 
 
-def open_store(settings: Settings, clock: Clock | None = None, *, url: str | None = None) -> Store:
-    """Open the store of `url`, else of `AGX_STORE_URL`, by default the database in AGX_HOME.
+def open_store(settings: Settings, clock: Clock | None = None) -> Store:
+    """Open the store of `AGX_STORE_URL`, by default the database in AGX_HOME, which this process owns from now on.
 
-    This process owns it from now on. Raises `OwnedElsewhere` while another process owns it, `StoreError` for a file
-    that cannot be used and `SettingsError` for a URL that is none of a store, or a path that cannot be resolved.
+    Raises `OwnedElsewhere` while another process owns it, `StoreError` for a file that cannot be used and
+    `SettingsError` for a path that cannot be resolved.
     """
-    if url == _MEMORY:
-        return MemoryStore(clock)
-    path = database_path(settings) if url is None else _path_of_url(url)
-    return SqliteStore(path, clock=clock, blobs=BlobFolder(settings.home / _SNAPSHOTS))
+    blobs = BlobFolder(settings.home / _SNAPSHOTS)
+    return SqliteStore(database_path(settings), clock=clock, blobs=blobs)
 
 
 def database_path(settings: Settings) -> Path:
@@ -41,12 +39,13 @@ def database_path(settings: Settings) -> Path:
     return _resolve(Path(url.removeprefix(_SQLITE)), "AGX_STORE_URL")
 
 
-def _path_of_url(url: str) -> Path:
+def absolute_url(url: str) -> str:
+    """Return the URL of a database with its resolved path; raise `SettingsError` for any other URL."""
     path = url.removeprefix(_SQLITE)
     if path in ("", url):
         scheme = url.partition("://")[0] if "://" in url else ""  # the rest may hold a password
-        raise SettingsError(f"the URL of a store is sqlite:///PATH or memory://, not one of {scheme!r}")
-    return _resolve(Path(path), "the URL of the store")
+        raise SettingsError(f"the URL of a store is sqlite:///PATH or {MEMORY_URL}, not one of {scheme!r}")
+    return f"{_SQLITE}{_resolve(Path(path), 'the URL of the store')}"
 
 
 def _resolve(path: Path, source: str) -> Path:

@@ -147,6 +147,20 @@ async def test_a_closed_hub_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 await operation
 
 
+@pytest.mark.parametrize("name", ["chat.db", "chat.db.owner"])
+async def test_tools_may_not_touch_the_store_in_the_workspace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    calls = [call("file_read", {"path": name}), call("file_write", {"path": name, "content": "x"})]
+    settings = load_settings({"home": tmp_path / "home", "permission_mode": "auto"}, environ={})
+    async with open_hub("sqlite:///chat.db", model=ScriptedModel([calls, "No."]), settings=settings) as hub:
+        session = await hub.create()
+        events = await collect(hub.run_turn(session.id, "Read and write it"))
+        results = [event.data["result"] for event in events if event.type == "tool_result"]
+        assert ["which no tool reads or changes" in result for result in results] == [True, True]
+
+
 @pytest.mark.promise("A5")
 async def test_a_store_has_one_hub(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chat.db"
