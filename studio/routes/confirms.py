@@ -77,6 +77,7 @@ class ConfirmDecisionResponse(TypedDict):
 
 
 async def index(request: Request) -> Response:
+    """List the questions that wait for an answer, of all sessions or one."""
     studio, session_id = services(request), read_query(request, ConfirmListQuery).session_id
     if session_id is not None:
         await studio.store.catalog.get(session_id)
@@ -85,6 +86,10 @@ async def index(request: Request) -> Response:
 
 
 async def answer(request: Request) -> Response:
+    """Answer a question; the first valid answer counts, in whichever window it is given.
+
+    The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the question's.
+    """
     request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
     if body.remember == "always":
         sentence = "remember 'always' is not available yet; 'once' and 'session' are."

@@ -36,8 +36,10 @@ _MAX_DEPTH = 200  # of an event in a file; arguments are limited to 100
 _EPILOG = """\
 ID is a session's id, such as ses_a9f0747d77b97c8d1994; or the beginning of one that no other id has, also without
 ses_, so that a9f0 is enough; or `last`, the session last used in a terminal. After that is deleted, `last` is none.
-If a server (agx serve) owns the sessions, it is asked, else the database in AGX_HOME is read. While a chat in another
-terminal owns them, list, show, export, replay and usage work, and what changes a session does not.
+One process owns the sessions at a time. If it is a server (agx serve), that is asked, else the database in AGX_HOME is
+read. While a chat in another terminal owns them, list, show, export, replay and usage work, and what changes a session
+does not. A turn whose process was killed ends as `interrupted` at the next command that changes a session; one that
+waits for an answer stays, and agx chat --session asks its question again.
 
 examples:
   agx sessions list
