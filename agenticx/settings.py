@@ -79,8 +79,8 @@ class Settings(BaseModel):
     )
     on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
         "error",
-        description="A turn out of rounds or time ends with an error, or a partial answer that gets the time limit again"
-        " (error, partial).",
+        description="A turn out of rounds or time ends with an error, or a partial answer that gets the time limit"
+        " again (error, partial).",
     )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
         2, description="Queries for the state of a sub-agent that one turn may make."
@@ -150,8 +150,8 @@ class Settings(BaseModel):
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
-        description="Turns that continue after a restart: those that wait for a confirmation beside which no call ran that"
-        " is not idempotent, or none (confirms, off).",
+        description="Turns that continue after a restart: those that wait for a confirmation beside which no call ran"
+        " that is not idempotent, or none (confirms, off).",
     )
     token_file: _Folder | None = Field(
         None,
