@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documented_code import BIN, clean_environment, docstring_example, run, run_forked
+from tests.repo.documented_code import BIN, clean_environment, docstring_example, run, run_forked
 from tests.support.program import PROGRAM
 from tests.support.timeouts import PATIENCE
 

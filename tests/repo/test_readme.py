@@ -20,7 +20,7 @@ import pytest
 from agenticx.settings import Settings
 from tests.benchmarks import loop_corpus
 from tests.linear.measure import MAX_HOLD, MAX_RATIO
-from tests.support.documented_code import (
+from tests.repo.documented_code import (
     BIN,
     README,
     ROOT,
