@@ -109,7 +109,7 @@ def configure(parser: ArgumentParser) -> None:
     using.add_argument("--since", metavar="DAY", type=_day, help="the first day that counts, YYYY-MM-DD in UTC")
     using.add_argument("--until", metavar="DAY", type=_day, help="the last day that counts")
     using.add_argument("--json", action="store_true", help="one object with the total, models and days")
-    deleting = add("delete", "Delete a session permanently", _delete, session=session_help)
+    deleting = add("delete", "Delete a session permanently, with its usage records", _delete, session=session_help)
     deleting.add_argument("--yes", action="store_true", help="do not ask")
 
 
