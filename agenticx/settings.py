@@ -70,14 +70,17 @@ class Settings(BaseModel):
         description="Longest Retry-After of a provider that is waited for; with a longer one there is no retry.",
     )
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
-        30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
+        30,
+        description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime()); in a file also"
+        " runtime.max_tool_rounds.",
     )
     turn_timeout_seconds: Annotated[float, number(0.05, 86_400, allow_zero=True)] = Field(
         0, description="Longest time for a turn; 0 is off."
     )
     on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
         "error",
-        description="A turn out of rounds or time ends with an error or with a partial answer (error, partial).",
+        description="A turn out of rounds or time ends with an error, or a partial answer that gets the time limit"
+        " again (error, partial).",
     )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
         2, description="Queries for the state of a sub-agent that one turn may make."
@@ -125,7 +128,7 @@ class Settings(BaseModel):
         description="Model of new sessions, provider:name; unset: first provider with a key, a local server or demo.",
     )
     fallback_models: Annotated[tuple[str, ...], list_of(r"[^\s,]+", "names of models")] = Field(
-        (), description="Fallback models in order, used if the model fails before its first delta."
+        (), description="Fallback models in order, used if the model fails before its first delta, but not after a 400."
     )
     permission_mode: Annotated[
         Literal["default", "accept_edits", "plan", "auto"], one_of("default", "accept_edits", "plan", "auto")
@@ -139,20 +142,24 @@ class Settings(BaseModel):
     home: Annotated[_Folder, AfterValidator(folder_path)] = Field(
         Path("~/.agenticx"),
         validate_default=True,
-        description="Folder of sessions, token and user settings; set by the variable AGX_HOME only.",
+        description="Folder of sessions, token and user settings, closed to file tools; set by the variable AGX_HOME"
+        " only.",
     )
     store_url: Annotated[str, matching(r"sqlite:///.+", "sqlite:///PATH")] | None = Field(
         None, description="Database of sessions and events (sqlite:///PATH); unset: sessions.db in home."
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
-        description="Turns that continue after a restart: those that wait for a confirmation, or none (confirms, off).",
+        description="Turns that continue after a restart: those that wait for a confirmation beside which no call ran"
+        " that is not idempotent, or none (confirms, off).",
     )
     token_file: _Folder | None = Field(
-        None, description="File with the server's token, mode 0600; unset: a file in home, created at the first start."
+        None,
+        description="File with the server's token, mode 0600, closed to file tools; unset: a file in home, created at"
+        " the first start.",
     )
     allowed_origins: Annotated[tuple[str, ...], list_of(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
-        (), description="Origins besides the page's own that may call the server, exactly as sent."
+        (), description="Origins besides the page's own that may call the server, exactly as the browser sends them."
     )
     allowed_hosts: Annotated[tuple[str, ...], list_of(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
         Field((), description="Host names accepted if the server is bound to other than loopback addresses.")

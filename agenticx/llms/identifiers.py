@@ -99,7 +99,7 @@ class ToolNames:
         self._allocator = _IdentifierAllocator(rule)
         self._sent_names: dict[str, str] = {}
         declared = [tool.name for tool in request.tools]
-        for name in (*filter(rule.allows, declared), *declared, *_called_names(request)):
+        for name in (*filter(rule.allows, declared), *declared, *dict.fromkeys(_called_names(request))):
             self.sent_name(name)
 
     def sent_name(self, name: str) -> str:

@@ -181,6 +181,10 @@ async def create(request: Request) -> Response:
 
 
 async def index(request: Request) -> Response:
+    """List the sessions, the pinned ones first; with `q`, those that mention it, with the places found.
+
+    Names and messages are searched, in Chinese and Japanese for words from one character on.
+    """
     studio, query = services(request), read_query(request, SessionListQuery)
     limit, before, archived = query.limit, query.before, _ARCHIVED[query.archived]
     await _check_before(studio, before)
@@ -213,6 +217,10 @@ async def _session_response(studio: Services, record: SessionRecord) -> Response
 
 
 async def change(request: Request) -> Response:
+    """Change fields of a session; a running turn asks by the new mode at once, and the model is that of the next turn.
+
+    The event `session_changed` has the new values.
+    """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, ChangeSessionBody)
     check_model(studio, body.model)
@@ -224,6 +232,7 @@ async def change(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
+    """Stop the session's turn and erase the session, with its usage records."""
     await services(request).hub.delete(request.path_params["session_id"])
     return Response(status_code=204)
 

@@ -1,8 +1,8 @@
 """The client of a server on this machine that stores the sessions and runs their turns.
 
 1. A broken event stream is resumed after the last event received, also when the server restarts.
-2. This terminal answers confirmations with the user's token, so `by` is then `user`, also where `--yes` or the lack of
-   a terminal decided; the reason shows which.
+2. A confirmation that `--yes` or the lack of a terminal decided is answered `by` policy, as in a turn of this process:
+   the model must not read that the user denied a call about which nobody could be asked.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class RemoteClient:
         await self._request_with_retries("POST", _path(session_id, "stop"))
 
     async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        body: dict[str, Any] = {"approved": answer.approved, "digest": digest, "remember": answer.remember}
+        body: dict[str, Any] = {"approved": answer.approved, "digest": digest, "by": answer.by}
+        body["remember"] = answer.remember
         if answer.reason is not None:
             body["reason"] = answer.reason
         if answer.arguments is not None:

@@ -18,7 +18,8 @@ __all__ = ["configure", "run"]
 
 _EPILOG = """\
 These are AGX_MODEL, the models of providers whose key is set, those of servers on this machine, and the demo. Other
-models of these providers can be used by their names. No store is opened, and no key is sent anywhere.
+models of these providers can be used by their names. No store is opened, and no key is sent anywhere. To add models,
+or other facts and prices of known ones, write rows as in config/models.toml to models.toml in AGX_HOME.
 
 examples:
   agx models

@@ -247,8 +247,15 @@ def open_conversation(arguments: Namespace, output: Output) -> Generator[Termina
     On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
     """
     limit_malloc_arenas()
-    with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
+    opened: list[TerminalConversation] = []
+
+    def restore_terminal() -> None:
+        for conversation in opened:
+            conversation.keyboard.restore_at_exit()
+
+    with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop(), restore_terminal):
         conversation = runner.run(_open(arguments, output, runner))
+        opened.append(conversation)
         try:
             yield conversation
         except KeyboardInterrupt:

@@ -333,7 +333,7 @@ def _question_context(
 
 def _response_data(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
     data: dict[str, Any] = {"id": request.id, "approved": answer.approved, "by": answer.by}
-    if answer.by == "user":
+    if answer.by == "user" or answer.remember != "once":
         data["remember"] = answer.remember
     if answer.arguments is not None:
         data["arguments"] = jsonable(answer.arguments)
