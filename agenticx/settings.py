@@ -198,7 +198,17 @@ class Settings(BaseModel):
     @property
     def private_paths(self) -> tuple[Path, ...]:
         """The paths of AgenticX's own data, which agents may not access."""
-        return (self.home,) if self.token_file is None else (self.home, self.token_file)
+        paths = (self.home,) if self.token_file is None else (self.home, self.token_file)
+        return paths if self.store_url is None else (*paths, *_database_files(self.store_url))
+
+
+def _database_files(url: str) -> tuple[Path, ...]:
+    """Return the files of the database of an `AGX_STORE_URL`, none for a path that is none."""
+    try:
+        path = Path(url.removeprefix("sqlite:///")).expanduser()
+        return tuple(path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm", ".owner"))
+    except (RuntimeError, ValueError):  # an unknown user's home; a path without a name
+        return ()
 
 
 PROJECT_SETTINGS = frozenset(

@@ -1,13 +1,20 @@
-"""A cache of models by name."""
+"""Models by name: a cache, and the models of an application beside those of the catalogue."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
 
+from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import ChatModel, close_model
+from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models
+from agenticx.llms.duck_typed.model import adapt
+from agenticx.llms.model_catalog import ModelFacts
+from agenticx.settings import Settings
 
-__all__ = ["ModelCache"]
+__all__ = ["ModelCache", "ModelSource", "NamedModels", "OwnModels", "own_models"]
 
 _MAX_MODELS = 64
 
@@ -37,3 +44,71 @@ class ModelCache:
         """Close the connections of all cached models."""
         for model in self._models.values():
             await close_model(model)
+
+
+ModelSource = Mapping[str, Any] | Callable[[str | None], ChatModel]
+"""Models of an application: by name, or a function that returns the model of a name (None: the default)."""
+
+
+OwnModels = Mapping[str, ChatModel] | Callable[[str | None], ChatModel]
+"""The same, checked by `own_models`."""
+
+
+def own_models(given: ModelSource) -> OwnModels:
+    """Return the models of an application, with duck-typed ones adapted; raises `TypeError` for anything else."""
+    if isinstance(given, Mapping):
+        return {name: adapt(model) for name, model in cast("Mapping[str, Any]", given).items()}
+    if not callable(given):
+        raise TypeError(f"models must be a mapping of names to models or a function of a name, not {given!r}")
+    return given
+
+
+class NamedModels(ModelCache):
+    """The models of a hub by name; `default` is used where no name is given, `default_reason` explains the choice.
+
+    `own` has models of the application, which are not closed here. Those of a mapping are used beside those of the
+    catalogue, and the first is the default unless the settings name one; a function takes the place of the catalogue.
+    The constructor may send requests to local model servers, so it must not be called on the event loop.
+    """
+
+    def __init__(
+        self, settings: Settings, resolve: Callable[[str], ChatModel] | None = None, *, own: OwnModels | None = None
+    ) -> None:
+        self._own: Mapping[str, ChatModel] = {}
+        self._find_own: Callable[[str | None], ChatModel] | None = None
+        if isinstance(own, Mapping):
+            self._own = cast("Mapping[str, ChatModel]", own)
+        else:
+            self._find_own = own
+        self.default, self.default_reason = self._choose_default(settings)
+        super().__init__(resolve or partial(resolve_model, settings=settings), lambda: self.default)
+
+    def get(self, name: str | None) -> ChatModel:
+        if self._find_own is not None:
+            return self._find_own(name)
+        own = self._own.get(name or self.default)
+        return super().get(name) if own is None else own
+
+    async def list_usable(self, settings: Settings) -> list[ModelInfo]:
+        """Return the models that can be used, those of the application first."""
+        if self._find_own is not None:
+            return [self._own_info(self.default)]
+        own = [self._own_info(name) for name in self._own]
+        return [*own, *(model for model in await list_models(settings) if model.spec not in self._own)]
+
+    def check_names(self, settings: Settings) -> None:
+        """Raise `SettingsError` for a name in the settings that is no model's; one whose key is missing is accepted."""
+        for name in (settings.model, *settings.fallback_models):
+            if name and self._find_own is None and name not in self._own:
+                find_model_facts(name)
+
+    def _choose_default(self, settings: Settings) -> tuple[str, str]:
+        if self._find_own is not None:
+            return settings.model or self._find_own(None).name, "the choice of the application"
+        if self._own and not settings.model:
+            return next(iter(self._own)), "the first model of the application"
+        return default_model_spec(settings)
+
+    @staticmethod
+    def _own_info(name: str) -> ModelInfo:
+        return ModelInfo(name, "application", "a model of the application", ModelFacts())

@@ -15,6 +15,7 @@ from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, m
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
+from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.sessions import ModelName, check_model
@@ -49,6 +50,7 @@ class StartTurnBody(RequestBody):
     `when_busy` says what happens to it while a turn runs. `reject`: it is a 409. `queue`: it starts a turn of its own
     afterwards, in order. `steer`: the running turn gives it to the model before its next call. `interrupt`: the running
     turn is stopped, and this message starts the next one; several interrupts run in order, each stopped for the next.
+    `model` and `permission_mode` take the place of the session's for the turn that the message begins.
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
@@ -57,6 +59,7 @@ class StartTurnBody(RequestBody):
     attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
+    permission_mode: PermissionMode | None = None
     when_busy: WhenBusy = "reject"
 
 
@@ -103,6 +106,7 @@ async def start(request: Request) -> Response:
         attachments=await _read_attachments(body.attachments) if body.attachments else (),
         client_turn_id=body.client_turn_id,
         model=body.model,
+        permission_mode=body.permission_mode,
         when_busy=body.when_busy,
     )
     submission = await studio.hub.submit(session_id, turn_request)

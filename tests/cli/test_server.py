@@ -157,6 +157,7 @@ def test_mode_auto_is_not_resumed_through_a_server_where_nobody_can_be_asked(agx
     assert "denied by policy: there is no terminal to ask at" in done.stderr
     assert not (agx.folder / "note.txt").exists()
     assert studio.call("GET", f"/api/sessions/{session['id']}")["permission_mode"] == "auto"
+    assert '"data":{"permission_mode"' not in agx("sessions", "export", session["id"]).stdout
     assert agx("run", WRITE, "--session", session["id"], "--yes").returncode == 0
     assert (agx.folder / "note.txt").exists()
 

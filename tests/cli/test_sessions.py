@@ -122,6 +122,7 @@ def test_mode_auto_is_not_resumed_where_nobody_can_be_asked(agx: Any, command: l
     assert not (agx.folder / "a.txt").exists()
     assert not (agx.folder / "b.txt").exists()
     assert rows(agx("sessions", "list", "--json").stdout)[0]["permission_mode"] == "auto"
+    assert '"data":{"permission_mode"' not in agx("sessions", "export", "last").stdout
     done = agx(*command, "--session", "last", "--yes", stdin=stdin)
     assert "this turn runs" not in done.stderr
     assert (agx.folder / "a.txt").exists()

@@ -120,6 +120,18 @@ def test_the_streaming_example_prints_calls_and_the_answer(block: str, tmp_path:
     assert any("here.txt" in line for line in lines[1:])
 
 
+@runs("python", "open_hub")
+def test_the_example_of_a_hub_prints_a_call_and_the_answer_each_time_it_runs(block: str, tmp_path: Path) -> None:
+    (tmp_path / "here.txt").touch()
+    for _ in range(2):
+        lines = run_forked(PROGRAM, block, folder=tmp_path).splitlines()
+        assert [line.split()[0] for line in lines] == ["tool_call", "final"]
+        assert "'list_files'" in lines[0]
+        assert "here.txt" in lines[1]
+        assert "chat.db" not in lines[1]  # the store is not the agent's
+    assert (tmp_path / "chat.db").is_file()
+
+
 # --- the studio -------------------------------------------------------------------------------------------------------
 
 

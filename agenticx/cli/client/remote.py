@@ -27,6 +27,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
+from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["RemoteClient"]
 
@@ -111,9 +112,18 @@ class RemoteClient:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
+    async def start(
+        self,
+        session_id: str,
+        message: UserMessage,
+        *,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+    ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
-        body = {"input": message.content, "attachments": attached, "model": model}
+        body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
+        if permission_mode is not None:  # a server of an earlier release knows no such field
+            body["permission_mode"] = permission_mode
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
         return TurnPosition(turn["turn_id"], turn["cursor"])
 

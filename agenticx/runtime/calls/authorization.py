@@ -121,7 +121,7 @@ class CallAuthorizer:
         assessment = await self._assess(tool, arguments, context)
         if assessment.command is not None and seems_read_only(assessment.command):
             turn.read_only_calls.add(context.call_id)
-        verdict = decide(turn.session.permission_mode, assessment)
+        verdict = decide(turn.permission_mode, assessment)
         if verdict.decision != "ask":
             turn.resumed_questions.pop(context.call_id, None)
             await self._apply_verdict(turn, resumed, open_question, verdict)
@@ -143,7 +143,7 @@ class CallAuthorizer:
                 replaced = await _validate_replacement(tool, answer.arguments)
                 arguments, repaired = replaced.arguments, replaced.repaired
                 changed = await self._assess(tool, arguments, context)
-                if decide(turn.session.permission_mode, changed).decision == "deny":
+                if decide(turn.permission_mode, changed).decision == "deny":
                     raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
                 digest = (await self._bind_arguments(tool, arguments, changed)).digest
             if answer.remember == "session":
