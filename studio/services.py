@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,16 +16,19 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models
+from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, load_wire
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.model_cache import ModelCache
 from agenticx.llms.model_catalog import ModelFacts
+from agenticx.logs import get_logger
+from agenticx.provider_keys import key_store
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.hub import Hub
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import Toolbox
@@ -33,6 +37,8 @@ from studio.http.guard import AccessRules
 from studio.relay import Relay
 
 __all__ = ["ModelSource", "OwnModels", "ServerModels", "Services", "make_services", "own_models", "services"]
+
+_log = get_logger(__name__)
 
 ModelSource = Mapping[str, Any] | Callable[[str | None], ChatModel]
 """Models of an application: by name, or a function that returns the model of a name (None: the default)."""
@@ -56,7 +62,8 @@ class ServerModels(ModelCache):
 
     `own` has models of the application, which are not closed here. Those of a mapping are used beside those of the
     catalogue, and the first is the default unless the settings name one; a function takes the place of the catalogue.
-    The constructor may send requests to local model servers, so it must not be called on the event loop.
+    The constructor may send requests to local model servers, so it must not be called on the event loop. After a change
+    of the stored keys, `refresh` chooses the default again.
     """
 
     def __init__(
@@ -68,21 +75,37 @@ class ServerModels(ModelCache):
             self._own = cast("Mapping[str, ChatModel]", own)
         else:
             self._find_own = own
+        self._settings = settings
+        self._keys_read: object = None  # the version of the stored keys with which `refresh` was called
         self.default, self.default_reason = self._choose_default(settings)
         super().__init__(resolve or partial(resolve_model, settings=settings), lambda: self.default)
 
     def get(self, name: str | None) -> ChatModel:
         if self._find_own is not None:
             return self._find_own(name)
-        own = self._own.get(name or self.default)
-        return super().get(name) if own is None else own
+        spec = name or self.default
+        own = self._own.get(spec)
+        return super().get(spec) if own is None else own
 
-    async def list_usable(self, settings: Settings) -> list[ModelInfo]:
-        """Return the models that can be used, those of the application first."""
+    async def refresh(self) -> None:
+        """If stored keys have changed, read them in a thread, which may take seconds, and choose the default again.
+
+        If they cannot be read, the default stays and a warning is logged.
+        """
+        version = key_store().version
+        if version == self._keys_read or self._find_own is not None:
+            return
+        chosen = await run_in_thread(self._choose_again, name="agx-probe")
+        self._keys_read = version
+        self.default, self.default_reason = chosen
+
+    async def list_all(self, settings: Settings, *, available_only: bool) -> list[ModelInfo]:
+        """Return all models, or those that can be used now; those of the application come first."""
         if self._find_own is not None:
             return [self._own_info(self.default)]
         own = [self._own_info(name) for name in self._own]
-        return [*own, *(model for model in await list_models(settings) if model.spec not in self._own)]
+        known = await list_models(settings, available_only=available_only)
+        return [*own, *(model for model in known if model.spec not in self._own)]
 
     def check_names(self, settings: Settings) -> None:
         """Raise `SettingsError` for a name in the settings that is no model's; one whose key is missing is accepted."""
@@ -96,6 +119,17 @@ class ServerModels(ModelCache):
         if self._own and not settings.model:
             return next(iter(self._own)), "the first model of the application"
         return default_model_spec(settings)
+
+    def _choose_again(self) -> tuple[str, str]:
+        try:
+            key_store().read_all()
+            chosen = self._choose_default(self._settings)
+        except SettingsError as exc:
+            _log.warning("the stored keys cannot be used; the default model stays", reason=str(exc))
+            return self.default, self.default_reason
+        with suppress(SettingsError):  # reported by the turn that uses the model
+            load_wire(chosen[0])
+        return chosen
 
     @staticmethod
     def _own_info(name: str) -> ModelInfo:
