@@ -1,7 +1,7 @@
 """The keyring of the operating system, through the optional package `keyring` (extra `keyring`).
 
 Its calls may wait for a service of the desktop, or for the user to unlock the keyring. Therefore each runs in a thread
-of its own, is given `TIMEOUT_SECONDS` and is abandoned then. Backends that store nothing (`fail`, `null`) or store
+of its own, is given some seconds and is abandoned then. Backends that store nothing (`fail`, `null`) or store
 passwords in a file of their own have a priority below 1 and do not count as a keyring.
 """
 
@@ -17,9 +17,10 @@ from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 from agenticx.threads import start_thread
 
-__all__ = ["TIMEOUT_SECONDS", "KeyringFailure", "OsKeyring"]
+__all__ = ["KeyringCall", "KeyringFailure", "OsKeyring"]
 
-TIMEOUT_SECONDS = 5.0
+_READ_SECONDS = 5.0
+_WRITE_SECONDS = 30.0  # the user is there, and may be asked to unlock it
 _RETRY_SECONDS = 60.0
 _LEAST_PRIORITY = 1.0
 
@@ -37,12 +38,12 @@ class OsKeyring:
 
     def __init__(self, service: str) -> None:
         self._service = service
-        self._reads: dict[str, tuple[str, _Call[str | None]]] = {}
+        self._reads: dict[str, tuple[str, KeyringCall[str | None]]] = {}
 
     def is_available(self) -> bool:
         """Return whether there is a keyring; one that does not answer is logged and counts as none."""
         try:
-            return _Call(_find_backend).result() is not None
+            return KeyringCall(_find_backend).result() is not None
         except KeyringFailure as exc:
             _log.warning("the keyring cannot be used", reason=str(exc))
             return False
@@ -53,11 +54,23 @@ class OsKeyring:
         It is read once for each `revision`, and again a minute after a failure. A call that takes longer than the
         time-out goes on: later calls return its result, and do not wait for it.
         """
+        call = self.begin_read(name, revision)
+        try:
+            password = call.result()
+        except KeyringFailure as exc:
+            call.log_once("a key cannot be read from the keyring", variable=name, reason=str(exc))
+            return None
+        if password is None:
+            call.log_once("a key is missing in the keyring; store it again", variable=name)
+        return password
+
+    def begin_read(self, name: str, revision: str) -> KeyringCall[str | None]:
+        """Begin what `read` waits for, so that several passwords are read at once."""
         known_revision, call = self._reads.get(name, ("", None))
         if call is None or known_revision != revision or call.failed_seconds_ago() > _RETRY_SECONDS:
-            call = _Call(lambda: _backend().get_password(self._service, name))
+            call = KeyringCall[str | None](lambda: _backend().get_password(self._service, name))
             self._reads[name] = (revision, call)
-        return self._outcome(call, name)
+        return call
 
     def write(self, name: str, password: str) -> None:
         """Store a password and read it back; raise `KeyringFailure` if that fails."""
@@ -68,22 +81,11 @@ class OsKeyring:
             if backend.get_password(self._service, name) != password:
                 raise KeyringFailure("it did not keep what was stored")
 
-        _Call(write).result()
+        KeyringCall(write, _WRITE_SECONDS).result()
 
     def delete(self, name: str) -> None:
         """Delete the password called `name`; raise `KeyringFailure` if that fails, also if there is none."""
-        _Call(lambda: _backend().delete_password(self._service, name)).result()
-
-    @staticmethod
-    def _outcome(call: _Call[str | None], name: str) -> str | None:
-        try:
-            password = call.result()
-        except KeyringFailure as exc:
-            call.log_once("a key cannot be read from the keyring", variable=name, reason=str(exc))
-            return None
-        if password is None:
-            call.log_once("a key is missing in the keyring; store it again", variable=name)
-        return password
+        KeyringCall(lambda: _backend().delete_password(self._service, name)).result()
 
 
 def _find_backend() -> Any:
@@ -104,11 +106,12 @@ def _backend() -> Any:
     return backend
 
 
-class _Call(Generic[T]):
+class KeyringCall(Generic[T]):
     """A call that runs in a daemon thread, and its outcome."""
 
-    def __init__(self, function: Callable[[], T]) -> None:
-        self._deadline = time.monotonic() + TIMEOUT_SECONDS
+    def __init__(self, function: Callable[[], T], seconds: float = _READ_SECONDS) -> None:
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
         self._done = Event()
         self._results: list[T] = []
         self._error: BaseException | None = None
@@ -128,7 +131,7 @@ class _Call(Generic[T]):
     def result(self) -> T:
         """Return what the function returned; raise `KeyringFailure` if it raised, or has not ended in time."""
         if not self._done.wait(max(0.0, self._deadline - time.monotonic())):
-            raise KeyringFailure(f"it did not answer within {TIMEOUT_SECONDS:g} s; is it locked?")
+            raise KeyringFailure(f"it did not answer within {self._seconds:g} s; is it locked?")
         if isinstance(self._error, KeyringFailure):
             raise self._error
         if self._error is not None:

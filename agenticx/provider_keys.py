@@ -46,7 +46,7 @@ _VERSION = 1
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
 _MAX_KEY_CHARS = 4096
 _MAX_FILE_BYTES = 1024 * 1024
-_LOCK_SECONDS = 30.0  # longer than two calls of a keyring that does not answer
+_LOCK_SECONDS = 60.0  # longer than the calls of a keyring that does not answer
 _PAUSE_SECONDS = 0.02
 
 _log = get_logger(__name__)
@@ -163,7 +163,11 @@ class KeyStore:
 
     def read_all(self) -> None:
         """Read every stored key, so that later look-ups need not wait for the keyring; raises `SettingsError`."""
-        for name in self._entries():
+        entries = self._entries()
+        for name, entry in entries.items():
+            if entry.revision:
+                self._keyring.begin_read(name, entry.revision)
+        for name in entries:
             self.find([name])
 
     def source(self, variables: Sequence[str]) -> Literal["keyring", "file"] | None:

@@ -76,7 +76,9 @@ class ServerModels(ModelCache):
         else:
             self._find_own = own
         self._settings = settings
-        self._keys_read: object = None  # the version of the stored keys with which `refresh` was called
+        self._keys_read = key_store().version
+        with suppress(SettingsError):  # reported where a stored key is needed
+            key_store().read_all()
         self.default, self.default_reason = self._choose_default(settings)
         super().__init__(resolve or partial(resolve_model, settings=settings), lambda: self.default)
 
