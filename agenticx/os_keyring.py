@@ -109,9 +109,9 @@ def _backend() -> Any:
 class KeyringCall(Generic[T]):
     """A call that runs in a daemon thread, and its outcome."""
 
-    def __init__(self, function: Callable[[], T], seconds: float = _READ_SECONDS) -> None:
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+    def __init__(self, function: Callable[[], T], seconds: float | None = None) -> None:
+        self._seconds = _READ_SECONDS if seconds is None else seconds
+        self._deadline = time.monotonic() + self._seconds
         self._done = Event()
         self._results: list[T] = []
         self._error: BaseException | None = None
