@@ -300,10 +300,14 @@ def _read_private(path: Path) -> tuple[object, _Entries]:
     if path.is_symlink():
         raise SettingsError(f"{path} is a symbolic link, which is refused; put the file itself there")
     try:
-        with os.fdopen(os.open(path, flags), "rb") as file:
-            status = os.fstat(file.fileno())
+        descriptor = os.open(path, flags)
+        try:
+            status = os.fstat(descriptor)
             _check_private(path, status)
-            content = file.read(_MAX_FILE_BYTES + 1)
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                content = file.read(_MAX_FILE_BYTES + 1)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return None, {}
     except OSError as exc:
