@@ -76,9 +76,10 @@ class ServerModels(ModelCache):
         else:
             self._find_own = own
         self._settings = settings
-        self._keys_read = key_store().version
+        keys = key_store()
+        self._keys_read = keys.version
         with suppress(SettingsError):  # reported where a stored key is needed
-            key_store().read_all()
+            keys.read_all()
         self.default, self.default_reason = self._choose_default(settings)
         super().__init__(resolve or partial(resolve_model, settings=settings), lambda: self.default)
 
@@ -94,7 +95,7 @@ class ServerModels(ModelCache):
 
         If they cannot be read, the default stays and a warning is logged.
         """
-        version = key_store().version
+        version = self._keys.version
         if version == self._keys_read or self._find_own is not None:
             return
         chosen = await run_in_thread(self._choose_again, name="agx-probe")
@@ -124,7 +125,7 @@ class ServerModels(ModelCache):
 
     def _choose_again(self) -> tuple[str, str]:
         try:
-            key_store().read_all()
+            self._keys.read_all()
             chosen = self._choose_default(self._settings)
         except SettingsError as exc:
             _log.warning("the stored keys cannot be used; the default model stays", reason=str(exc))

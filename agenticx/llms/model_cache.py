@@ -24,12 +24,13 @@ class ModelCache:
         self._default = default
         self._default_name = ""
         self._models: OrderedDict[str, ChatModel] = OrderedDict()
-        self._keys_version = key_store().version
+        self._keys = key_store()
+        self._keys_version = self._keys.version
         self._outdated: deque[ChatModel] = deque(maxlen=_MAX_MODELS)
 
     def get(self, name: str | None) -> ChatModel:
         """Return the model of that name; raises an `AgenticXError` that lists the known ones for an unknown name."""
-        if (version := key_store().version) != self._keys_version:
+        if (version := self._keys.version) != self._keys_version:
             self._keys_version = version
             self._outdated.extend(self._models.values())  # turns may still use them
             self._models.clear()
