@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agenticx.errors import ModelError
-from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, close_model, takes_output_schema
+from agenticx.llms.base import ChatModel, ModelRequest, close_model
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
@@ -20,7 +20,7 @@ class ResponsesFallbackModel(ModelWrapper):
 
     If the server says that it has no such endpoint, the same request is sent by the model that `make_chat` returns, and
     from the first reply of that on all requests are. A server that refuses both, or says that it has no such model,
-    changes nothing.
+    changes nothing. An output schema that Chat Completions cannot take is left out of the request that is sent again.
     """
 
     def __init__(self, responses: ChatModel, make_chat: Callable[[], ChatModel]) -> None:
@@ -28,28 +28,19 @@ class ResponsesFallbackModel(ModelWrapper):
         self._responses = responses
         self._make_chat = make_chat
         self._chat: ChatModel | None = None
-        self._answered = False
 
     def __repr__(self) -> str:
         return repr(self._model)
-
-    def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
-        """Return whether the schema can be used by whichever of the two models will answer."""
-        models = [self._model] if self._answered else [self._model, self._chat_model()]
-        return all(takes_output_schema(model, output, with_tools=with_tools) for model in models)
 
     async def open(self, request: ModelRequest) -> OpenReply:
         """Open the model's reply; before the first batch the request may be sent again, as Chat Completions."""
         model = self._model
         try:
-            reply = await open_reply(model, request)
+            return await open_reply(model, request)
         except ModelError as error:
             if model is not self._responses or not error.lacks_endpoint:
                 raise
             refusal = error
-        else:
-            self._answered = True
-            return reply
         return await self._open_chat(request, refusal)
 
     async def aclose(self) -> None:
@@ -59,19 +50,16 @@ class ResponsesFallbackModel(ModelWrapper):
 
     async def _open_chat(self, request: ModelRequest, refusal: ModelError) -> OpenReply:
         """Open the reply over Chat Completions; raise `refusal` if the server lacks that, too."""
-        chat = self._chat_model()
+        if self._chat is None:
+            self._chat = self._make_chat()
+        chat = self._chat
         try:
             reply = await open_reply(chat, request)
         except ModelError as error:
             raise refusal if error.lacks_endpoint else error from None
         if self._model is not chat:  # another call may have switched already
-            self._model, self._answered = chat, True
+            self._model = chat
             _log.warning(
                 "the server has no Responses; using Chat Completions from now on", model=self.name, reason=str(refusal)
             )
         return reply
-
-    def _chat_model(self) -> ChatModel:
-        if self._chat is None:
-            self._chat = self._make_chat()
-        return self._chat

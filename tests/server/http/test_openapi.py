@@ -275,7 +275,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             known = [one["name"] for one in declared if one["in"] == "query"]
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
-            path = route.path.format(session_id=session_id, request_id="cfm_x") if "{" in route.path else route.path
+            path = route.path.format(session_id=session_id, request_id="cfm_x", provider="groq")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue

@@ -18,7 +18,7 @@ import pytest
 from agenticx import os_keyring
 from agenticx.errors import SettingsError
 from agenticx.llms import OpenAIProvider, default_model_spec, resolve_model, resolve_wire
-from agenticx.llms.base import ModelRequest, complete
+from agenticx.llms.base import ModelRequest, close_model, complete
 from agenticx.llms.catalog.keys import list_key_sources, remove_key, store_key
 from agenticx.llms.model_cache import ModelCache
 from agenticx.logs import get_logger, redact
@@ -127,6 +127,7 @@ async def test_a_stored_key_chooses_the_default_model_and_is_sent_by_it() -> Non
             OpenAIProvider("m", None, server.base_url),
         ):
             assert (await complete(model, request))[1] is None
+            await close_model(model)
         assert [request.headers["authorization"] for request in server.requests] == [f"Bearer {KEY}"] * 2
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from agenticx.errors import ModelError
 from agenticx.llms import OpenAIResponsesModel, resolve_model, resolve_wire
-from agenticx.llms.base import ModelRequest, OutputSchema, complete, takes_output_schema
+from agenticx.llms.base import ChatModel, ModelRequest, OutputSchema, Reply, close_model, complete, takes_output_schema
 from agenticx.messages import UserMessage
 from agenticx.settings import Settings
 from agenticx.testing import FakeOpenAIServer, say
@@ -17,6 +19,14 @@ pytestmark = pytest.mark.anyio
 
 HELLO = ModelRequest(messages=[UserMessage(content="hello")])
 SWITCHED = "the server has no Responses; using Chat Completions from now on"
+
+
+async def ask(model: ChatModel, request: ModelRequest = HELLO) -> tuple[Reply, ModelError | None]:
+    """Make a call that leaves no connection behind."""
+    try:
+        return await complete(model, request)
+    finally:
+        await close_model(model)
 
 
 def answer(code: int, content: object) -> RawReply:
@@ -48,9 +58,8 @@ async def test_a_gateway_without_responses_is_used_with_chat_completions(
     async with FakeOpenAIServer([refusal, say("hi"), say("again")]) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         model = resolve_model("openai:my-model", settings=Settings.model_validate({"llm_attempts": 1}))
-        replies = [(await complete(model, HELLO))[0].text for _ in range(2)]
+        replies = [(await ask(model))[0].text for _ in range(2)]
         paths = [request.path.removeprefix("/v1") for request in server.requests]
-        await model.aclose()
     assert (replies, model.name) == (["hi", "again"], "openai:my-model")
     assert paths == ["/responses", "/chat/completions", "/chat/completions"]
     assert caplog.text.count(SWITCHED) == 1
@@ -72,7 +81,7 @@ async def test_a_gateway_without_responses_is_used_with_chat_completions(
 async def test_any_other_refusal_is_the_answer(refusal: RawReply, caplog: pytest.LogCaptureFixture) -> None:
     async with FakeOpenAIServer([refusal]) as server:
         model = resolve_wire("openai:gpt-5.5", api_key="sk-x", base_url=server.base_url)
-        _, error = await complete(model, HELLO)
+        _, error = await ask(model)
         assert [request.path for request in server.requests] == ["/v1/responses"]
     assert error is not None
     assert SWITCHED not in caplog.text
@@ -84,9 +93,9 @@ async def test_a_server_that_lacks_both_endpoints_is_reported_and_nothing_is_rem
     replies = [status(404, "Not Found"), status(404, "Also not found"), status(404, "Not Found"), say("hi")]
     async with FakeOpenAIServer(replies) as server:
         model = resolve_wire("openai:m", api_key="sk-x", base_url=server.base_url)
-        _, error = await complete(model, HELLO)
+        _, error = await ask(model)
         assert SWITCHED not in caplog.text
-        reply, _ = await complete(model, HELLO)
+        reply, _ = await ask(model)
         paths = [request.path.removeprefix("/v1") for request in server.requests]
     assert "answered with HTTP 404: Not Found; are the base URL (usually ending in /v1)" in str(error)
     assert (reply.text, paths) == ("hi", ["/responses", "/chat/completions"] * 2)
@@ -95,9 +104,9 @@ async def test_a_server_that_lacks_both_endpoints_is_reported_and_nothing_is_rem
 async def test_a_failure_of_chat_completions_is_the_answer_and_nothing_is_remembered() -> None:
     async with FakeOpenAIServer([status(404, "Not Found"), status(401, "Incorrect API key"), say("no")]) as server:
         model = resolve_wire("openai:m", api_key="sk-x", base_url=server.base_url)
-        _, error = await complete(model, HELLO)
+        _, error = await ask(model)
         assert (error and error.code) == "provider.auth"
-        await complete(model, HELLO)
+        await ask(model)
         assert server.requests[2].path == "/v1/responses"
 
 
@@ -108,11 +117,11 @@ def test_openai_itself_and_a_provider_of_the_user_s_own_are_used_as_they_are() -
     assert repr(gateway) == "OpenAIResponsesModel('openai:gpt-5.4', host='127.0.0.1:9')"
 
 
-async def test_a_schema_is_used_once_the_server_has_answered_on_responses() -> None:
+async def test_a_schema_that_chat_completions_cannot_take_is_left_out() -> None:
     output = OutputSchema("city", {"type": "object", "properties": {}, "required": [], "additionalProperties": False})
-    done = {"type": "response.completed", "response": {"status": "completed", "output": [], "usage": None}}
-    async with FakeOpenAIServer([body(f"data: {json.dumps(done)}\n\n")]) as server:
+    async with FakeOpenAIServer([status(404, "Not Found"), say("{}")]) as server:
         model = resolve_wire("openai:gpt-5.4", api_key="sk-x", base_url=server.base_url)
         before = takes_output_schema(model, output, with_tools=False)
-        await complete(model, HELLO)
-        assert (before, takes_output_schema(model, output, with_tools=False)) == (False, True)
+        await ask(model, replace(HELLO, output_schema=output))
+        assert (before, takes_output_schema(model, output, with_tools=False)) == (True, False)
+        assert ["text" in server.requests[0].json, "response_format" in server.requests[1].json] == [True, False]
