@@ -1,4 +1,4 @@
-"""The keys of providers: in environment variables, or stored by the user in the OS keyring or a private file.
+"""The keys of providers: in variables, or stored by the user in the OS keyring or a private file.
 
 `AGX_HOME/keys.json`, mode 0600, lists what is stored, by the variable that takes precedence over it:
 `{"version": 1, "keys": {"OPENAI_API_KEY": {"key": "…"}, "GROQ_API_KEY": {"keyring": "5f0c…"}}}`. A key in the keyring

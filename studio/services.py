@@ -91,7 +91,7 @@ class ServerModels(ModelCache):
         return super().get(spec) if own is None else own
 
     async def refresh(self) -> None:
-        """If stored keys have changed, read them in a thread, which may take seconds, and choose the default again.
+        """Read stored keys that have changed in a thread, which may take seconds, and choose the default again.
 
         If they cannot be read, the default stays and a warning is logged.
         """

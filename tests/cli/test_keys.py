@@ -1,4 +1,4 @@
-"""`agx keys`: keys from stdin or a terminal, stored privately, never shown, and used by the other commands."""
+"""`agx keys`: keys from stdin or a terminal, stored privately, never shown, used by other commands."""
 
 from __future__ import annotations
 

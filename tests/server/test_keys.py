@@ -1,4 +1,4 @@
-"""Keys over HTTP: stored, tested, listed and removed, never returned; a running server uses them at once."""
+"""Keys over HTTP: stored, tested, listed, removed, never returned; a running server uses them."""
 
 from __future__ import annotations
 

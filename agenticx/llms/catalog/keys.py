@@ -1,4 +1,4 @@
-"""The keys of the catalogue's providers: listed, stored and removed by the provider's name; all functions block."""
+"""The keys of the catalogue's providers, by the provider's name; all functions block."""
 
 from __future__ import annotations
 
