@@ -229,7 +229,7 @@ def _check_keys(catalog: ModelCatalog, online: bool) -> Iterator[Finding]:
         elif provider.key_source() == "keyring":
             text = f"the key of {provider.name} cannot be read from the keyring; is it locked, or the extra missing?"
             yield Finding("keys", text, "problem")
-    if not keys:
+    if not any(provider.key_source() for provider in catalog.providers.values()):
         yield Finding("keys", "no provider's key is set or stored", "note")
     for key, provider in keys.values():
         if online or is_loopback(urlsplit(provider.effective_base_url()).hostname or ""):

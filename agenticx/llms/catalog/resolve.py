@@ -149,8 +149,8 @@ def _make_model(
     key = api_key or ((found := provider.find_key()) and found.value)
     override = base_url or provider.base_url_override()
     if provider.keys and not key and not override:
-        stored = f"store it with `agx keys set {provider.name}`"
-        raise SettingsError(f"model {spec!r} needs a key: set {provider.keys[0]}, or {stored}")
+        advice = f"set {provider.keys[0]}, or store it with `agx keys set {provider.name}`"
+        raise SettingsError(f"model {spec!r} needs a key ({_missing_key(provider)}): {advice}")
 
     def build(wire: WireName) -> ChatModel:
         address = override or provider.base_url
@@ -212,8 +212,14 @@ def _catalogue_models(catalog: ModelCatalog) -> Iterator[ModelInfo]:
 
 def _model_with_key(spec: str, provider: Provider, facts: ModelFacts) -> ModelInfo:
     found = provider.find_key()
-    reason = f"{provider.keys[0]} is not set, and no key is stored" if found is None else found.reason
+    reason = _missing_key(provider) if found is None else found.reason
     return ModelInfo(spec, provider.name, reason, facts, available=found is not None)
+
+
+def _missing_key(provider: Provider) -> str:
+    if provider.key_source() == "keyring":
+        return "its key is stored, but cannot be read from the keyring"
+    return f"{provider.keys[0]} is not set, and no key is stored"
 
 
 def _local_models(catalog: ModelCatalog) -> Iterator[ModelInfo]:

@@ -325,6 +325,8 @@ def test_a_key_that_was_deleted_in_the_keyring_counts_as_missing_with_a_log_line
     keyring.passwords.clear()
     assert find_key(GROQ) is None
     assert "a key is missing in the keyring; store it again variable='GROQ_API_KEY'" in caplog.text
+    with pytest.raises(SettingsError, match="its key is stored, but cannot be read from the keyring"):
+        resolve_wire("groq:x")
     remove_key("groq")
     assert list_key_sources() == []
 
