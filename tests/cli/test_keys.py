@@ -69,6 +69,7 @@ def test_the_environment_takes_precedence_and_is_not_changed(agx: Any) -> None:
             "",
             "agx keys: a key is never an argument, which others can read; it is asked for, or ",
         ),
+        (("set", "openai", "--key", KEY), "", "agx keys: a key is never an argument, which others can read"),
         (("set", "openai"), "", "agx keys: the key is empty\n"),
         (("set", "openai"), f"two {KEY}\n", "agx keys: the key has blanks, control or non-ASCII characters within it"),
         (("set",), "", "usage: agx keys set "),

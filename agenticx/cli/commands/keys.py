@@ -6,7 +6,7 @@ import getpass
 import json
 import sys
 import warnings
-from argparse import SUPPRESS, ArgumentParser, Namespace
+from argparse import REMAINDER, SUPPRESS, ArgumentParser, Namespace
 from dataclasses import asdict
 
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
@@ -53,7 +53,7 @@ def configure(parser: ArgumentParser) -> None:
         "set", help="store a key, asked for or read from stdin", description="Store the key of a provider."
     )
     setting.add_argument("provider", metavar="PROVIDER", help="a provider, such as openai")
-    setting.add_argument("rest", nargs="*", help=SUPPRESS)
+    setting.add_argument("rest", nargs=REMAINDER, help=SUPPRESS)  # argparse would print it as unrecognized
     removing = actions.add_parser("remove", help="remove a stored key", description="Remove the stored key.")
     removing.add_argument("provider", metavar="PROVIDER", help="a provider, such as openai")
 
