@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +27,7 @@ from agenticx.messages import UserMessage
 from agenticx.provider_keys import InvalidKey, KeyStore, ProviderKey, find_key
 from agenticx.settings import Settings, child_environment
 from agenticx.testing import FakeOpenAIServer
+from tests.support.timeouts import PATIENCE
 
 KEY, OTHER = "canary-of-a-stored-key-1", "canary-of-a-stored-key-2"
 GROQ = ["GROQ_API_KEY"]
@@ -304,17 +306,17 @@ def test_a_keyring_that_hangs_is_waited_for_once_and_its_late_answer_is_used(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    keyring, unlocked, answered = install(Keyring()), Event(), Event()
+    keyring, unlocked = install(Keyring()), Event()
     store_key("groq", KEY)
     monkeypatch.setattr(os_keyring, "_READ_SECONDS", 0.01)
     keyring.before = unlocked.wait
     other_process = KeyStore(home)
     assert [other_process.find(GROQ), other_process.find(GROQ)] == [None, None]
     assert caplog.text.count("a key cannot be read from the keyring variable='GROQ_API_KEY'") == 1
+    (waiting,) = [thread for thread in threading.enumerate() if thread.name == "agx-keyring"]
     unlocked.set()
-    while (found := other_process.find(GROQ)) is None:
-        answered.wait(0.01)
-    assert found == ProviderKey("GROQ_API_KEY", KEY, "keyring")
+    waiting.join(PATIENCE)
+    assert other_process.find(GROQ) == ProviderKey("GROQ_API_KEY", KEY, "keyring")
 
 
 def test_a_key_that_was_deleted_in_the_keyring_counts_as_missing_with_a_log_line(
