@@ -32,10 +32,12 @@ __all__ = [
     "child_environment",
     "config_layers",
     "config_text",
+    "home_folder",
     "load_settings",
     "prompt_text",
     "provider_key",
     "provider_setting",
+    "remember_secret",
     "secret_values",
 ]
 
@@ -374,6 +376,18 @@ _API_KEY = re.compile(r"API_?KEY$", re.IGNORECASE)
 _HARMLESS_VALUE = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
 _MIN_SECRET_CHARS = 8
 
+_MAX_REMEMBERED = 256
+_remembered: dict[str, None] = {}  # global like the environment; in the order in which they were remembered
+
+
+def remember_secret(value: str) -> None:
+    """Add a value to `secret_values`; the latest 256 are kept."""
+    if is_real_key(value):
+        _remembered.pop(value, None)
+        _remembered[value] = None
+        for oldest in list(_remembered)[:-_MAX_REMEMBERED]:
+            _remembered.pop(oldest, None)
+
 
 def provider_key(name: str, *, environ: Mapping[str, str] | None = None) -> str | None:
     """Return the key in the provider's usual variable, such as OPENAI_API_KEY; None when unset or blank."""
@@ -388,11 +402,13 @@ def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> 
 def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the values of variables with secret names, longest first; they must not be shown.
 
-    Another thread may change the environment meanwhile.
+    Without `environ` they are those of this process, with all that `remember_secret` was called with. Another thread
+    may change the environment meanwhile.
     """
+    remembered = list(_remembered) if environ is None else []
     environ = os.environ if environ is None else environ
     pairs = [(name, environ.get(name, "").strip()) for name in list(environ)]
-    values = {value for name, value in pairs if _is_secret(name, value)}
+    values = {value for name, value in pairs if _is_secret(name, value)}.union(remembered)
     return tuple(sorted((value for value in values if len(value) >= _MIN_SECRET_CHARS), key=len, reverse=True))
 
 
@@ -426,8 +442,8 @@ def config_text(name: str, *, home: Path | None = None) -> str:
 
     Raises `SettingsError`.
     """
-    home_folder = home or _home_folder()
-    for path in (folder / name for folder in (home_folder, *_config_folders())):
+    folders = (home or home_folder(), *_config_folders())
+    for path in (folder / name for folder in folders):
         try:
             return path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -435,7 +451,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
         except (OSError, UnicodeDecodeError) as exc:
             raise_if_exhausted(exc)
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
-    raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (home_folder, *_config_folders())))}")
+    raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, folders))}")
 
 
 def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path, str]]:
@@ -444,7 +460,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
     A file that does not exist is left out.
     """
     shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
-    for path in (shipped, (home or _home_folder()) / name):
+    for path in (shipped, (home or home_folder()) / name):
         if path is None or not path.is_file():
             continue
         try:
@@ -463,7 +479,8 @@ def prompt_text(name: str, *, home: Path | None = None) -> str:
     return config_text(f"prompts/{name}.md", home=home)
 
 
-def _home_folder() -> Path:
+def home_folder() -> Path:
+    """Return AGX_HOME, the folder of settings, models and keys."""
     return absolute_path(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
 
 

@@ -21,6 +21,7 @@ from agenticx.errors import (
     StoreError,
     ToolError,
 )
+from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
@@ -83,6 +84,9 @@ _STATUS_AND_CODE: dict[type[AgenticXError], tuple[int, str]] = {
     ConfirmClosed: (410, "confirm_closed"),
     AttachmentTooLarge: (413, "attachment_too_large"),
     AttachmentRefused: (422, "attachment_refused"),
+    UnknownProvider: (404, "provider_not_found"),
+    NoStoredKey: (404, "key_not_found"),
+    KeyInEnvironment: (409, "key_in_environment"),
     SettingsError: (422, "bad_settings"),
     ToolError: (422, "unknown_tool"),
     TurnFailed: (500, "internal"),

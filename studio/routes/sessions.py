@@ -166,7 +166,7 @@ class SessionListResponse(TypedDict):
 
 async def create(request: Request) -> Response:
     studio, body = services(request), await read_body(request, CreateSessionBody)
-    check_model(studio, body.model)
+    await check_model(studio, body.model)
     workspace = _workspace(studio, body.workspace)
     tools = None if body.tools is None else _tool_names(studio, body.tools)
     record = await studio.hub.create(
@@ -223,7 +223,7 @@ async def change(request: Request) -> Response:
     """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, ChangeSessionBody)
-    check_model(studio, body.model)
+    await check_model(studio, body.model)
     changes = body.model_dump(exclude_unset=True)
     if body.tools is not None:
         changes["tools"] = _tool_names(studio, body.tools)
@@ -240,8 +240,9 @@ async def delete(request: Request) -> Response:
 # --- validation of fields ---------------------------------------------------------------------------------------------
 
 
-def check_model(studio: Services, name: str | None) -> None:
-    """Raise `Problem` if no model has that name."""
+async def check_model(studio: Services, name: str | None) -> None:
+    """Raise `Problem` if no model has that name, or if its key is missing; keys stored until now count."""
+    await studio.models.refresh()
     try:
         studio.models.get(name)
     except ResourcesExhausted:

@@ -100,7 +100,7 @@ async def start(request: Request) -> Response:
     """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
-    check_model(studio, body.model)
+    await check_model(studio, body.model)
     turn_request = TurnRequest(
         input=body.input,
         attachments=await _read_attachments(body.attachments) if body.attachments else (),

@@ -77,7 +77,7 @@ async function api(path, options = {}) {
 // --- sessions -------------------------------------------------------------------------------------------------------
 
 async function loadModels() {
-  const { models, default: defaultModel } = await api("api/models");
+  const { models, default: defaultModel } = await api("api/models?available=true");
   const ids = models.map(({ id }) => id);
   $("model").replaceChildren(modelOption("", `from settings (${defaultModel})`), ...ids.map((id) => modelOption(id)));
   sessionOptions.setModels(ids, defaultModel);

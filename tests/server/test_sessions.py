@@ -319,6 +319,7 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
         assert demo == {
             "id": "demo",
             "provider": "demo",
+            "available": True,
             "why": "offline and scripted",
             "context_window": None,
             "max_output_tokens": None,
@@ -343,9 +344,10 @@ async def test_a_model_is_listed_with_its_limits_capabilities_and_price(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
     async with make_studio() as studio:
         models = (await studio.client.get("/api/models")).json()["models"]
-    (row,) = [model for model in models if model["provider"] == "anthropic"]
-    assert (row["id"], row["context_window"], row["max_output_tokens"]) == (
+    row = next(model for model in models if model["provider"] == "anthropic")
+    assert (row["id"], row["available"], row["context_window"], row["max_output_tokens"]) == (
         "anthropic:claude-sonnet-4-5",
+        True,
         200_000,
         64_000,
     )

@@ -181,10 +181,10 @@ class RemoteClient:
 
     async def resolve_model(self, name: str | None) -> str:
         """Return `name` unchecked, since the server checks it when a turn starts; for None, the server's default."""
-        return name or str((await self._server.request_json("GET", "/api/models"))["default"])
+        return name or str((await self._server.request_json("GET", "/api/models?available=true"))["default"])
 
     async def models(self) -> Sequence[str]:
-        return [row["id"] for row in (await self._server.request_json("GET", "/api/models"))["models"]]
+        return [row["id"] for row in (await self._server.request_json("GET", "/api/models?available=true"))["models"]]
 
     async def tools(self) -> Sequence[tuple[str, str]]:
         rows = (await self._server.request_json("GET", "/api/tools"))["tools"]
