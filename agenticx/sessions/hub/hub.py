@@ -40,6 +40,7 @@ from agenticx.sessions.hub.records import check_fields
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
+from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -91,6 +92,7 @@ class Hub:
             own_system_prompt=system_prompt,
         )
         self._actors = ActorCache(self._claim)
+        self._takeover = Takeover(store, self._take_over, self._services.clock)
         self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
         self._serving, self._is_serving = AsyncExitStack(), False
         self._readers = WeakSet[EventReader]()
@@ -321,7 +323,8 @@ class Hub:
 
         Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
         by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
-        any other session is left unchanged, with the messages queued after it, for a later call or process.
+        any other session is left unchanged, with the messages queued after it, for a later call or process. Where the
+        store has other workers, the sessions that one leaves later are taken over in the same way until `close`.
         """
         self._resume_only = resume_only
         if not self._is_serving:
@@ -329,13 +332,22 @@ class Hub:
             await self._serving.enter_async_context(self.store.ownership.serve(self._handle))
         session_ids = [session_id async for session_id in self.store.ownership.orphans()]
         for session_id in (*session_ids, *(resume_only or ())):
-            with bound_ids(session=session_id):
-                try:
-                    actor = await self._actors.open(session_id)
-                    if actor.unresumed is not None:
-                        await actor.recover(may_resume=self._may_resume(session_id))
-                except StoreError as exc:
-                    _log.error("session recovery failed", error=str(exc))
+            try:
+                await self._take_over(session_id)
+            except StoreError as exc:
+                _log.error("session recovery failed", session=session_id, error=str(exc))
+        self._takeover.start()
+
+    async def _take_over(self, session_id: str) -> None:
+        """Become the owner of a session without one, and go on with what is left of it."""
+        with bound_ids(session=session_id):
+            actor = await self._actors.open(session_id)
+            try:
+                if actor.unresumed is not None:
+                    await actor.recover(may_resume=self._may_resume(session_id))
+            finally:
+                if self._actors.is_closed:
+                    await self._actors.finish(actor)
 
     async def close(self) -> None:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
@@ -344,6 +356,7 @@ class Hub:
         queued after them: they continue after a restart.
         """
         self._services.closing = True
+        await self._takeover.close()
         actors = list(self._actors)
         for actor in actors:
             actor.turns.suspend()

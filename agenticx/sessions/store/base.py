@@ -162,6 +162,13 @@ class Ownership(Protocol):
         """Yield the ids of sessions with work left and no owner: a running turn, or an open fact; oldest turn first."""
         ...
 
+    def follow_orphans(self) -> AsyncGenerator[str]:
+        """Yield the ids of orphans for as long as another worker may leave one: those there are, then each new one.
+
+        An id is repeated until the session is claimed. In a store with one worker, nothing is yielded.
+        """
+        ...
+
 
 class Log(Protocol):
     """The committed events of all sessions, for any reader, without the owner.
@@ -324,15 +331,20 @@ _COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reach
 _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
-async def read_log_pages(log: Log, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
+async def read_log_pages(
+    log: Log, session_id: str, after: int = 0, *, until: int | None = None
+) -> AsyncGenerator[Sequence[StoredEvent]]:
     """Yield the events after `after` page by page, up to the end of the log at the time it is reached.
 
-    If the copy that `log` reads lags behind, this waits for the events that are stored now; raises `StoreError` if they
-    do not come.
+    With `until`, which is at most the log's `head`, that event is the last one. If the copy that `log` reads lags
+    behind, this waits for the events that are stored now; raises `StoreError` if they do not come.
     """
-    head = await log.head(session_id)
-    while (events := await log.read(session_id, after, _PAGE_EVENTS)) or after < head:
-        if not events:
+    head = await log.head(session_id) if until is None else until
+    while until is None or after < until:
+        limit = _PAGE_EVENTS if until is None else min(_PAGE_EVENTS, until - after)
+        if not (events := await log.read(session_id, after, limit)):
+            if after >= head:
+                return
             await _wait_for_events(log, session_id, after)
             continue
         yield events

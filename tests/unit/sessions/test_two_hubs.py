@@ -23,7 +23,7 @@ from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Fact, Hub, MemoryStore, SessionRecord, StoredEvent, TurnRequest
+from agenticx.sessions import Fact, Hub, MemoryStore, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.hub.recovery import end_leftover_processes
@@ -295,6 +295,65 @@ async def test_only_processes_of_this_host_are_ended() -> None:
         assert process.poll() is None
         await end_leftover_processes([replace(fact, data=data | {"host": platform.node()})])
         await wait_until(lambda: process.poll() is not None)
+
+
+# --- workers that die -------------------------------------------------------------------------------------------------
+
+
+def hub_in(folder: Path, store: Store, *script: Any, tools: Sequence[Tool] = ()) -> Hub:
+    model, settings = ScriptedModel(script), load_settings({"home": folder / "home"}, environ={})
+    return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings, clock=PatientClock())
+
+
+async def test_a_turn_of_a_worker_that_dies_is_ended_by_the_one_that_lives(tmp_path: Path, rng: random.Random) -> None:
+    store = UnreliableStore(MemoryStore(), rng)
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    dying, living = (hub_in(tmp_path, each, [say("so"), hang()]) for each in (store, store.other_worker()))
+    for hub in (dying, living):
+        await hub.recover()
+    reader = living.follow(record.id)
+    await dying.start(record.id, TurnRequest(input="hi"))
+    types = [(await anext(reader)).event.type]
+    while types[-1] != "token":
+        types.append((await anext(reader)).event.type)
+    store.has_died = True
+    store.memory.expire(record.id, noticed=False)
+    async with asyncio.timeout(PATIENCE):
+        while types[-1] != "error":
+            event = (await anext(reader)).event
+            types.append(event.type)
+    assert event.data["code"] == "interrupted"
+    assert (await living.submit(record.id, TurnRequest(input="again"))).state == "started"
+    await asyncio.gather(living.close(), dying.close())
+
+
+async def test_a_turn_with_a_question_of_a_worker_that_ends_goes_on_at_the_one_that_lives(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    @tool(risk="write")
+    async def note(what: str) -> str:
+        """Write a note."""
+        return what
+
+    store = UnreliableStore(MemoryStore(), rng)
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    script = [call("note", {"what": "x"}), "done"]
+    first, second = (hub_in(tmp_path, each, *script, tools=[note]) for each in (store, store.other_worker()))
+    for hub in (first, second):
+        await hub.recover()
+    turn = await first.start(record.id, TurnRequest(input="hi"))
+    await wait_until(lambda: first.gate.pending())
+    await first.close()
+    async with asyncio.timeout(PATIENCE):
+        await wait_until(lambda: second.gate.pending())
+        (question,) = second.gate.pending()
+        await second.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        async for event in second.follow(record.id, after=turn.after_seq or 0):
+            if event.event.type == "final":
+                break
+    await second.close()
 
 
 # --- deliberate faults ------------------------------------------------------------------------------------------------
