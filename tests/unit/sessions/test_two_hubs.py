@@ -339,8 +339,8 @@ async def test_a_turn_with_a_question_of_a_worker_that_ends_goes_on_at_the_one_t
     store = UnreliableStore(MemoryStore(), rng)
     record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
     await store.create(record)
-    script = [call("note", {"what": "x"}), "done"]
-    first, second = (hub_in(tmp_path, each, *script, tools=[note]) for each in (store, store.other_worker()))
+    first = hub_in(tmp_path, store, call("note", {"what": "x"}), tools=[note])
+    second = hub_in(tmp_path, store.other_worker(), "done", tools=[note])
     for hub in (first, second):
         await hub.recover()
     turn = await first.start(record.id, TurnRequest(input="hi"))
