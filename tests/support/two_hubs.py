@@ -153,14 +153,17 @@ class UnreliableStore(InterceptedStore):
         await self._pause()
         if self.has_died:
             raise OwnershipLost("the process has died")
-        fate = self.rng.random()
-        if fate < self.failure_rate:
+        outcome = self.rng.random()
+        if outcome < self.failure_rate:
             raise StoreError("the store refused the commit")
         stored = await write.make()
         if self.rng.random() < self.lost_answers:
             await self._pause()
-            stored = await write.repeat()
-        if fate > 1 - self.failure_rate:
+            try:
+                stored = await write.repeat()
+            except OwnershipLost as exc:
+                raise Doubtful("the store did not answer, and another owner has the session") from exc
+        if outcome > 1 - self.failure_rate:
             raise Doubtful("the store did not answer")
         self._show_own_write()
         await self._pause()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from itertools import chain, repeat
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from weakref import WeakSet
 
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
-from agenticx.errors import AgenticXError, SettingsError, StoreError
+from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage
@@ -25,6 +26,7 @@ from agenticx.sessions.hub.commands import (
     Change,
     Command,
     Delete,
+    NothingStored,
     Rewind,
     Stop,
     Submit,
@@ -42,7 +44,7 @@ from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import TurnServices
-from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, Store
+from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
@@ -52,7 +54,8 @@ from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
 
-_ATTEMPTS = 5  # at a session whose owner changes meanwhile
+_OWNER_SECONDS = 10.0  # time for the lease of an owner that does not answer to run out
+_PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a session whose owner changes
 
 _log = get_logger(__name__)
 
@@ -258,14 +261,25 @@ class Hub:
         return await self._perform(session_id, Rewind(message_id=message_id))
 
     async def delete(self, session_id: str) -> None:
-        """Stop the session's turn and delete the session with its queued messages; it may be unreadable."""
+        """Stop the session's turn and delete the session with its queued messages; it may be unreadable.
+
+        Its kept contents of files are deleted last, as only the deletion shows that no other process owns the session.
+        What a crash or an error leaves of them is deleted when this is called again, which raises `SessionNotFound`.
+        """
         try:
             await self._perform(session_id, Delete())
         except DamagedData as exc:
             _log.error("unreadable session is being deleted", error=str(exc))
-            if self.store.blobs is not None:
-                await self.store.blobs.forget(session_id)
             await self.store.delete(await self.store.ownership.claim(session_id))
+            await self._forget_contents(session_id)
+        except SessionNotFound:
+            await self._forget_contents(session_id)
+            raise
+
+    async def _forget_contents(self, session_id: str) -> None:
+        """Delete the contents that are left of a deleted session."""
+        if self.store.blobs is not None:
+            await self.store.blobs.forget(session_id)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -287,21 +301,27 @@ class Hub:
 
     async def _perform(self, session_id: str, command: Command) -> Any:
         """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
-        for _ in range(_ATTEMPTS):
-            try:
-                return await self._perform_here(session_id, command)
-            except SessionOwnedElsewhere:
+        clock = self._services.clock
+        limit = clock.monotonic() + _OWNER_SECONDS
+        for pause in chain(_PAUSE_SECONDS, repeat(_PAUSE_SECONDS[-1])):
+            with suppress(NoOwner, NothingStored):
                 try:
+                    return await self._perform_here(session_id, command)
+                except SessionOwnedElsewhere:
                     answer = await self.store.ownership.call(session_id, encode_command(command))
-                except NoOwner:
-                    continue
                 return decode_result(command, answer)
-        raise StoreError(f"session {session_id!r} changes its owner; try again")
+            if self._services.closing or clock.monotonic() + pause > limit:
+                break
+            await clock.sleep(pause)
+        raise StoreError(f"the owner of session {session_id!r} does not answer; try again")
 
     async def _perform_here(self, session_id: str, command: Command) -> Any:
         actor = await self._actors.open(session_id)
         try:
             return await actor.perform(command)
+        except OwnershipLost:
+            await self._actors.abandon(actor)
+            raise
         finally:
             if actor.deleted or self._actors.is_closed:
                 await self._actors.finish(actor)
@@ -313,6 +333,8 @@ class Hub:
             raise NoOwner(f"session {session_id!r} is not owned here")
         try:
             return encode_result(command, await self._perform_here(session_id, command))
+        except SessionOwnedElsewhere as exc:
+            raise NoOwner(f"session {session_id!r} is not owned here any more") from exc
         except AgenticXError as exc:
             return encode_error(exc)
 

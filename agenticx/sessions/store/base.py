@@ -113,13 +113,16 @@ class Lease(Protocol):
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         """Store `commit` and return its events.
 
-        Raises `OwnershipLost`; `Doubtful` if the outcome is unknown; `SessionNotFound` or another `StoreError` if it is
+        Raises `Doubtful` if the outcome is unknown; `OwnershipLost`, `SessionNotFound` or another `StoreError` if it is
         known that nothing was stored.
         """
         ...
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        """Store `commit`, whose outcome is unknown, unless it is stored; return its events; raises as `commit` does."""
+        """Store `commit`, whose outcome is unknown, unless it is stored; return its events; raises as `commit` does.
+
+        After `OwnershipLost` the outcome stays unknown here: the commit may be stored.
+        """
         ...
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:

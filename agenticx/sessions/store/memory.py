@@ -64,7 +64,10 @@ class MemoryStore:
         return other
 
     def empty_copy(self) -> MemoryStore:
-        """Return an empty store with the same log id, for readers: it changes as `follow` and `apply` have it."""
+        """Return an empty store with the same log id, for readers.
+
+        Give its `apply` each change that `follow` reports.
+        """
         copy = type(self)(self._clock, blobs=self._blobs)
         copy._data.log_id = self.log_id
         return copy

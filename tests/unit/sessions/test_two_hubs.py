@@ -114,7 +114,7 @@ class Workers:
         self.hubs[index] = await self.start(self.stores[index])
 
     async def operate(self, number: int) -> None:
-        """Make a random operation at one of the hubs; errors are told to the client."""
+        """Make a random operation at one of the hubs; errors go to the client."""
         rng, hub, id_ = self.rng, self.rng.choice(self.hubs), self.session.id
         match rng.choices(["submit", "stop", "change", "rewind", "answer", "expire", "kill"], [8, 2, 1, 2, 6, 2, 1])[0]:
             case "submit":
@@ -182,9 +182,9 @@ async def check(workers: Workers) -> None:
     assert (loaded.running, loaded.open_facts, loaded.last_seq) == (None, [], len(stored))
 
     inputs = (event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in OUTCOMES)
-    fates = Counter(inputs)
-    assert {text for text in workers.accepted if fates[text] != 1} == set()
-    assert [text for text, times in fates.items() if times > 1] == []
+    outcomes = Counter(inputs)
+    assert {text for text in workers.accepted if outcomes[text] != 1} == set()
+    assert [text for text, times in outcomes.items() if times > 1] == []
 
     assert [what for what, times in workers.runs.items() if times > 1] == []
     asked, results = ([event for event in events if event["type"] == type_] for type_ in ("tool_call", "tool_result"))
