@@ -321,15 +321,14 @@ async def test_a_turn_of_a_worker_that_dies_is_ended_by_the_one_that_lives(tmp_p
         await hub.recover()
     reader = living.follow(record.id)
     await dying.start(record.id, TurnRequest(input="hi"))
-    types = [(await anext(reader)).event.type]
-    while types[-1] != "token":
-        types.append((await anext(reader)).event.type)
+    event = (await anext(reader)).event
+    while event.type != "token":
+        event = (await anext(reader)).event
     store.has_died = True
     store.memory.expire(record.id, noticed=False)
     async with asyncio.timeout(PATIENCE):
-        while types[-1] != "error":
+        while event.type != "error":
             event = (await anext(reader)).event
-            types.append(event.type)
     assert event.data["code"] == "interrupted"
     assert (await living.submit(record.id, TurnRequest(input="again"))).state == "started"
     await asyncio.gather(living.close(), dying.close())
