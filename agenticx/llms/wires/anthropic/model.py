@@ -14,8 +14,9 @@ from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.anthropic._reply import WIRE, AnthropicReplyParser
-from agenticx.llms.wires.anthropic._request import accepted_output_schema, request_body, sent_tool_names
+from agenticx.llms.wires.anthropic._request import SAMPLING, accepted_output_schema, request_body, sent_tool_names
 from agenticx.llms.wires.provider_model import PostRequest, ProviderModel, RequestMode, with_dialect
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.logs import get_logger
 
 __all__ = ["ANTHROPIC_BASE_URL", "AnthropicModel"]
@@ -106,11 +107,15 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         self._max_output_tokens = max_output_tokens or _default_output_tokens(model)
         self._thinking = thinking
 
+    @property
+    def _sampling_rules(self) -> SamplingRules:
+        return SAMPLING
+
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return self._mode.dialect.output_schemas and accepted_output_schema(output) is not None
 
     def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
-        max_tokens = request.max_output_tokens or self._max_output_tokens
+        max_tokens = self._max_output_tokens
         body = request_body(
             request,
             model=self._model,
