@@ -14,6 +14,7 @@ The rules of the API that a conversation is adapted to, beyond those of all prov
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Literal, cast
 
@@ -27,7 +28,7 @@ from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["SAMPLING", "accepted_output_schema", "request_body", "sent_tool_names"]
+__all__ = ["NEWER_SAMPLING", "SAMPLING", "accepted_output_schema", "request_body", "sent_tool_names"]
 
 _Block = dict[str, Any]
 _Role = Literal["user", "assistant"]
@@ -58,11 +59,21 @@ SAMPLING = SamplingRules(
     other_keys=("model", "messages", "stream", "system", "tools", "tool_choice", "output_config.format"),
     max_temperature=1,
 )
-"""It has no `seed`. The effort is `output_config.effort`, with or without thinking: models since Opus 4.5 accept it,
-`max` since the 4.6 ones and `xhigh` since Opus 4.7, which no longer accept `temperature` and `top_p`.
+"""There is no `seed`. The effort is `output_config.effort`, which applies with thinking and without: Opus 4.5 and the
+models since the 4.6 ones accept it. `thinking` itself can be part of an extra body.
 
-https://platform.claude.com/docs/en/build-with-claude/effort (2026-11-23), and the types of Anthropic's SDK 2.12. To let
-a model of `resolve_model` think, add `thinking` to the extra body.
+Read on 2026-11-23: https://platform.claude.com/docs/en/build-with-claude/effort, the types of Anthropic's SDK 2.12.
+"""
+
+NEWER_SAMPLING = replace(
+    SAMPLING,
+    api="the Messages API since Opus 4.7",
+    parameters={key: name for key, name in SAMPLING.parameters.items() if key not in ("temperature", "top_p")},
+    other_keys=(*SAMPLING.other_keys, "temperature", "top_p"),
+)
+"""The sampling of models that refuse `temperature` and `top_p`, in every version of the API.
+
+Read on 2026-11-23: https://platform.claude.com/docs/en/about-claude/models/migration-guide
 """
 
 
