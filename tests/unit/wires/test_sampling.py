@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -101,8 +102,6 @@ async def test_each_wire_sends_the_parameters_under_the_names_of_its_provider(
 
 @pytest.mark.parametrize("wire", WIRES.values(), ids=lambda wire: wire.name)
 def test_a_strict_server_accepts_every_parameter(wire: Any) -> None:
-    import json
-
     request = ModelRequest(messages=HELLO.messages, sampling=ALL.updated(Sampling(temperature=1)))
     assert wire.violations(json.loads(wire.body(request, "m"))) == []
 
@@ -257,9 +256,9 @@ async def test_a_refusal_of_the_sampling_is_the_error_and_nothing_is_left_out_of
     wire: ServedWire, model: str, sampling: Sampling, message: str
 ) -> None:
     request = ModelRequest(messages=HELLO.messages, sampling=sampling)
-    async with FakeOpenAIServer([wire.refusal(400, message)]) as server:
-        async with wire.open_model(server.base_url, model) as opened:
-            _, error = await complete(opened, request)
+    replies = [wire.refusal(400, message)]
+    async with FakeOpenAIServer(replies) as server, wire.open_model(server.base_url, model) as opened:
+        _, error = await complete(opened, request)
     assert isinstance(error, ModelError)
     assert message in str(error)
     assert len(server.requests) == 1
