@@ -1,4 +1,4 @@
-"""Sampling: the parameters of model calls that an application sets, and the refusal of those a model does not take."""
+"""The parameters of model calls that an application sets, and the refusal of those a model lacks."""
 
 from __future__ import annotations
 

@@ -117,7 +117,8 @@ class AgentRuntime(RunMethods):
             model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks
         )
         self._endings = Endings(hooks=self._hooks, clock=self._clock)
-        authorizer = CallAuthorizer(gate=confirm_gate or SyncConfirmGate(), settings=self._settings, clock=self._clock)
+        gate = SyncConfirmGate() if confirm_gate is None else _checked_gate(confirm_gate)
+        authorizer = CallAuthorizer(gate=gate, settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, hooks=self._hooks, settings=self._settings, clock=self._clock)
 
     async def run_turn(
@@ -448,6 +449,14 @@ def _checked_session(session: object) -> Session:
     if not isinstance(session, Session):
         raise TypeError(f"session must be a Session, not {type(session).__name__}")
     return session
+
+
+def _checked_gate(gate: object) -> ConfirmGate:
+    """Return `gate`; raise `TypeError` if it is no `ConfirmGate`, which could only fail at the first question."""
+    if not isinstance(gate, ConfirmGate):
+        kind = type(gate).__name__
+        raise TypeError(f"confirm_gate must be a ConfirmGate, such as a subclass with request_confirm, not {kind}")
+    return gate
 
 
 def _max_tool_rounds(settings: Settings) -> int:

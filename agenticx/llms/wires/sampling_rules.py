@@ -1,4 +1,4 @@
-"""The sampling that each wire can send: the names of its parameters, their values, and the keys that it sets itself."""
+"""The sampling that a wire can send: its parameters, their values, and the keys that it sets itself."""
 
 from __future__ import annotations
 
