@@ -73,7 +73,7 @@ class ReadyResponse(TypedDict):
 async def redeem(request: Request) -> Response:
     studio, body = services(request), await read_body(request, RedeemTicketBody)
     if not studio.tickets.redeem(body.ticket):
-        raise Problem(401, "bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
+        raise Problem("bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
     return JSONResponse(TokenResponse(token=studio.access.token))
 
 
