@@ -126,7 +126,7 @@ def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
 
 
 _STREAM = (
-    "Server-sent events. The `data` of a frame is a `StreamFrame`: an `Event`, whose cursor is the `id` of the frame; or, "
+    "Server-sent events. The `data` of a frame is a `StreamFrame`: an `Event`, whose cursor is the frame's `id`; or, "
     "without an `id`, a `ResetFrame` where the cursor of the request is not valid, or a `ServerClosingFrame`, the last "
     "frame before a shutdown. Comments are sent as a heartbeat."
 )
