@@ -19,7 +19,7 @@ from agenticx.llms.reply_limits import (
     MAX_PARSED_BYTES,
     MAX_REPLY_BYTES,
 )
-from agenticx.llms.sampling import Sampling
+from agenticx.llms.sampling import NO_SAMPLING, Sampling
 from agenticx.messages import Message, ProviderState, ToolCall
 
 __all__ = [
@@ -93,7 +93,7 @@ class ModelRequest:
     messages: Sequence[Message]
     tools: Sequence[ToolSchema] = ()
     tool_choice: Literal["auto", "none", "required"] = "auto"
-    sampling: Sampling = field(default_factory=Sampling)
+    sampling: Sampling = NO_SAMPLING
     output_schema: OutputSchema | None = None
     timeout: float | None = None
     attempt_seconds: float | None = None

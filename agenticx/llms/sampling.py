@@ -9,7 +9,15 @@ from typing import Any, Literal, Protocol, cast, get_args
 
 from agenticx.errors import ModelError
 
-__all__ = ["ReasoningEffort", "Sampling", "SamplingField", "UnsupportedSampling", "check_sampling", "sampling_problems"]
+__all__ = [
+    "NO_SAMPLING",
+    "ReasoningEffort",
+    "Sampling",
+    "SamplingField",
+    "UnsupportedSampling",
+    "check_sampling",
+    "sampling_problems",
+]
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -92,6 +100,10 @@ class Sampling:
     def without(self, names: Collection[str]) -> Sampling:
         """Return the same sampling with the parameters of these names not set."""
         return replace(self, **dict.fromkeys(names, None)) if names else self
+
+
+NO_SAMPLING = Sampling()
+"""The sampling of most requests; code on the path of every message compares with it rather than calling a method."""
 
 
 def _check_number(name: str, value: object, least: float, most: float) -> None:

@@ -28,7 +28,7 @@ from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inline_forms
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
-from agenticx.llms.sampling import Sampling, check_sampling
+from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.messages import ToolCall, UserMessage
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import parse_inline_calls
@@ -96,7 +96,7 @@ class AgentRuntime(RunMethods):
         self._model = _resolve(llm, self._settings) if isinstance(llm, str) else adapt(llm)
         self._tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self._system_prompt = system_prompt
-        self._sampling = self._checked_sampling(sampling)
+        self._sampling = NO_SAMPLING if sampling is None else self._checked_sampling(sampling)
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
@@ -247,15 +247,13 @@ class AgentRuntime(RunMethods):
             max_rounds=self._max_rounds,
             clock=self._clock,
             loops=self._new_loop_detector(session),
-            sampling=self._sampling.updated(self._checked_sampling(sampling)),
+            sampling=self._sampling if sampling is None else self._sampling.updated(self._checked_sampling(sampling)),
             interrupts=Interrupts(self._turn_seconds),
             context=context or TurnContext(),
         )
 
     def _checked_sampling(self, sampling: object) -> Sampling:
-        """Return `sampling`, an empty one for None; raise `TypeError` or `UnsupportedSampling`."""
-        if sampling is None:
-            return Sampling()
+        """Return `sampling`; raise `TypeError` if it is none, `UnsupportedSampling` if the model does not take it."""
         if not isinstance(sampling, Sampling):
             raise TypeError(f"sampling must be a Sampling, not {type(sampling).__name__}")
         check_sampling(self._model, sampling)

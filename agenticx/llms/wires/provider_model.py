@@ -12,7 +12,7 @@ from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.memory_estimate import history_size
-from agenticx.llms.sampling import Sampling, SamplingField, check_sampling
+from agenticx.llms.sampling import NO_SAMPLING, Sampling, SamplingField, check_sampling
 from agenticx.llms.transport.http import ProviderHttp, ProviderResponse
 from agenticx.llms.wires.reply_reader import ReplyParser, read_reply
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -122,7 +122,8 @@ class ProviderModel(ABC, Generic[Dialect]):
 
         A refusal of the request's sampling is raised: its user asked for it, and nothing is left out of it.
         """
-        check_sampling(self, request.sampling)
+        if request.sampling is not NO_SAMPLING:
+            check_sampling(self, request.sampling)
         replay_state = True
         while True:
             mode = self._mode

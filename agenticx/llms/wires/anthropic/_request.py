@@ -22,6 +22,7 @@ from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts
+from agenticx.llms.sampling import NO_SAMPLING
 from agenticx.llms.wires.anthropic._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -107,7 +108,8 @@ def request_body(
             body["tool_choice"] = choice
     if output_schemas and request.output_schema and (schema := accepted_output_schema(request.output_schema)):
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
-    SAMPLING.add_to(body, request.sampling)
+    if request.sampling is not NO_SAMPLING:
+        SAMPLING.add_to(body, request.sampling)
     if thinking and "thinking" not in body and _is_thinking_allowed(thinking, body):
         body["thinking"] = dict(thinking)
     return body_bytes(body)

@@ -17,7 +17,7 @@ from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
 from agenticx.llms.message_attachments import content_parts
-from agenticx.llms.sampling import ReasoningEffort
+from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.gemini._reply import WIRE
 from agenticx.llms.wires.gemini._schema import accepted_schema
 from agenticx.llms.wires.request_body import arguments_object, body_bytes
@@ -107,7 +107,8 @@ def request_body(
             body["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[request.tool_choice]}}
     if config := _generation_config(request, dialect):
         body["generationConfig"] = config
-    sampling_rules(dialect).add_to(body, request.sampling)
+    if request.sampling is not NO_SAMPLING:
+        sampling_rules(dialect).add_to(body, request.sampling)
     return body_bytes(body)
 
 

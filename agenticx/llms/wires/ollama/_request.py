@@ -10,6 +10,7 @@ from pydantic_core import to_json
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.sampling import NO_SAMPLING
 from agenticx.llms.wires.ollama._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes, encode_tools
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -66,7 +67,8 @@ def request_body(
         body["tools"] = encode_tools(request.tools, names)
     if context_window is not None:
         body["options"] = {"num_ctx": context_window}
-    SAMPLING.add_to(body, request.sampling)
+    if request.sampling is not NO_SAMPLING:
+        SAMPLING.add_to(body, request.sampling)
     return body_bytes(body)
 
 

@@ -10,7 +10,7 @@ from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
-from agenticx.llms.sampling import ReasoningEffort
+from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS, WIRE
 from agenticx.llms.wires.request_body import arguments_text, body_bytes, encode_tools
@@ -78,7 +78,8 @@ def request_body(
             body["parallel_tool_calls"] = False
     if request.output_schema is not None and dialect.output_schemas:
         body["response_format"] = _response_format(request.output_schema)
-    sampling_rules(dialect).add_to(body, request.sampling)
+    if request.sampling is not NO_SAMPLING:
+        sampling_rules(dialect).add_to(body, request.sampling)
     return body_bytes(body)
 
 

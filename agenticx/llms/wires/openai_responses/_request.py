@@ -16,7 +16,7 @@ from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
-from agenticx.llms.sampling import ReasoningEffort
+from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.openai_responses._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_text, body_bytes
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -122,7 +122,8 @@ def request_body(
             body["tool_choice"] = request.tool_choice
     if request.output_schema is not None and dialect.output_schemas:
         body["text"] = {"format": _format(request.output_schema)}
-    SAMPLING.add_to(body, request.sampling)
+    if request.sampling is not NO_SAMPLING:
+        SAMPLING.add_to(body, request.sampling)
     return body_bytes(body)
 
 
