@@ -102,10 +102,6 @@ class Sampling:
         return replace(self, **dict.fromkeys(names, None)) if names else self
 
 
-NO_SAMPLING = Sampling()
-"""The sampling of most requests; code on the path of every message compares with it rather than calling a method."""
-
-
 def _check_number(name: str, value: object, least: float, most: float) -> None:
     if value is None:
         return
@@ -143,6 +139,10 @@ def _json_object(value: object) -> dict[str, Any]:
         return json.loads(json.dumps(dict(cast("Mapping[str, Any]", value)), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as exc:
         raise ValueError(f"extra_body must be JSON: {exc}") from exc
+
+
+NO_SAMPLING = Sampling()
+"""The sampling of most requests; code on the path of every message compares with it rather than calling a method."""
 
 
 # --- models that do not take a parameter ------------------------------------------------------------------------------
