@@ -31,9 +31,10 @@ class Sampling:
     """The parameters of model calls; a parameter that is None is left to the model, or to a less specific `Sampling`.
 
     The sampling of a turn takes precedence over that of the runtime, and that over the model's, field by field; of
-    `extra_body` the top-level keys are merged. `extra_body` is added to the JSON of a request as it is: objects in it
-    are merged with those of the request, and it cannot replace anything that is set otherwise. A model that has no such
-    parameter refuses it by name (`UnsupportedSampling`) before any request is made.
+    `extra_body` the top-level keys are merged. The summary of a long history is requested with the model's alone.
+    `extra_body` is added to the JSON of a request as it is: objects in it are merged with those of the request, and it
+    cannot replace anything that is set otherwise. A model that has no such parameter refuses it by name
+    (`UnsupportedSampling`) before any request is made.
 
     >>> Sampling(temperature=0.2, stop="END").updated(Sampling(temperature=0.7))
     Sampling(temperature=0.7, stop=('END',))
