@@ -17,6 +17,7 @@ from agenticx.runtime.events import envelope_schema
 from agenticx.tools.builtin import builtin_tools
 from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
 from studio.http.problems import PROBLEMS
+from studio.http.queries import RequestQuery, find_problem_codes
 from studio.routes import TABLE
 from tests.support.server.running_studio import RunningStudio, StudioMaker, until
 from tests.support.wires.files import PNG
@@ -339,7 +340,8 @@ ALWAYS = {"approved": True, "digest": "", "remember": "always"}
 def test_every_problem_of_the_table_is_that_of_a_route_or_of_no_route_at_all() -> None:
     codes = {code for route in TABLE for code in possible_problems(route)}
     assert {*PROBLEMS} - codes == {"method_not_allowed", "bad_request"}
-    assert {code for route in TABLE for code in route.problems} <= {*PROBLEMS}
+    own = {code for route in TABLE for code in (*route.problems, *find_problem_codes(route.query or RequestQuery))}
+    assert own <= {*PROBLEMS}
     statuses = [kind.status for kind in PROBLEMS.values()]
     assert statuses == sorted(statuses)
 
