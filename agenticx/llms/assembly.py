@@ -9,6 +9,8 @@ of them act only while a reply is being opened; the path of a token has the tran
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import LocalModel
@@ -48,9 +50,10 @@ def resolve_model(
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
     model = _assemble_one(name, settings, clock, api_key=api_key, base_url=base_url)
     names = [fallback for fallback in settings.fallback_models if fallback != name]
-    fallbacks: list[ChatModel] = [FallbackSamplingModel(_assemble_one(name, settings, clock)) for name in names]
+    fallbacks: Sequence[ChatModel] = [FallbackSamplingModel(_assemble_one(name, settings, clock)) for name in names]
     if sampling:
-        model, fallbacks = SampledModel(model, sampling), [SampledModel(model, sampling) for model in fallbacks]
+        model = SampledModel(model, sampling)
+        fallbacks = [SampledModel(fallback, sampling) for fallback in fallbacks]
     return RetryingModel(model, fallbacks, policy, clock)
 
 

@@ -168,13 +168,13 @@ class AsyncConfirmGate(ConfirmGate):
         `AgenticXError` if the answer has other arguments, which a yes or no cannot pass on.
         """
         context = dict(context or {})
-        arguments: object = context.get("arguments")
-        call = cast("Mapping[str, Any]", arguments) if isinstance(arguments, Mapping) else {}
+        given: object = context.get("arguments")
+        arguments = dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else dict[str, Any]()
         request = ConfirmRequest(
             id=new_id("cnf"),
             question=question,
             context=context,
-            digest=confirm_digest(str(context.get("tool", "")), dict(call), {}),
+            digest=confirm_digest(str(context.get("tool", "")), arguments, {}),
             expires_at=_NEVER,
         )
         answer = await self.ask(request, lambda: None)

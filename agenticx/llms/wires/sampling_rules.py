@@ -32,8 +32,11 @@ class SamplingRules:
 
     def problems(self, sampling: Sampling) -> dict[SamplingField, str]:
         """Return the fields that cannot be sent, each with a clause that says what the wire takes."""
-        found = {name: self._problem(name, value) for name, value in sampling.items()}
-        return {name: clause for name, clause in found.items() if clause is not None}
+        found: dict[SamplingField, str] = {}
+        for name, value in sampling.items():
+            if (clause := self._problem(name, value)) is not None:
+                found[name] = clause
+        return found
 
     def add_to(self, body: dict[str, Any], sampling: Sampling) -> None:
         """Set the fields of `sampling` in a request's `body`, then the keys of its extra body."""
@@ -41,7 +44,7 @@ class SamplingRules:
             if name == "reasoning_effort":
                 value = self.efforts[value]
             if name in self.parameters:
-                _set(body, self.parameters[name].split("."), list(value) if isinstance(value, tuple) else value)
+                _set(body, self.parameters[name].split("."), [*value] if name == "stop" else value)
         _merge(body, sampling.extra_body or {})
 
     def is_about(self, error_text: str, sampling: Sampling) -> bool:

@@ -50,7 +50,7 @@ class FallbackSamplingModel(ModelWrapper):
     async def open(self, request: ModelRequest) -> OpenReply:
         """Open the inner model's reply to the request without the parameters that it does not take."""
         sampling = request.sampling.without(["extra_body"])
-        left_out = [*sampling_problems(self._model, sampling)]
+        left_out: list[SamplingField] = [*sampling_problems(self._model, sampling)]
         sampling = sampling.without(left_out)
         if request.sampling.extra_body is not None:
             left_out.append("extra_body")
