@@ -1,4 +1,4 @@
-"""The frames of an event stream that are not events of the log: of a reset, and of the end of the server."""
+"""The frames of an event stream that are not events of the log: a reset, and the end of the server."""
 
 from __future__ import annotations
 

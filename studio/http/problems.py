@@ -1,4 +1,4 @@
-"""Errors as application/problem+json: the table of their codes, and the translation of exceptions to them."""
+"""Errors as application/problem+json: the table of their codes, and the problem of each exception."""
 
 from __future__ import annotations
 

@@ -19,11 +19,11 @@ class ChatDialect:
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The field for the output limit; OpenAI's reasoning models refuse the older name."""
 
-    seed: Literal["seed", "random_seed"] = "seed"
-    """The field for a seed; Mistral has another name for it."""
-
     stream_options: bool = True
     """Whether usage is requested with `stream_options`; Mistral refuses the field and sends usage anyway."""
+
+    seed: Literal["seed", "random_seed"] = "seed"
+    """The field for a seed; Mistral has another name for it."""
 
     short_call_ids: bool = False
     """Whether call ids must be nine letters or digits (Mistral)."""

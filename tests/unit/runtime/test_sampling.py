@@ -1,4 +1,4 @@
-"""The sampling of turns: that of the runtime, replaced by that of the turn, refused before the turn begins."""
+"""The sampling of turns: the runtime's, replaced by the turn's, refused before the turn begins."""
 
 from __future__ import annotations
 

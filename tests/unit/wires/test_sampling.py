@@ -1,4 +1,4 @@
-"""The sampling of each wire: its place in requests, the parameters that are refused, and refusals of servers."""
+"""The sampling of each wire: its place in requests, what is refused, and refusals of servers."""
 
 from __future__ import annotations
 
