@@ -212,7 +212,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Token usage and cost",
         _json(usage.UsageResponse),
         query=usage.UsageQuery,
-        problems=("storage",),
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "GET",
