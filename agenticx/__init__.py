@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SyncConfirmGate,
         TurnError,
     )
+    from agenticx.sessions.hub.assembly import open_hub
     from agenticx.tools import Assessment, ToolContext, tool
     from agenticx.tools.builtin import builtin_tools
 
@@ -54,6 +55,7 @@ __all__ = [
     "__version__",
     "builtin_tools",
     "load_attachment",
+    "open_hub",
     "resolve_model",
     "tool",
 ]
@@ -65,6 +67,7 @@ _MODULES = {
     "agenticx.errors": ("AgenticXError",),
     "agenticx.llms": ("Sampling", "resolve_model"),
     "agenticx.messages": ("UserMessage",),
+    "agenticx.sessions.hub.assembly": ("open_hub",),
     "agenticx.tools": ("Assessment", "ToolContext", "tool"),
     "agenticx.tools.builtin": ("builtin_tools",),
 }

@@ -79,7 +79,8 @@ class ModelError(AgenticXError):
     `code` is the error code of the event. `provider_type` is the provider's own type or code as text
     (`protocol_error` for a malformed stream), `status` the HTTP status where there was one.
     `retry_after` is in seconds, as the provider asked. `retryable` says whether the same request may
-    succeed later; nothing retries by itself at this level.
+    succeed later; nothing retries by itself at this level. `lacks_endpoint` is true if the server says, as far as can
+    be told, that the path of the request does not exist.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class ModelError(AgenticXError):
         status: int | None = None,
         retryable: bool = False,
         retry_after: float | None = None,
+        lacks_endpoint: bool = False,
     ) -> None:
         super().__init__(message)
         self.code: ModelErrorCode = code
@@ -98,6 +100,7 @@ class ModelError(AgenticXError):
         self.status = status
         self.retryable = retryable
         self.retry_after = retry_after
+        self.lacks_endpoint = lacks_endpoint
 
 
 class ClockExpired(ModelError):

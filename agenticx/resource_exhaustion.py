@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -69,52 +69,58 @@ def raise_if_exhausted(exc: BaseException) -> None:
 # --- exiting ----------------------------------------------------------------------------------------------------------
 
 
-def exit_out_of_memory() -> NoReturn:
-    """Write one line to stderr and exit with `OUT_OF_MEMORY_EXIT_CODE`; nothing here allocates memory.
+def exit_out_of_memory(restore_terminal: Callable[[], None] | None = None) -> NoReturn:
+    """Restore the terminal, write one line to stderr and exit with `OUT_OF_MEMORY_EXIT_CODE`.
 
-    If nothing reads stderr and its buffer is full, SIGALRM ends the process a second later.
+    Only `restore_terminal` may need memory; if it fails for lack of it, the process exits all the same. If nothing
+    reads stderr and its buffer is full, SIGALRM ends the process a second later.
     """
     try:
         signal.alarm(_EXIT_MESSAGE_SECONDS)
-        os.write(2, _EXIT_MESSAGE)
+        try:
+            if restore_terminal is not None:
+                restore_terminal()
+        finally:
+            os.write(2, _EXIT_MESSAGE)
     finally:
         os._exit(OUT_OF_MEMORY_EXIT_CODE)
 
 
 @contextmanager
-def exit_on_memory_error(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+def exit_on_memory_error(
+    loop: asyncio.AbstractEventLoop, restore_terminal: Callable[[], None] | None = None
+) -> Generator[None]:
     """Exit the process on a `MemoryError` that is not handled on `loop` or in any thread, while the body runs.
 
     Python continues after such an error: an interrupted callback has not woken the tasks that wait for it, and a thread
-    that died takes no more work.
+    that died takes no more work. `restore_terminal` is called first, in any thread: no `finally` runs at this exit.
     """
     previous_thread_hook, previous_unraisable_hook = threading.excepthook, sys.unraisablehook
 
     def thread_hook(arguments: threading.ExceptHookArgs) -> None:
         if issubclass(arguments.exc_type, MemoryError):
-            exit_out_of_memory()
+            exit_out_of_memory(restore_terminal)
         previous_thread_hook(arguments)
 
     def unraisable_hook(arguments: sys.UnraisableHookArgs) -> None:
         if issubclass(arguments.exc_type, MemoryError):
-            exit_out_of_memory()
+            exit_out_of_memory(restore_terminal)
         previous_unraisable_hook(arguments)
 
+    def on_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), MemoryError):
+            exit_out_of_memory(restore_terminal)
+        loop.default_exception_handler(context)
+
     threading.excepthook, sys.unraisablehook = thread_hook, unraisable_hook
-    loop.set_exception_handler(_on_loop_exception)
+    loop.set_exception_handler(on_loop_exception)
     try:
         yield
     except MemoryError:
-        exit_out_of_memory()
+        exit_out_of_memory(restore_terminal)
     finally:
         threading.excepthook, sys.unraisablehook = previous_thread_hook, previous_unraisable_hook
         loop.set_exception_handler(None)
-
-
-def _on_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    if isinstance(context.get("exception"), MemoryError):
-        exit_out_of_memory()
-    loop.default_exception_handler(context)
 
 
 def limit_malloc_arenas() -> None:

@@ -32,10 +32,12 @@ __all__ = [
     "child_environment",
     "config_layers",
     "config_text",
+    "home_folder",
     "load_settings",
     "prompt_text",
     "provider_key",
     "provider_setting",
+    "remember_secret",
     "secret_values",
 ]
 
@@ -70,14 +72,17 @@ class Settings(BaseModel):
         description="Longest Retry-After of a provider that is waited for; with a longer one there is no retry.",
     )
     max_tool_rounds: Annotated[int, clamped(10, 120, "max_tool_rounds")] = Field(
-        30, description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime())."
+        30,
+        description="Model calls with tools in one turn, 10 to 120 (unset: 10 in a bare AgentRuntime()); in a file also"
+        " runtime.max_tool_rounds.",
     )
     turn_timeout_seconds: Annotated[float, number(0.05, 86_400, allow_zero=True)] = Field(
         0, description="Longest time for a turn; 0 is off."
     )
     on_exhausted: Annotated[Literal["error", "partial"], one_of("error", "partial")] = Field(
         "error",
-        description="A turn out of rounds or time ends with an error or with a partial answer (error, partial).",
+        description="A turn out of rounds or time ends with an error, or a partial answer that gets the time limit"
+        " again (error, partial).",
     )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
         2, description="Queries for the state of a sub-agent that one turn may make."
@@ -125,7 +130,7 @@ class Settings(BaseModel):
         description="Model of new sessions, provider:name; unset: first provider with a key, a local server or demo.",
     )
     fallback_models: Annotated[tuple[str, ...], list_of(r"[^\s,]+", "names of models")] = Field(
-        (), description="Fallback models in order, used if the model fails before its first delta."
+        (), description="Fallback models in order, used if the model fails before its first delta, but not after a 400."
     )
     permission_mode: Annotated[
         Literal["default", "accept_edits", "plan", "auto"], one_of("default", "accept_edits", "plan", "auto")
@@ -139,20 +144,24 @@ class Settings(BaseModel):
     home: Annotated[_Folder, AfterValidator(folder_path)] = Field(
         Path("~/.agenticx"),
         validate_default=True,
-        description="Folder of sessions, token and user settings; set by the variable AGX_HOME only.",
+        description="Folder of sessions, token and user settings, closed to file tools; set by the variable AGX_HOME"
+        " only.",
     )
     store_url: Annotated[str, matching(r"sqlite:///.+", "sqlite:///PATH")] | None = Field(
         None, description="Database of sessions and events (sqlite:///PATH); unset: sessions.db in home."
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
-        description="Turns that continue after a restart: those that wait for a confirmation, or none (confirms, off).",
+        description="Turns that continue after a restart: those that wait for a confirmation beside which no call ran"
+        " that is not idempotent, or none (confirms, off).",
     )
     token_file: _Folder | None = Field(
-        None, description="File with the server's token, mode 0600; unset: a file in home, created at the first start."
+        None,
+        description="File with the server's token, mode 0600, closed to file tools; unset: a file in home, created at"
+        " the first start.",
     )
     allowed_origins: Annotated[tuple[str, ...], list_of(r"[\w+.-]+://[^\s/*]*|null", "exact origins")] = Field(
-        (), description="Origins besides the page's own that may call the server, exactly as sent."
+        (), description="Origins besides the page's own that may call the server, exactly as the browser sends them."
     )
     allowed_hosts: Annotated[tuple[str, ...], list_of(r"[\w.-]+(:\d+)?|\[[0-9a-fA-F:.]+\](:\d+)?", "host names")] = (
         Field((), description="Host names accepted if the server is bound to other than loopback addresses.")
@@ -191,7 +200,17 @@ class Settings(BaseModel):
     @property
     def private_paths(self) -> tuple[Path, ...]:
         """The paths of AgenticX's own data, which agents may not access."""
-        return (self.home,) if self.token_file is None else (self.home, self.token_file)
+        paths = (self.home,) if self.token_file is None else (self.home, self.token_file)
+        return paths if self.store_url is None else (*paths, *_database_files(self.store_url))
+
+
+def _database_files(url: str) -> tuple[Path, ...]:
+    """Return the files of the database of an `AGX_STORE_URL`, none for a path that is none."""
+    try:
+        path = Path(url.removeprefix("sqlite:///")).expanduser()
+        return tuple(path.with_name(f"{path.name}{suffix}") for suffix in ("", "-wal", "-shm", ".owner"))
+    except (RuntimeError, ValueError):  # an unknown user's home; a path without a name
+        return ()
 
 
 PROJECT_SETTINGS = frozenset(
@@ -357,6 +376,18 @@ _API_KEY = re.compile(r"API_?KEY$", re.IGNORECASE)
 _HARMLESS_VALUE = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
 _MIN_SECRET_CHARS = 8
 
+_MAX_REMEMBERED = 256
+_remembered: dict[str, None] = {}  # global like the environment; in the order in which they were remembered
+
+
+def remember_secret(value: str) -> None:
+    """Add a value to `secret_values`; the latest 256 are kept."""
+    if is_real_key(value):
+        _remembered.pop(value, None)
+        _remembered[value] = None
+        for oldest in list(_remembered)[:-_MAX_REMEMBERED]:
+            _remembered.pop(oldest, None)
+
 
 def provider_key(name: str, *, environ: Mapping[str, str] | None = None) -> str | None:
     """Return the key in the provider's usual variable, such as OPENAI_API_KEY; None when unset or blank."""
@@ -371,11 +402,13 @@ def provider_setting(name: str, *, environ: Mapping[str, str] | None = None) -> 
 def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the values of variables with secret names, longest first; they must not be shown.
 
-    Another thread may change the environment meanwhile.
+    Without `environ` they are those of this process, with all that `remember_secret` was called with. Another thread
+    may change the environment meanwhile.
     """
+    remembered = list(_remembered) if environ is None else []
     environ = os.environ if environ is None else environ
     pairs = [(name, environ.get(name, "").strip()) for name in list(environ)]
-    values = {value for name, value in pairs if _is_secret(name, value)}
+    values = {value for name, value in pairs if _is_secret(name, value)}.union(remembered)
     return tuple(sorted((value for value in values if len(value) >= _MIN_SECRET_CHARS), key=len, reverse=True))
 
 
@@ -409,8 +442,8 @@ def config_text(name: str, *, home: Path | None = None) -> str:
 
     Raises `SettingsError`.
     """
-    home_folder = home or _home_folder()
-    for path in (folder / name for folder in (home_folder, *_config_folders())):
+    folders = (home or home_folder(), *_config_folders())
+    for path in (folder / name for folder in folders):
         try:
             return path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -418,7 +451,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
         except (OSError, UnicodeDecodeError) as exc:
             raise_if_exhausted(exc)
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
-    raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, (home_folder, *_config_folders())))}")
+    raise SettingsError(f"{name!r} is in none of: {', '.join(map(str, folders))}")
 
 
 def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path, str]]:
@@ -427,7 +460,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
     A file that does not exist is left out.
     """
     shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
-    for path in (shipped, (home or _home_folder()) / name):
+    for path in (shipped, (home or home_folder()) / name):
         if path is None or not path.is_file():
             continue
         try:
@@ -446,7 +479,8 @@ def prompt_text(name: str, *, home: Path | None = None) -> str:
     return config_text(f"prompts/{name}.md", home=home)
 
 
-def _home_folder() -> Path:
+def home_folder() -> Path:
+    """Return AGX_HOME, the folder of settings, models and keys."""
     return absolute_path(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
 
 

@@ -1,4 +1,30 @@
-"""The studio: AgenticX as a local server with a web page, for one user or inside an application."""
+r"""The studio: AgenticX as a local server with a web page, for one user or inside an application.
+
+Its HTTP API in one minute, with `agx serve` running in another terminal (curl 7.82 or newer); `/openapi.json` describes
+every operation and every event:
+
+    API=http://127.0.0.1:8765/api
+    AUTH="Authorization: Bearer $(cat ~/.agenticx/token)"
+    field() { python3 -I -c "import json, sys; print(json.load(sys.stdin)$1)"; }
+
+    # create a session and start a turn; its events are printed as they arrive
+    SESSION=$(curl -s -H "$AUTH" --json '{}' $API/sessions | field '["id"]')
+    curl -sN -H "$AUTH" -H "Accept: text/event-stream" \
+        --json '{"input": "Write hello.txt with the text Hello"}' $API/sessions/$SESSION/turns &
+    sleep 2
+
+    # the agent is waiting: read the question, then approve exactly what it describes
+    QUESTION=$(curl -s -H "$AUTH" "$API/confirms?session_id=$SESSION")
+    ID=$(field '["confirms"][0]["id"]' <<< "$QUESTION")
+    DIGEST=$(field '["confirms"][0]["digest"]' <<< "$QUESTION")
+    curl -s -H "$AUTH" --json "{\"approved\": true, \"digest\": \"$DIGEST\"}" $API/confirms/$ID
+    wait
+
+The stream ends with the turn's one terminal event. `GET /api/sessions/{id}/events` streams a session from its first
+event on, and resumes after any of them: `tests/node` and `tests/faults/test_real_clients.py` show that with stock
+clients (npm `eventsource`, `@microsoft/fetch-event-source`, which must be given the cursor of the last message, and
+httpx-sse, which reports `retry` and heartbeats as events without data).
+"""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import Scope
 
+from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_models
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread
@@ -38,7 +39,7 @@ from studio.access import load_or_create_token
 from studio.http.guard import AccessMiddleware, AccessRules
 from studio.http.problems import HANDLERS
 from studio.routes import is_public, routes
-from studio.services import ModelSource, OwnModels, ServerModels, Services, make_services, own_models
+from studio.services import Services, make_services
 from studio.single_instance import lock_home
 
 __all__ = ["AppParts", "create_app", "make_app", "parts_of"]
@@ -59,7 +60,7 @@ class AppParts:
 
         Raises `SettingsError`, `StoreError`, `OwnedElsewhere`.
         """
-        models = ServerModels(settings, own=self.models)
+        models = NamedModels(settings, own=self.models)
         models.check_names(settings)
         return make_services(
             settings,

@@ -58,8 +58,16 @@ was read: a slow client would look like a stopped one, and each stopped one woul
 _EPILOG = """\
 The line on stderr holds the page's address with a ticket that works once, within ten minutes; `agx open` gives
 another. Programs use the token in AGX_HOME/token: curl -N -H "Authorization: Bearer $(cat ~/.agenticx/token)" …
-While it runs, AGX_HOME/studio.json has its address. A program that starts it reads the same object from stdout, with a
-ticket: agx serve --json --port 0
+The sessions that a chat in a terminal owns are taken over between two of its turns; other commands of agx use the
+server while it runs. Out of memory it exits with 70 and one line on stderr; its log stays intact, so start it again
+(with `ulimit -v` allow at least 300 MB).
+
+A program that starts it reads one line from stdout once turns are accepted: agx serve --json --port 0. It has url,
+port, token_file, ticket, pid, version, api and instance; all else goes to stderr. While the server runs,
+AGX_HOME/studio.json has the same without the ticket. A killed server leaves that file: check that the process runs, and
+that GET /api/health answers with the same instance. One studio runs per AGX_HOME; a second one exits with 1 and names
+the first, or with --take-over ends it, its turns first. With --exit-with-parent it ends as on a signal when that
+program ends or closes its stdin, also in a crash.
 
 To be reached from other machines: --host, --allow-remote, and AGX_ALLOWED_HOSTS with the names it is called by.
 Whoever holds the token can run commands as you; put TLS in front of it."""

@@ -3,103 +3,28 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from starlette.requests import Request
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import SettingsError, ToolError
-from agenticx.llms.assembly import resolve_model
-from agenticx.llms.base import ChatModel
-from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models
-from agenticx.llms.duck_typed.model import adapt
-from agenticx.llms.model_cache import ModelCache
-from agenticx.llms.model_catalog import ModelFacts
+from agenticx.llms.model_cache import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
+from agenticx.sessions.hub.assembly import make_hub, make_toolbox
 from agenticx.sessions.hub.hub import Hub
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
-from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings
 from agenticx.tools.base import Tool
-from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import Toolbox
 from studio.access import Tickets
 from studio.http.guard import AccessRules
 from studio.relay import Relay
 
-__all__ = ["ModelSource", "OwnModels", "ServerModels", "Services", "make_services", "own_models", "services"]
-
-ModelSource = Mapping[str, Any] | Callable[[str | None], ChatModel]
-"""Models of an application: by name, or a function that returns the model of a name (None: the default)."""
-
-
-OwnModels = Mapping[str, ChatModel] | Callable[[str | None], ChatModel]
-"""The same, checked by `own_models`."""
-
-
-def own_models(given: ModelSource) -> OwnModels:
-    """Return the models of an application, with duck-typed ones adapted; raises `TypeError` for anything else."""
-    if isinstance(given, Mapping):
-        return {name: adapt(model) for name, model in cast("Mapping[str, Any]", given).items()}
-    if not callable(given):
-        raise TypeError(f"models must be a mapping of names to models or a function of a name, not {given!r}")
-    return given
-
-
-class ServerModels(ModelCache):
-    """The models of a server by name; `default` is used where no name is given, `default_reason` explains the choice.
-
-    `own` has models of the application, which are not closed here. Those of a mapping are used beside those of the
-    catalogue, and the first is the default unless the settings name one; a function takes the place of the catalogue.
-    The constructor may send requests to local model servers, so it must not be called on the event loop.
-    """
-
-    def __init__(
-        self, settings: Settings, resolve: Callable[[str], ChatModel] | None = None, *, own: OwnModels | None = None
-    ) -> None:
-        self._own: Mapping[str, ChatModel] = {}
-        self._find_own: Callable[[str | None], ChatModel] | None = None
-        if isinstance(own, Mapping):
-            self._own = cast("Mapping[str, ChatModel]", own)
-        else:
-            self._find_own = own
-        self.default, self.default_reason = self._choose_default(settings)
-        super().__init__(resolve or partial(resolve_model, settings=settings), lambda: self.default)
-
-    def get(self, name: str | None) -> ChatModel:
-        if self._find_own is not None:
-            return self._find_own(name)
-        own = self._own.get(name or self.default)
-        return super().get(name) if own is None else own
-
-    async def list_usable(self, settings: Settings) -> list[ModelInfo]:
-        """Return the models that can be used, those of the application first."""
-        if self._find_own is not None:
-            return [self._own_info(self.default)]
-        own = [self._own_info(name) for name in self._own]
-        return [*own, *(model for model in await list_models(settings) if model.spec not in self._own)]
-
-    def check_names(self, settings: Settings) -> None:
-        """Raise `SettingsError` for a name in the settings that is no model's; one whose key is missing is accepted."""
-        for name in (settings.model, *settings.fallback_models):
-            if name and self._find_own is None and name not in self._own:
-                find_model_facts(name)
-
-    def _choose_default(self, settings: Settings) -> tuple[str, str]:
-        if self._find_own is not None:
-            return settings.model or self._find_own(None).name, "the choice of the application"
-        if self._own and not settings.model:
-            return next(iter(self._own)), "the first model of the application"
-        return default_model_spec(settings)
-
-    @staticmethod
-    def _own_info(name: str) -> ModelInfo:
-        return ModelInfo(name, "application", "a model of the application", ModelFacts())
+__all__ = ["Services", "make_services", "services"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +39,7 @@ class Services:
     store: Store
     hub: Hub
     relay: Relay
-    models: ServerModels
+    models: NamedModels
     toolbox: Toolbox
     workspace: Path
     tickets: Tickets
@@ -127,7 +52,7 @@ def make_services(
     *,
     token: str,
     store: Store | None = None,
-    models: ServerModels | None = None,
+    models: NamedModels | None = None,
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
@@ -139,24 +64,16 @@ def make_services(
     """
     clock = clock or SystemClock()
     store = store or open_store(settings, clock)
-    models = models or ServerModels(settings)
-    toolbox = Toolbox(builtin_tools() if tools is None else tools)
-    try:
-        toolbox.only(settings.enabled_tools or ())
-    except ToolError as exc:
-        raise SettingsError(f"AGX_ENABLED_TOOLS: {exc}") from exc
-
-    def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
-        return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
-
+    models = models or NamedModels(settings)
+    toolbox = make_toolbox(tools, settings)
     return Services(
         settings=settings,
         clock=clock,
         store=store,
-        hub=Hub(
+        hub=make_hub(
             store,
-            models=models.get,
-            tools=tools_of,
+            models=models,
+            toolbox=toolbox,
             settings=settings,
             hooks=hooks,
             system_prompt=system_prompt,

@@ -15,6 +15,7 @@ from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
+    "ANSWERS",
     "add_turn_options",
     "configure_terminal_logging",
     "current_folder",
@@ -24,13 +25,28 @@ __all__ = [
     "workspace_of",
 ]
 
+ANSWERS = """\
+answers to a question (Enter alone is no, ? explains them):
+  y           run this call
+  s           run it, and ask no more in this session about the same call with the same arguments; until this command
+              ends, file_write or file_edit of the same file is not asked about either, whatever it writes, unless the
+              file is protected
+  n [reason]  do not run it, and tell the model the reason
+  e           edit the arguments, in the program that VISUAL or EDITOR names, or at the prompt, and run it with them
+Another window may answer first: the page, or a terminal that follows the same turn."""
+"""The help on the answers to a confirmation question."""
+
 
 def add_turn_options(parser: ArgumentParser) -> None:
     """Add the options that `run` and `chat` share."""
     parser.add_argument(
         "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
     )
-    parser.add_argument("--base-url", metavar="U", help="the model server's address, such as http://127.0.0.1:8080/v1")
+    parser.add_argument(
+        "--base-url",
+        metavar="U",
+        help="the model server's address, such as http://127.0.0.1:8080/v1; not while a server owns the sessions",
+    )
     parser.add_argument("--cwd", metavar="D", type=Path, help="the folder to work in (default: the current one)")
     parser.add_argument("--yes", action="store_true", help="allow every call without asking")
     parser.add_argument(
@@ -39,11 +55,15 @@ def add_turn_options(parser: ArgumentParser) -> None:
         choices=get_args(PermissionMode),
         help=f"when to ask: {', '.join(get_args(PermissionMode))} (default: AGX_PERMISSION_MODE)",
     )
-    parser.add_argument("--max-tool-rounds", metavar="N", help="model calls with tools in one turn, 10 to 120")
+    parser.add_argument(
+        "--max-tool-rounds",
+        metavar="N",
+        help="model calls with tools in one turn, 10 to 120; not while a server owns the sessions",
+    )
     parser.add_argument(
         "--session",
         metavar="ID",
-        help="continue a session: its id, a prefix of it, or `last`; it keeps its folder",
+        help="continue a session: its id, a prefix that no other id has, or `last`; it keeps its folder",
     )
 
 

@@ -78,6 +78,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
             "sessions", "Stored sessions: list, show, change, export, replay, delete", "agenticx.cli.commands.sessions"
         ),
         ModuleCommand("models", "The models that can be used", "agenticx.cli.commands.models"),
+        ModuleCommand("keys", "The keys of providers: list, set, remove", "agenticx.cli.commands.keys"),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),
         ModuleCommand(
             "permissions",

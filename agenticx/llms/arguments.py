@@ -1,4 +1,38 @@
-"""Parsing, previewing and repairing of the JSON arguments of tool calls."""
+"""Parsing, previewing and repairing of the JSON arguments of tool calls.
+
+A preview shows a call while the model is still writing it:
+
+    import asyncio
+    import time
+
+    from agenticx import AgentRuntime, tool
+    from agenticx.llms import preview_arguments
+    from agenticx.testing import ScriptedModel, call, say
+
+
+    @tool(risk="read")
+    def look_up(name: str) -> str:
+        "Look somebody up."
+        return f"{name} is in room 7"
+
+
+    async def main() -> None:
+        model = ScriptedModel([call("look_up", {"name": "Ada Lovelace"}, pieces=2), say("In room 7.")])
+        written: dict[str, str] = {}
+        shown = 0.0
+        async for event in AgentRuntime(model).run_turn("Where is Ada?", tools=[look_up]):
+            if event.type == "tool_call_delta":
+                id_ = event.data["tool_call_id"]
+                written[id_] = written.get(id_, "") + event.data["arguments_delta"]
+                if time.monotonic() - shown > 0.1:
+                    shown = time.monotonic()
+                    print(event.data["name"], preview_arguments(written[id_]))
+            elif event.type == "tool_call":
+                print(event.data["name"], event.data["arguments"])
+
+
+    asyncio.run(main())
+"""
 
 from __future__ import annotations
 

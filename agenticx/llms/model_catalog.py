@@ -21,7 +21,8 @@ from agenticx.llms.base import InlineForm
 from agenticx.llms.prices import LongInputRates, Price
 from agenticx.llms.transport.hosts import ollama_url
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.settings import config_layers, provider_key, provider_setting
+from agenticx.provider_keys import KeySource, ProviderKey, find_key, find_key_source
+from agenticx.settings import config_layers, provider_setting
 
 __all__ = [
     "ASSUMED_CAPABILITIES",
@@ -46,11 +47,12 @@ _VariableName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")]
 class Provider(BaseModel):
     """A row of a provider: its server, its wire and its default `model`.
 
-    `keys` are the variables that may hold its key; without them it needs none. A `local` server is asked on its usual
-    port for its models. If `models_of` names another provider, both have the same models: their facts and the variable
-    that overrides the base URL are those of the other. `key_check` is a path under the base URL that answers only to a
-    valid key, "" if there is none. `dialect_sources` cite the documentation of its `dialect`. `inline_calls` maps each
-    form of calls in text, if the server does not parse it, to parts of the names of the models that write it.
+    `keys` are the variables that may hold its key, which may also be stored; without them it needs none. A `local`
+    server is asked on its usual port for its models. If `models_of` names another provider, both have the same models:
+    their facts and the variable that overrides the base URL are those of the other. `key_check` is a path under the
+    base URL that answers only to a valid key, "" if there is none. `dialect_sources` cite the documentation of its
+    `dialect`. `inline_calls` maps each form of calls in text, if the server does not parse it, to parts of the names of
+    the models that write it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,9 +75,13 @@ class Provider(BaseModel):
         """The variable that overrides its base URL, such as OPENAI_BASE_URL."""
         return f"{self.models_of or self.name}_BASE_URL".upper().replace("-", "_")
 
-    def find_key(self) -> tuple[str, str] | None:
-        """Return the first variable with a key, and the key, else None."""
-        return next(((name, key) for name in self.keys if (key := provider_key(name))), None)
+    def find_key(self) -> ProviderKey | None:
+        """Return its key, see `provider_keys.find_key`; None if it has none."""
+        return find_key(self.keys)
+
+    def key_source(self) -> KeySource | None:
+        """Return the source of its key, without reading the keyring; None if it has none."""
+        return find_key_source(self.keys)
 
     def base_url_override(self) -> str | None:
         """Return the base URL that the user has configured, else None; `OLLAMA_HOST` counts for Ollama as well."""

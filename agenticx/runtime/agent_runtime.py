@@ -64,10 +64,11 @@ _MAX_CHARS_ON_LOOP = 4096
 class AgentRuntime(RunMethods):
     """The engine that runs turns. It holds only collaborators, so one runtime can serve many sessions at once.
 
-    `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel`, or a duck-typed model with
-    `stream_with_tools`, `stream` or `invoke`. `confirm_gate` is asked before risky calls; the default gate asks at the
-    terminal. `tools` and `system_prompt` are those of turns that are given none. `sampling` is that of the calls of all
-    turns; `UnsupportedSampling` is raised if the model does not take it. Arguments that are not given are taken from
+    `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel` such as `resolve_model` returns (which
+    takes an `api_key` and a `base_url`), or a duck-typed model with `stream_with_tools`, `stream` or `invoke`, as other
+    libraries have them. `confirm_gate` is asked before risky calls; the default gate asks at the terminal. `tools` and
+    `system_prompt` are those of turns that are given none. `sampling` is that of the calls of all turns;
+    `UnsupportedSampling` is raised if the model does not take it. Arguments that are not given are taken from
     `settings`, which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they cannot
     be used). If those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command
     line.

@@ -217,17 +217,19 @@ class AsyncConfirmGate(ConfirmGate):
         *,
         digest: str | None = None,
         session_id: str | None = None,
+        by: Literal["user", "policy"] = "user",
         remember: Remember = "once",
         arguments: Mapping[str, Any] | None = None,
         reason: str | None = None,
     ) -> ConfirmAnswer:
         """Answer a question and return the answer that counts.
 
-        The first valid answer counts; the same answer again, with any `reason`, returns the first one.
+        The first valid answer counts; the same answer again, with any `reason`, returns the first one. Answer `by`
+        policy where nobody was asked: the model is told which it was.
 
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
-        answer = ConfirmAnswer(approved=approved, remember=remember, arguments=arguments, reason=reason)
+        answer = ConfirmAnswer(approved=approved, by=by, remember=remember, arguments=arguments, reason=reason)
         pending = self._pending.get(request_id)
         if pending is not None:
             request = pending.request

@@ -1,4 +1,25 @@
-"""Turns that are run as one call: `AgentRuntime.run` and `run_sync`, and the result that they return."""
+"""Turns that are run as one call: `AgentRuntime.run` and `run_sync`, and the result that they return.
+
+With an `output_type`, anything that pydantic can validate, the result has an object of that type. A message may have
+files: images, PDFs and text.
+
+    from pathlib import Path
+
+    from pydantic import BaseModel
+
+    from agenticx import AgentRuntime, UserMessage, load_attachment
+
+
+    class City(BaseModel):
+        name: str
+        rivers: list[str]
+
+
+    Path("lyon.txt").write_text("Lyon lies on two rivers.")
+    question = 'Say {"name": "Lyon", "rivers": ["Rhône", "Saône"]}'  # the demo model returns the object in the message
+    message = UserMessage(content=question, attachments=(load_attachment("lyon.txt"),))
+    print(AgentRuntime("demo").run_sync(message, output_type=City).output)
+"""
 
 from __future__ import annotations
 

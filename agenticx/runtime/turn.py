@@ -26,6 +26,7 @@ from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.write_pacer import WritePacer
+from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "usage_data"]
@@ -85,7 +86,8 @@ class TurnContext:
 
     `client_turn_id` and `parent_turn_id` are named in `turn_started`. `journal` records each call before it runs, so
     that after a crash it is known which calls may have taken effect. Messages put into `steering` while the turn runs
-    are sent to the model with its next call. With a `pacer` text deltas are written at its ticks.
+    are sent to the model with its next call. With a `pacer` text deltas are written at its ticks. `permission_mode`
+    takes the place of the session's for this turn.
     """
 
     client_turn_id: str | None = None
@@ -93,6 +95,7 @@ class TurnContext:
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
+    permission_mode: PermissionMode | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,6 +150,11 @@ class Turn:
         Other agents pause instead of failing when they are out of rounds.
         """
         return self.agent_id == "meta"
+
+    @property
+    def permission_mode(self) -> PermissionMode:
+        """The turn's own mode, else that of the session, which may change while the turn runs."""
+        return self.context.permission_mode or self.session.permission_mode
 
     @property
     def hook_context(self) -> HookContext:

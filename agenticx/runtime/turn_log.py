@@ -1,8 +1,16 @@
 """The log lines of a turn at level info: `llm_call`, `tool_call`, `confirm`, `agent_handoff`, `turn`.
 
 Each is written once. The names are those of the `LoggerManager` in the published MetaChain interface; its `retry` is
-written by `llms.opening_policy`. Arguments of calls are part of `tool_call` at debug only. Session, turn and agent
-are on every line (`logs.bound_ids`).
+written by `llms.opening_policy`. Session, turn and agent are on every line (`logs.bound_ids`). The fields:
+
+- `turn`: model, rounds, reason (`answer`, `partial`, `paused` or an error's code), seconds, tokens, cost in USD
+- `llm_call`: model, outcome (`ok`, `failed`, `cancelled`), code, seconds, tokens, cost, purpose
+- `tool_call`: tool_name, call_id, outcome, seconds; at debug also arguments, shortened and redacted
+- `confirm`: tool_name, call_id, approved, by, seconds
+- `retry`: attempt, model, wait_seconds, code, error
+- `agent_handoff`: from_agent, to_agent
+
+`agx serve` writes them to stderr; `agx run` and `agx chat` only if AGX_LOG_LEVEL is set.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.hub.hub import Hub, HubClosed, TurnConflict, TurnFailed, TurnRequest
+from agenticx.sessions.hub.readers import SessionEvent
 from agenticx.sessions.hub.submission import Submission
 from agenticx.sessions.store.base import ArchivedFilter, Doubtful, Lease, OwnershipLost, SearchResult, Store
 from agenticx.sessions.store.memory import MemoryStore
@@ -35,6 +36,7 @@ __all__ = [
     "OwnershipLost",
     "SearchExcerpt",
     "SearchResult",
+    "SessionEvent",
     "SessionRecord",
     "SessionState",
     "SqliteStore",

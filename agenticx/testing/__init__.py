@@ -1,22 +1,21 @@
 """Tools to test agents offline: scripted models and gates, event sequences, a fake provider.
 
-import pytest
-from agenticx.runtime import AgentRuntime
-from agenticx.testing import call, check_grammar, collect, outline, say
+A pytest plugin (`agenticx.testing.pytest_plugin`) has them as fixtures: scripted models, which fail the test for
+replies that were not used, and gates with scripted answers. pytest itself comes with the extra `test`.
 
-def launch(target: str) -> str:
-    return f"launched {target}"
+    import asyncio
 
-@pytest.mark.anyio
-async def test_the_agent_asks_before_it_launches(agx_session, scripted_model, scripted_gate):
-    model = scripted_model([call("launch", {"target": "a kite"}), say("It flies.")])
-    runtime = AgentRuntime(model, scripted_gate(True))
-    events = await collect(runtime.run_turn("Launch a kite", agx_session, tools=[launch]))
-    check_grammar(events)
-    assert outline(events) == [
-        "turn_started", "round_start", "tool_call_delta", "tool_call", "confirm_required", "confirm_response",
-        "tool_result", "round_start", "token", "final",
-    ]
+    from agenticx import AgentRuntime, builtin_tools
+    from agenticx.testing import call, check_grammar, collect, outline, say
+
+
+    def test_the_agent_asks_before_it_writes(scripted_model, scripted_gate, agx_session):
+        model = scripted_model([call("file_write", {"path": "a.txt", "content": "hi"}), say("Written.")])
+        runtime = AgentRuntime(model, scripted_gate(True), tools=builtin_tools())
+        asked = ["tool_call_delta", "tool_call", "confirm_required", "confirm_response", "tool_result"]
+        events = asyncio.run(collect(runtime.run_turn("Write a.txt", agx_session)))
+        check_grammar(events)
+        assert outline(events) == ["turn_started", "round_start", *asked, "round_start", "token", "final"]
 """
 
 from __future__ import annotations

@@ -120,11 +120,11 @@ def tool(
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool from a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
-    Name and description come from the function unless they are given. The user is asked about every tool that is not
-    declared harmless: the default risk is "execute". `read_only` follows from the risk "read" unless it is given, and
-    `idempotent` (a call that a crash interrupted may be run again) and `parallel` (calls may run concurrently with
-    others of the round, at most 8 at a time) from `read_only`; `timeout` is in seconds; `assess` assesses each call by
-    its arguments. Raises `TypeError` for a generator function, whose calls have no result.
+    A plain function runs in a thread, an async one on the event loop. Name and description come from it unless given.
+    The user is asked about every tool that is not declared harmless: the default risk is "execute". `read_only` follows
+    from the risk "read" unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and
+    `parallel` (at most 8 calls of the round run at a time) from `read_only`; `timeout` is in seconds; `assess` assesses
+    each call by its arguments. Raises `TypeError` for a generator function, whose calls have no result.
 
     >>> @tool(risk="read")
     ... def add(left: int, right: int) -> int:

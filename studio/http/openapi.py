@@ -5,6 +5,7 @@ A route lists only the problems that are its own; those of any request, of a bod
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -44,6 +45,22 @@ _OF_ANY_REQUEST = ("two_lengths", "bad_host", "wrong_host", "foreign_origin", "c
 _OF_A_BODY = ("not_json", "too_slow", "too_large", "incomplete", "malformed_json", "invalid_body")
 _OF_PARAMETERS = ("unknown_parameter", "repeated_parameter")
 
+_DESCRIPTION = """\
+The sessions of one AGX_HOME, their turns, and every event of them.
+
+Every request needs `Authorization: Bearer TOKEN`, except those of operations whose `security` is empty. The token is in
+the file `token` of AGX_HOME. A page gets it for a one-use ticket, which `POST /api/tickets` issues: the page at
+`/#TICKET` posts it to `POST /api/ticket`. Pages of other origins may call the server if AGX_ALLOWED_ORIGINS names their
+origin exactly as the browser sends it, which is `null` for some pages of desktop apps.
+
+An error is a `Problem`, whose `code` is stable; each operation lists its codes by status. A query parameter that an
+operation does not declare, or that is given twice, is a 422, unless it begins with an underscore.
+
+A session runs one turn at a time. Its events are typed (`Event`), and each is stored before any client sees it. A turn
+ends with exactly one terminal event. While it waits for a confirmation, `GET /api/confirms` lists the question; an
+answer repeats the question's `digest`, so that only what was shown is approved.
+"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeaderParameter:
@@ -67,9 +84,9 @@ class RouteSpec:
     """A row of the URL table: the handler of a method and path, its parameters, body, success responses and problems.
 
     `operation_id` names the row for generators of clients, which make a function of it: it outlives every rename of
-    the handler. A query parameter that is not in `query` is refused, unless it begins with an underscore; with None any
-    is accepted. `problems` are the codes of its own; `possible_problems` returns all. Only a `public` route is answered
-    without a token.
+    the handler, whose docstring is the description of the operation. A query parameter that is not in `query` is
+    refused, unless it begins with an underscore; with None any is accepted. `problems` are the codes of its own;
+    `possible_problems` returns all. Only a `public` route is answered without a token.
     """
 
     method: str
@@ -115,7 +132,7 @@ def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "AgenticX studio", "version": version("agenticx")},
+        "info": {"title": "AgenticX studio", "version": version("agenticx"), "description": _DESCRIPTION},
         "paths": paths,
         "components": {
             "schemas": {**definitions, **schemas},
@@ -169,6 +186,8 @@ def _operation(route: RouteSpec) -> dict[str, Any]:
         "summary": route.summary,
         "responses": {**_responses(route), **_problem_responses(route)},
     }
+    if description := inspect.getdoc(route.handler):
+        operation["description"] = description
     if parameters := _parameters(route):
         operation["parameters"] = parameters
     if route.body is not None:

@@ -22,6 +22,7 @@ from agenticx.errors import (
     StoreError,
     ToolError,
 )
+from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
@@ -52,13 +53,16 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "cross_site": ProblemKind(403, "Another site sent the request."),
     "foreign_origin": ProblemKind(403, "The Origin is not allowed."),
     "confirm_not_found": ProblemKind(404, "No question has this id."),
+    "key_not_found": ProblemKind(404, "No key of the provider is stored."),
     "message_not_found": ProblemKind(404, "No message of the session has this id."),
     "not_found": ProblemKind(404, "No route has this path, or it is not in its canonical form."),
+    "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
     "session_not_found": ProblemKind(404, "No session has this id."),
     "method_not_allowed": ProblemKind(405, "The path has other methods."),
     "too_slow": ProblemKind(408, "The body did not arrive in time."),
     "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input."),
     "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the question."),
+    "key_in_environment": ProblemKind(409, "The key is in the environment, where it has to be unset."),
     "session_busy": ProblemKind(409, "The session runs a turn, or its queue is full."),
     "confirm_closed": ProblemKind(410, "The question was answered otherwise, has expired, or its turn ended."),
     "attachment_too_large": ProblemKind(413, "A file, or all files together, exceed the limit."),
@@ -67,6 +71,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "wrong_host": ProblemKind(421, "The server does not serve this Host."),
     "attachment_refused": ProblemKind(422, "A file is of no accepted type, or cannot be read."),
     "bad_archived": ProblemKind(422, "The parameter `archived` has another value than those it takes."),
+    "bad_available": ProblemKind(422, "The parameter `available` is neither `true` nor `false`."),
     "bad_before": ProblemKind(422, "The parameter `before` is not the id of a session."),
     "bad_day": ProblemKind(422, "A parameter is not a date."),
     "bad_format": ProblemKind(422, "The parameter `format` has another value than those it takes."),
@@ -75,6 +80,8 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_settings": ProblemKind(422, "A setting or a settings file cannot be used."),
     "bad_workspace": ProblemKind(422, "The workspace is not a folder that can be used."),
     "invalid_body": ProblemKind(422, "A field of the body is missing, unknown or invalid."),
+    "invalid_key": ProblemKind(422, "The text cannot be a key."),
+    "key_refused": ProblemKind(422, "The provider does not accept the key."),
     "remember_unavailable": ProblemKind(422, "An answer cannot be remembered in this way yet."),
     "repeated_parameter": ProblemKind(422, "A query parameter was given more than once."),
     "unknown_model": ProblemKind(422, "No model has this name, or it cannot be used."),
@@ -82,6 +89,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unknown_tool": ProblemKind(422, "No tool has this name."),
     "internal": ProblemKind(500, "The server has a bug, which its log shows."),
     "overloaded": ProblemKind(503, "The machine lacks memory, files or disk space; the request may succeed later."),
+    "provider_unreachable": ProblemKind(503, "The provider did not say if it accepts the key."),
     "shutting_down": ProblemKind(503, "The server is shutting down."),
     "storage": ProblemKind(503, "The session store failed, or the session's data is damaged."),
 }
@@ -136,6 +144,9 @@ _CODES: dict[type[AgenticXError], str] = {
     ConfirmClosed: "confirm_closed",
     AttachmentTooLarge: "attachment_too_large",
     AttachmentRefused: "attachment_refused",
+    UnknownProvider: "provider_not_found",
+    NoStoredKey: "key_not_found",
+    KeyInEnvironment: "key_in_environment",
     SettingsError: "bad_settings",
     ToolError: "unknown_tool",
     TurnFailed: "internal",

@@ -87,6 +87,8 @@ def _requirement(schema: Mapping[str, Any]) -> str:
             return f"be {', '.join(map(repr, most))} or {last!r}"
         case {"type": "integer", "minimum": minimum, "maximum": maximum}:
             return f"be a whole number from {minimum} to {maximum}"
+        case {"type": "boolean"}:
+            return "be 'true' or 'false'"
         case {"format": "date"}:
             return "be a date such as '2026-11-21'"
         case {"maxLength": most}:

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.http.problems import Problem
 from studio.http.queries import parameter_schemas
-from studio.routes import access, confirms, conversations, events, models_and_tools, page, sessions, turns, usage
+from studio.routes import access, confirms, conversations, events, keys, models_and_tools, page, sessions, turns, usage
 
 __all__ = ["TABLE", "is_public", "routes"]
 
@@ -200,9 +200,38 @@ TABLE: tuple[RouteSpec, ...] = (
         "/api/models",
         "list_models",
         models_and_tools.models,
-        "Models that can be used",
+        "Known models, or those that can be used now",
         _json(models_and_tools.ModelListResponse),
+        query=models_and_tools.ModelListQuery,
         problems=("bad_settings",),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/keys",
+        "list_keys",
+        keys.index,
+        "Providers that have a key, with its source",
+        _json(keys.KeyListResponse),
+        problems=("bad_settings",),
+    ),
+    RouteSpec(
+        "PUT",
+        "/api/keys/{provider}",
+        "store_key",
+        keys.store,
+        "Store a provider's key",
+        _json(keys.StoreKeyResponse),
+        body=keys.StoreKeyBody,
+        problems=("provider_not_found", "invalid_key", "key_refused", "provider_unreachable", "bad_settings"),
+    ),
+    RouteSpec(
+        "DELETE",
+        "/api/keys/{provider}",
+        "delete_key",
+        keys.delete,
+        "Remove a provider's stored key",
+        _NO_CONTENT,
+        problems=("provider_not_found", "key_not_found", "key_in_environment", "bad_settings"),
     ),
     RouteSpec(
         "GET",

@@ -71,6 +71,7 @@ class ReadyResponse(TypedDict):
 
 
 async def redeem(request: Request) -> Response:
+    """Exchange a ticket for the token; a ticket works once, within ten minutes."""
     studio, body = services(request), await read_body(request, RedeemTicketBody)
     if not studio.tickets.redeem(body.ticket):
         raise Problem("bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
@@ -84,10 +85,12 @@ async def issue(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
+    """Return the versions and the instance, which tells this run from the one that wrote an old `studio.json`."""
     instance = services(request).instance
     return JSONResponse(HealthResponse(status="ok", version=__version__, api=API_VERSION, instance=instance))
 
 
 async def ready(request: Request) -> Response:
+    """Return 200 if turns can be stored, 503 while the disk cannot be written."""
     await services(request).store.check()
     return JSONResponse(ReadyResponse(status="ready", streams=services(request).relay.readers))

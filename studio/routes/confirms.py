@@ -33,12 +33,17 @@ class ConfirmListQuery(RequestQuery):
 
 
 class ConfirmAnswerBody(RequestBody):
-    """The answer to the question whose content has this digest; `arguments` replaces the call's own."""
+    """The answer to the question whose content has this digest; `arguments` replaces the call's own.
+
+    The model is told the `reason` of a denial, and by whom it was: `by` is `policy` if a rule of the client decided and
+    nobody was asked. `remember` is `once`, or `session` to allow the same call with the same arguments for the session.
+    """
 
     max_bytes = LARGE_BODY_BYTES  # `arguments` may hold a whole file
 
     approved: bool
     digest: str
+    by: Literal["user", "policy"] = "user"
     remember: Literal["once", "session", "always"] = "once"
     arguments: dict[str, Any] | None = None
     reason: str | None = Field(None, max_length=4000)
@@ -72,6 +77,7 @@ class ConfirmDecisionResponse(TypedDict):
 
 
 async def index(request: Request) -> Response:
+    """List the questions that wait for an answer, of all sessions or one."""
     studio, session_id = services(request), read_query(request, ConfirmListQuery).session_id
     if session_id is not None:
         await studio.store.catalog.get(session_id)
@@ -80,12 +86,16 @@ async def index(request: Request) -> Response:
 
 
 async def answer(request: Request) -> Response:
+    """Answer a question; the first valid answer counts, in whichever window it is given.
+
+    The same answer again is a 200, any other late one a 410. A 409 means that the digest is not the question's.
+    """
     request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
     if body.remember == "always":
         sentence = "remember 'always' is not available yet; 'once' and 'session' are."
         raise Problem("remember_unavailable", sentence, field="remember")
     confirm_answer = ConfirmAnswer(
-        approved=body.approved, remember=body.remember, arguments=body.arguments, reason=body.reason
+        approved=body.approved, by=body.by, remember=body.remember, arguments=body.arguments, reason=body.reason
     )
     decision = await services(request).hub.answer_confirm(request_id, confirm_answer, digest=body.digest)
     return JSONResponse(_decision_response(request_id, decision))

@@ -124,6 +124,7 @@ async def messages(request: Request) -> Response:
 
 
 async def fork(request: Request) -> Response:
+    """Continue from a message in a new session, which has the conversation up to it; the files stay as they are."""
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, ForkBody)
     now = rfc3339(studio.clock.now())
@@ -132,6 +133,12 @@ async def fork(request: Request) -> Response:
 
 
 async def rewind(request: Request) -> Response:
+    """Continue from an earlier message in this session, with the files as they were then.
+
+    The files that the agent's file tools changed since are restored, or removed if they were created. A file that
+    somebody else changed in the meantime is left unchanged, and reported with the reason. Post the `undo` of the
+    response to revert the rewind.
+    """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, RewindBody)
     result = await studio.hub.rewind(session_id, body.message_id)
@@ -143,6 +150,7 @@ async def rewind(request: Request) -> Response:
 
 
 async def export(request: Request) -> Response:
+    """Download a session: its events, one per line, or its conversation as text."""
     studio, session_id = services(request), request.path_params["session_id"]
     record = await studio.store.catalog.get(session_id)
     match read_query(request, ExportQuery).format:

@@ -29,12 +29,21 @@ class EventsQuery(RequestQuery):
 
 
 async def of_session(request: Request) -> Response:
+    """Stream a session from its first event on, to any number of readers.
+
+    A client that was disconnected sends the last `id` that it received as `cursor` or `Last-Event-ID`, also after a
+    restart of the server, and gets the events after it, each exactly once. If the cursor is none of this log, the first
+    frame is a `reset`: drop what you have, since the stream begins at the first event. Comments, which are sent every
+    10 seconds without events, and the field `retry` carry no data: some client libraries report them as events, which
+    are to be skipped. `server_closing` is the last frame before a shutdown.
+    """
     studio, session_id = services(request), request.path_params["session_id"]
     await studio.store.catalog.get(session_id)
     return await studio.relay.respond(session_id, _requested_cursor(request))
 
 
 async def of_all(request: Request) -> Response:
+    """Stream the events of all sessions that are stored from now on, or after `cursor`; else as for one session."""
     return await services(request).relay.respond(None, _requested_cursor(request))
 
 

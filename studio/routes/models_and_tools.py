@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, cast, get_args
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.llms.catalog.resolve import ModelInfo
 from agenticx.llms.model_catalog import Capability, ModelFacts
+from studio.http.queries import RequestQuery, read_query
 from studio.services import services
 
-__all__ = ["ModelListResponse", "ToolListResponse", "models", "tools"]
+__all__ = ["ModelListQuery", "ModelListResponse", "ToolListResponse", "models", "tools"]
 
 
 class ModelRates(TypedDict):
@@ -39,11 +41,21 @@ class ModelPrice(ModelRates):
     over: NotRequired[LongModelRates]
 
 
+class ModelListQuery(RequestQuery):
+    """The query of the list of models."""
+
+    available: bool = Field(False, description="true: only the models that can be used now.")
+
+
 class ModelItem(TypedDict):
-    """A model that can be used; `why` gives the reason, `assumed` the assumptions about one without known facts."""
+    """A model; `available` if it can be used now, `why` gives the reason or says what is missing.
+
+    `assumed` states the assumptions about a model without known facts.
+    """
 
     id: str
     provider: str
+    available: bool
     why: str
     context_window: int | None
     max_output_tokens: int | None
@@ -53,7 +65,7 @@ class ModelItem(TypedDict):
 
 
 class ModelListResponse(TypedDict):
-    """The usable models; `default` is the model of sessions created without one."""
+    """The known models; `default` is the model of sessions created without one."""
 
     default: str
     models: list[ModelItem]
@@ -73,10 +85,11 @@ class ToolListResponse(TypedDict):
 
 
 async def models(request: Request) -> Response:
-    studio = services(request)
-    available = await studio.models.list_usable(studio.settings)
+    studio, query = services(request), read_query(request, ModelListQuery)
+    await studio.models.refresh()
+    known = await studio.models.list_all(studio.settings, available_only=query.available)
     return JSONResponse(
-        ModelListResponse(default=studio.models.default, models=[_model_item(model) for model in available])
+        ModelListResponse(default=studio.models.default, models=[_model_item(model) for model in known])
     )
 
 
@@ -87,6 +100,7 @@ def _model_item(model: ModelInfo) -> ModelItem:
     return {
         "id": model.spec,
         "provider": model.provider,
+        "available": model.available,
         "why": model.source,
         "context_window": facts.input_window,
         "max_output_tokens": facts.output,

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.clocks import rfc3339
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
 from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.sessions.hub.records import MAX_PROMPT_BYTES, check_system_prompt
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.permissions import PermissionMode
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _MAX_TOOLS = 500
+_MAX_BODY_BYTES = 512 * 1024  # a system prompt of which each character is escaped
 _ARCHIVED: dict[str, ArchivedFilter] = {"false": "without", "true": "only", "all": "with"}
 
 _SearchWords = Annotated[str, BeforeValidator(str.strip), Field(max_length=500)]
@@ -79,36 +80,46 @@ def _changes_direction(character: str) -> bool:
     return unicodedata.bidirectional(character) in _DIRECTION_CONTROLS
 
 
+def _validate_model_name(name: str) -> str:
+    if "\0" in name:
+        raise ValueError("the name of a model must not contain the character NUL")
+    return name
+
+
+_SystemPrompt = Annotated[str, Field(max_length=MAX_PROMPT_BYTES), AfterValidator(check_system_prompt)]
 _Name = Annotated[str, Field(max_length=200), AfterValidator(_validate_name)]
-ModelName = Annotated[str, Field(min_length=1, max_length=200)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_validate_model_name)]
 
 
 class CreateSessionBody(RequestBody):
     """The fields of a new session; the settings supply those that are missing."""
+
+    max_bytes = _MAX_BODY_BYTES
 
     name: _Name | None = None
     model: ModelName | None = None
     permission_mode: PermissionMode | None = None
     workspace: str | None = Field(None, max_length=4096)
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
+    system_prompt: _SystemPrompt | None = None
 
 
 class ChangeSessionBody(RequestBody):
-    """The fields to change; null resets name, model and tools to their defaults."""
+    """The fields to change; null resets name, model, tools and system prompt to their defaults."""
+
+    max_bytes = _MAX_BODY_BYTES
 
     name: _Name | None = None
     model: ModelName | None = None
     permission_mode: PermissionMode = "default"
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
+    system_prompt: _SystemPrompt | None = None
     pinned: bool = False
     archived: bool = False
 
 
-class SessionResponse(TypedDict):
-    """A session.
-
-    Null means: no name yet, the default model, all tools, not forked from another session, no running turn.
-    """
+class _SessionFields(TypedDict):
+    """The fields of a session, wherever it is returned."""
 
     id: str
     name: str | None
@@ -123,6 +134,16 @@ class SessionResponse(TypedDict):
     running_turn_id: str | None
 
 
+class SessionResponse(_SessionFields):
+    """A session.
+
+    Null means: no name yet, the default model, all tools, the usual system prompt, not forked from another session, no
+    running turn.
+    """
+
+    system_prompt: str | None
+
+
 class SearchMatchItem(TypedDict):
     """A line with a match, split at the found text; `message_id` is null for the session's name."""
 
@@ -133,8 +154,8 @@ class SearchMatchItem(TypedDict):
     after: str
 
 
-class SessionItem(SessionResponse):
-    """A session in a list; with `q` it has the matches of the search."""
+class SessionItem(_SessionFields):
+    """A session in a list, without its system prompt; with `q` it has the matches of the search."""
 
     matches: NotRequired[list[SearchMatchItem]]
 
@@ -145,32 +166,37 @@ class SessionListResponse(TypedDict):
 
 async def create(request: Request) -> Response:
     studio, body = services(request), await read_body(request, CreateSessionBody)
-    check_model(studio, body.model)
-    record = SessionRecord(
+    await check_model(studio, body.model)
+    workspace = _workspace(studio, body.workspace)
+    tools = None if body.tools is None else _tool_names(studio, body.tools)
+    record = await studio.hub.create(
         name=body.name,
         model=body.model,
-        permission_mode=body.permission_mode or studio.settings.permission_mode,
-        workspace=str(_workspace(studio, body.workspace)),
-        tools=_tool_names(studio, body.tools) if body.tools is not None else studio.settings.enabled_tools,
-        created_at=rfc3339(studio.clock.now()),
+        permission_mode=body.permission_mode,
+        workspace=workspace,
+        tools=tools,
+        system_prompt=body.system_prompt,
     )
-    await studio.store.create(record)
     return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
 async def index(request: Request) -> Response:
+    """List the sessions, the pinned ones first; with `q`, those that mention it, with the places found.
+
+    Names and messages are searched, in Chinese and Japanese for words from one character on.
+    """
     studio, query = services(request), read_query(request, SessionListQuery)
     limit, before, archived = query.limit, query.before, _ARCHIVED[query.archived]
     await _check_before(studio, before)
     if not query.q:
         records = await studio.store.catalog.sessions(limit=limit, before=before, archived=archived)
         running = await studio.hub.running_turn_ids([record.id for record in records])
-        sessions: list[SessionItem] = [{**session_json(record, running.get(record.id))} for record in records]
+        sessions: list[SessionItem] = [{**_fields_json(record, running.get(record.id))} for record in records]
         return JSONResponse(SessionListResponse(sessions=sessions))
     results = await studio.store.catalog.search(query.q, limit=limit, before=before, archived=archived)
     running = await studio.hub.running_turn_ids([result.record.id for result in results])
     sessions = [
-        {**session_json(result.record, running.get(result.record.id)), "matches": _matches(result)}
+        {**_fields_json(result.record, running.get(result.record.id)), "matches": _matches(result)}
         for result in results
     ]
     return JSONResponse(SessionListResponse(sessions=sessions))
@@ -191,9 +217,13 @@ async def _session_response(studio: Services, record: SessionRecord) -> Response
 
 
 async def change(request: Request) -> Response:
+    """Change fields of a session; a running turn asks by the new mode at once, and the model is that of the next turn.
+
+    The event `session_changed` has the new values.
+    """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, ChangeSessionBody)
-    check_model(studio, body.model)
+    await check_model(studio, body.model)
     changes = body.model_dump(exclude_unset=True)
     if body.tools is not None:
         changes["tools"] = _tool_names(studio, body.tools)
@@ -202,6 +232,7 @@ async def change(request: Request) -> Response:
 
 
 async def delete(request: Request) -> Response:
+    """Stop the session's turn and erase the session, with its usage records."""
     await services(request).hub.delete(request.path_params["session_id"])
     return Response(status_code=204)
 
@@ -209,8 +240,9 @@ async def delete(request: Request) -> Response:
 # --- validation of fields ---------------------------------------------------------------------------------------------
 
 
-def check_model(studio: Services, name: str | None) -> None:
-    """Raise `Problem` if no model has that name."""
+async def check_model(studio: Services, name: str | None) -> None:
+    """Raise `Problem` if no model has that name, or if its key is missing; keys stored until now count."""
+    await studio.models.refresh()
     try:
         studio.models.get(name)
     except ResourcesExhausted:
@@ -261,6 +293,10 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
 
 def session_json(record: SessionRecord, running_turn_id: str | None) -> SessionResponse:
     """Return a session as clients read it."""
+    return {**_fields_json(record, running_turn_id), "system_prompt": record.system_prompt}
+
+
+def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _SessionFields:
     return {
         "id": record.id,
         "name": record.name,

@@ -15,6 +15,7 @@ from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, m
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
+from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.sessions import ModelName, check_model
@@ -46,8 +47,10 @@ class AttachmentBody(RequestBody):
 class StartTurnBody(RequestBody):
     """A message of the user; with a `client_turn_id` the request can be repeated without a second turn.
 
-    `when_busy` says what happens to it while a turn runs: 409 (`reject`), a turn of its own after that one (`queue`) or
-    instead of it (`interrupt`), or a part of the running turn (`steer`).
+    `when_busy` says what happens to it while a turn runs. `reject`: it is a 409. `queue`: it starts a turn of its own
+    afterwards, in order. `steer`: the running turn gives it to the model before its next call. `interrupt`: the running
+    turn is stopped, and this message starts the next one; several interrupts run in order, each stopped for the next.
+    `model` and `permission_mode` take the place of the session's for the turn that the message begins.
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
@@ -56,6 +59,7 @@ class StartTurnBody(RequestBody):
     attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
+    permission_mode: PermissionMode | None = None
     when_busy: WhenBusy = "reject"
 
 
@@ -83,14 +87,26 @@ class StopTurnResponse(TypedDict):
 
 
 async def start(request: Request) -> Response:
+    """Accept a message of the user, which starts a turn or waits for one.
+
+    With `Accept: text/event-stream` the response has the events of the turn, up to its terminal event. A message to a
+    busy session (`when_busy`) is announced by the event `queued` with the id of its turn: its own, or the running one
+    that it steers, which reports it as `steered`. At most 100 messages and 64 MiB of texts and files wait in a session;
+    more are a 409.
+
+    An accepted message is stored and is not lost. It is used, or returned by the event `handed_back`: after a stop,
+    when the turn that it was to steer fails, or when a restart ends the turn that it waited for. A request that repeats
+    a `client_turn_id` is answered with the state of the first one.
+    """
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
-    check_model(studio, body.model)
+    await check_model(studio, body.model)
     turn_request = TurnRequest(
         input=body.input,
         attachments=await _read_attachments(body.attachments) if body.attachments else (),
         client_turn_id=body.client_turn_id,
         model=body.model,
+        permission_mode=body.permission_mode,
         when_busy=body.when_busy,
     )
     submission = await studio.hub.submit(session_id, turn_request)
@@ -101,6 +117,7 @@ async def start(request: Request) -> Response:
 
 
 async def stop(request: Request) -> Response:
+    """Stop the running turn, which still ends with its terminal event, and hand back the messages that wait."""
     await read_body(request, StopTurnBody)
     turn = await services(request).hub.stop(request.path_params["session_id"])
     stopped: StopTurnResponse = {"turn_id": None if turn is None else turn.id}

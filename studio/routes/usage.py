@@ -77,6 +77,7 @@ class UsageResponse(TypedDict):
 
 
 async def index(request: Request) -> Response:
+    """Sum the tokens and costs of all model calls: in total, by day, by session, by model, and of each combination."""
     query = read_query(request, UsageQuery)
     catalog = services(request).store.catalog
     rows = await catalog.usage(session_id=query.session_id, since=query.since, until=query.until)

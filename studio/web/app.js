@@ -5,6 +5,7 @@ import { followEvents } from "./stream.js";
 import { Attachments, pastedFiles } from "./attachments.js";
 import { Conversation, escapeHidden } from "./conversation.js";
 import { QueuedMessages, SEND_LABELS } from "./queued_messages.js";
+import { SessionOptions, modelOption } from "./session_options.js";
 import { SessionList, bindSessionActions, titleOf } from "./sessions.js";
 
 const $ = (id) => document.getElementById(id);
@@ -12,9 +13,14 @@ const attachments = new Attachments($("attached"), $("attachment-error"));
 const queuedMessages = new QueuedMessages($("queued"), restoreDraft);
 const TOKEN_KEY = "agenticx.token"; // in the session storage
 let current = null; // {session, conversation, unsubscribe}
+let changesSeen = 0; // events that say that the session changed
 const sessionList = new SessionList(
   { list: $("sessions"), find: $("find"), archived: $("archived") },
   { api, openSession, currentId: () => current?.session.id, showStatus },
+);
+const sessionOptions = new SessionOptions(
+  { model: $("session-model"), mode: $("session-mode"), warning: $("auto-warning") },
+  { change: changeSession, showStatus },
 );
 
 // --- signing in -----------------------------------------------------------------------------------------------------
@@ -71,16 +77,34 @@ async function api(path, options = {}) {
 // --- sessions -------------------------------------------------------------------------------------------------------
 
 async function loadModels() {
-  const { models, default: defaultModel } = await api("api/models");
-  const option = (value, label) => Object.assign(document.createElement("option"), { value, textContent: label });
-  $("model").replaceChildren(option("", `from settings (${defaultModel})`), ...models.map(({ id }) => option(id, id)));
+  const { models, default: defaultModel } = await api("api/models?available=true");
+  const ids = models.map(({ id }) => id);
+  $("model").replaceChildren(modelOption("", `from settings (${defaultModel})`), ...ids.map((id) => modelOption(id)));
+  sessionOptions.setModels(ids, defaultModel);
 }
 
-/** Update title, buttons and list after a change of the session. */
+async function changeSession(fields) {
+  await showChangedSession(await api(`api/sessions/${current.session.id}`, json("PATCH", fields)));
+}
+
+/**
+ * Load the session again after an event that says that it changed, once for all events that arrive meanwhile.
+ * The event itself may be an old one: the stream begins with those of the past.
+ */
+async function reloadSession({ id }) {
+  const seen = ++changesSeen;
+  await new Promise((resolve) => setTimeout(resolve));
+  if (seen !== changesSeen) return;
+  const session = await api(`api/sessions/${id}`);
+  if (seen === changesSeen) await showChangedSession(session);
+}
+
+/** Update title, options, buttons and list after a change of the session. */
 async function showChangedSession(session) {
   if (session.id === current?.session.id) {
     current.session = session;
     $("title").textContent = titleOf(session);
+    sessionOptions.show(session);
     const labels = { pin: session.pinned ? "Unpin" : "Pin", archive: session.archived ? "Unarchive" : "Archive" };
     for (const [name, label] of Object.entries(labels)) {
       $("actions").querySelector(`[name=${name}]`).textContent = label;
@@ -118,7 +142,7 @@ async function openSession(session) {
     onEvent: (envelope) => {
       if (!queuedMessages.handle(envelope)) conversation.handle(envelope);
       if (envelope.type === "session_changed") {
-        showChangedSession({ ...current.session, ...envelope.data }).catch(() => {});
+        reloadSession(session).catch((error) => showStatus(error.message));
       }
       updateControls();
     },

@@ -7,6 +7,8 @@ import { Branches } from "./branches.js";
 const HIDDEN_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 export const escapeHidden = (text) => text.replace(HIDDEN_CHARACTERS, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
+const MAX_REASON_CHARS = 2000; // of a denial; the server accepts twice as many
+
 /** Status texts of stalls, by phase; " for N s" is appended. */
 const STALL_TEXTS = {
   first_chunk: "no output from the model",
@@ -192,30 +194,40 @@ export class Conversation {
 
   decisionButtons(question, box) {
     const row = make("div", "buttons");
-    const addButton = (label, className, decision) => {
+    const addButton = (label, className, decide) => {
       const button = row.appendChild(make("button", className, label));
       button.type = "button";
       button.addEventListener("click", async () => {
         for (const other of row.children) other.disabled = true;
         try {
-          await this.answerQuestion(question, decision);
+          await this.answerQuestion(question, decide());
         } catch (error) {
           box.append(make("p", "error", error.message));
           // 410: the question is closed, so no other answer is possible either.
           if (error.status !== 410) for (const other of row.children) other.disabled = false;
         }
       });
+      return button;
     };
-    addButton("Allow", "main allow", { approved: true });
-    addButton("Allow this for the session", "allow-session", { approved: true, remember: "session" });
-    addButton("Deny", "deny", { approved: false });
+    addButton("Allow", "main allow", () => ({ approved: true }));
+    addButton("Allow for the session", "allow-session", () => ({ approved: true, remember: "session" })).title =
+      "Ask no more in this session about the same call with the same arguments";
+    const deny = addButton("Deny", "deny", () => ({ approved: false, reason: reason.value.trim() || null }));
+    const reason = row.appendChild(make("input", "reason"));
+    reason.placeholder = "Reason for the model, if you deny it";
+    reason.setAttribute("aria-label", reason.placeholder);
+    reason.maxLength = MAX_REASON_CHARS;
+    reason.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.isComposing) deny.click();
+    });
     return row;
   }
 
-  on_confirm_response({ id, approved, by }) {
+  on_confirm_response({ id, approved, by, reason }) {
+    const decision = `${approved ? "Allowed" : "Denied"}${by === "user" ? "" : ` (${by})`}.`;
     const box = this.elements.get(`ask ${id}`);
     box?.querySelector(".buttons")?.replaceChildren(
-      make("p", "note", `${approved ? "Allowed" : "Denied"}${by === "user" ? "" : ` (${by})`}.`));
+      make("p", "note", reason ? `${decision} Reason: ${escapeHidden(reason)}` : decision));
   }
 
   on_final({ text, message_id, reason }) {

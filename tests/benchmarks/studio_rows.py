@@ -9,10 +9,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.wires.openai_chat import OpenAIChatModel
 from agenticx.settings import load_settings
 from studio.server import StudioServer, listen
-from studio.services import ServerModels, make_services
+from studio.services import make_services
 from tests.benchmarks.floor import RawClient, cpu_of, medians
 from tests.benchmarks.peer import Peer
 from tests.benchmarks.rows import Row, Scale
@@ -30,7 +31,7 @@ async def studio(peer: Peer) -> AsyncGenerator[int]:
         home, work = Path(folder, "home"), Path(folder, "work")
         work.mkdir()
         settings = load_settings({"home": home, "workspace_root": work}, environ={}, project=work)
-        models = ServerModels(settings, lambda spec: OpenAIChatModel(spec, base_url=peer.base_url))
+        models = NamedModels(settings, lambda spec: OpenAIChatModel(spec, base_url=peer.base_url))
         listening = listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
         ready = asyncio.Event()

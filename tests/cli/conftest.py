@@ -114,16 +114,20 @@ class Terminal:
 
 @pytest.fixture
 def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
-    """Return a function that starts `agx` with its standard streams at one terminal, with `typed` as earlier input."""
+    """Return a function that starts `agx` with its standard streams at one terminal, with `typed` as earlier input.
+
+    `prepare` is Python source that the process runs first.
+    """
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     opened: list[Terminal] = []
 
-    def start(*words: str, typed: str = "") -> Terminal:
+    def start(*words: str, typed: str = "", prepare: str = "") -> Terminal:
         ours, theirs = pty.openpty()
         os.write(ours, typed.encode())
+        module, first = (PROGRAM, [prepare + AGX]) if prepare else ("agenticx.cli", [])
         process = Process(
-            "agenticx.cli",
-            words,
+            module,
+            [*first, *words],
             cwd=agx.folder,
             env=agx.environment,
             stdin=theirs,

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.screen import Screen
+
+OUT_OF_MEMORY_ON_SIGNAL = """
+import signal, threading
+def fail(): raise MemoryError
+signal.signal(signal.SIGUSR1, lambda *_: threading.Thread(target=fail).start())
+"""
 
 
 def messages(agx: Any) -> list[str]:
@@ -141,3 +151,23 @@ def test_the_terminal_is_left_as_it_was(agx: Any, terminal: Callable[..., Any]) 
     assert after & termios.ECHO
     assert after & termios.ICANON
     assert screen.raw.count("\x1b[?2004h") == screen.raw.count("\x1b[?2004l")
+
+
+@pytest.mark.parametrize("is_answering", [True, False])
+def test_a_chat_out_of_memory_leaves_the_terminal_as_it_was(
+    agx: Any, terminal: Callable[..., Any], is_answering: bool
+) -> None:
+    import termios
+
+    screen = terminal("chat", prepare=OUT_OF_MEMORY_ON_SIGNAL)
+    shown = termios.ECHO | termios.ICANON
+    screen.wait_for("› ")
+    if is_answering:
+        screen.type("count to 1000\r")
+        screen.wait_for("1 2 3 4")
+    assert not termios.tcgetattr(screen.descriptor)[3] & shown
+    os.kill(screen.process.pid, signal.SIGUSR1)
+    assert screen.exit_code() == 70
+    assert "agx: out of memory: the process ends" in screen.screen
+    assert termios.tcgetattr(screen.descriptor)[3] & shown == shown
+    assert screen.raw.rindex("\x1b[?2004l") > screen.raw.rindex("\x1b[?2004h")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -22,10 +23,12 @@ def test_help_lists_every_command_on_stdout(agx: Any) -> None:
 
 
 def test_help_shows_the_help_of_a_command_or_action(agx: Any) -> None:
-    for words in (["run"], ["sessions"], ["sessions", "rewind"], ["serve"]):
-        done = agx("help", *words)
-        assert (done.returncode, done.stdout) == (0, agx(*words, "--help").stdout)
-        assert done.stdout.startswith(f"usage: agx {' '.join(words)} ")
+    for command in re.findall(r"^  (\w+) +", agx("--help").stdout.partition("examples:")[0], re.MULTILINE):
+        done = agx("help", command)
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"usage: agx {command} ")
+    for words in (["sessions", "rewind"], ["model", "call"]):
+        assert agx("help", *words).stdout == agx(*words, "--help").stdout
     assert agx("help", "rnu").returncode == 2
 
 

@@ -154,9 +154,10 @@ def test_mode_auto_is_not_resumed_through_a_server_where_nobody_can_be_asked(agx
     session = studio.call("POST", "/api/sessions", {"permission_mode": "auto", "workspace": str(agx.folder)})
     done = agx("run", WRITE, "--session", session["id"])
     assert "this turn runs in mode default, not auto: there is no terminal to ask at\n" in done.stderr
-    assert "denied without asking" in done.stderr
+    assert "denied by policy: there is no terminal to ask at" in done.stderr
     assert not (agx.folder / "note.txt").exists()
     assert studio.call("GET", f"/api/sessions/{session['id']}")["permission_mode"] == "auto"
+    assert '"data":{"permission_mode"' not in agx("sessions", "export", session["id"]).stdout
     assert agx("run", WRITE, "--session", session["id"], "--yes").returncode == 0
     assert (agx.folder / "note.txt").exists()
 
@@ -164,18 +165,20 @@ def test_mode_auto_is_not_resumed_through_a_server_where_nobody_can_be_asked(agx
 @pytest.mark.parametrize(
     ("options", "approved", "reason", "shown_as"),
     [
-        (["--yes"], True, "allowed by --yes", "allowed without asking"),
-        ([], False, "there is no terminal to ask at; --yes would allow it", "denied without asking"),
+        (["--yes"], True, "allowed by --yes", "allowed by policy"),
+        ([], False, "there is no terminal to ask at; --yes would allow it", "denied by policy"),
     ],
 )
-def test_an_automatic_answer_is_sent_to_the_server_as_the_user_with_its_reason(
+def test_an_automatic_answer_is_sent_to_the_server_as_that_of_a_policy_with_its_reason(
     agx: Any, studio: CliStudio, options: list[str], approved: bool, reason: str, shown_as: str
 ) -> None:
     printed = rows(agx("run", WRITE, "--json", *options).stdout)
     check_grammar(printed)
     answer = next(row["data"] for row in printed if row["type"] == "confirm_response")
-    assert (answer["approved"], answer["by"], answer["reason"]) == (approved, "user", reason)
+    assert (answer["approved"], answer["by"], answer["reason"]) == (approved, "policy", reason)
     assert f"\n  {shown_as}: {reason}\n" in agx("sessions", "replay", "last").stderr
+    result = next(row["data"]["result"] for row in printed if row["type"] == "tool_result")
+    assert approved or result == f"Denied by policy. Reason: {reason}"  # the model must not read that a user denied it
     assert (agx.folder / "note.txt").exists() is approved
 
 

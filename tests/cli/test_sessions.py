@@ -122,6 +122,7 @@ def test_mode_auto_is_not_resumed_where_nobody_can_be_asked(agx: Any, command: l
     assert not (agx.folder / "a.txt").exists()
     assert not (agx.folder / "b.txt").exists()
     assert rows(agx("sessions", "list", "--json").stdout)[0]["permission_mode"] == "auto"
+    assert '"data":{"permission_mode"' not in agx("sessions", "export", "last").stdout
     done = agx(*command, "--session", "last", "--yes", stdin=stdin)
     assert "this turn runs" not in done.stderr
     assert (agx.folder / "a.txt").exists()
@@ -353,11 +354,13 @@ def test_a_turn_runs_unstored_with_a_note_while_another_terminal_owns_the_sessio
     assert (done.returncode, done.stdout) == (0, "two\n")
     assert done.stderr.startswith("this session is not stored: ")
     assert owner in done.stderr
-    assert done.stderr.splitlines()[0].endswith("; agx sessions list, show, export and usage still work")
-    for words in (["run", "say three", "--session", "last"], ["sessions", "pin", "last"]):
+    still = "; agx sessions list, show, export, replay and usage still work\n"
+    assert still in done.stderr
+    for words in (["run", "say three", "--session", "last"], ["chat", "-c"], ["sessions", "pin", "last"]):
         refused = agx(*words)
         assert (refused.returncode, refused.stdout) == (1, "")
         assert owner in refused.stderr
+        assert refused.stderr.endswith(still)
     chat.type("\x04")
     assert chat.exit_code() == 0
     assert len(ids(agx)) == 1

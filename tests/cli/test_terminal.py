@@ -39,7 +39,10 @@ def test_the_same_call_can_be_allowed_for_the_session(agx: Any, terminal: Callab
     command = "run touch made"
     screen.wait_for("› ")
     screen.type(command + "\n")
+    screen.wait_for("[s]ession (exactly this call)")
     screen.wait_for(PROMPT)
+    screen.type("?\n")
+    screen.wait_for("run it, and in this session ask no more about the same call with the same arguments\n")
     screen.type("s\n")
     screen.wait_for("← bash_exec ok")
     screen.wait_for("› ")
@@ -71,6 +74,8 @@ def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, termi
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     screen.type("yep\n")
+    screen.wait_for("until this agx ends, not about file_write of this file with other content either\n")
+    screen.wait_for("  n [reason]  do not run it, and tell the model the reason\n")
     screen.wait_for(AGAIN)
     screen.type("y please\ny\n")  # the second line was typed before the next question
     screen.wait_for(AGAIN)

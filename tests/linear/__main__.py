@@ -1,4 +1,8 @@
-"""The program `python -m tests.linear`: it measures the functions of the table at 1 MB and 2 MB."""
+"""The program `python -m tests.linear`: it measures the functions of the table at 1 MB and 2 MB.
+
+It takes three minutes: a megabyte of adversarial input for each function that processes output of a model, a tool or a
+file. With `--server` it sends the same through a running server, and prints how quickly `/api/health` answers then.
+"""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ from agenticx.settings import PROJECT_SETTINGS, UNUSED_SETTINGS, Settings
 HEADER = """\
 # All settings of AgenticX with their defaults. This file is documentation: it is generated from the code, and AgenticX
 # does not read it. To change a setting, put it into ~/.agenticx/settings.toml or set the environment variable AGX_NAME
-# (the name in capital letters). Settings marked [project] may also be in .agenticx/settings.toml of a workspace.
-# Settings marked [not read yet] are validated but have no effect yet.
+# (the name in capital letters). Settings marked [project] may also be in .agenticx/settings.toml of a workspace, which
+# is read when a turn begins. Settings marked [not read yet] are validated but have no effect yet. Seconds are decimals
+# from 0.05 to 86400 unless stated otherwise; a value out of range is an error at the start.
 """
 
 

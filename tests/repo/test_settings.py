@@ -484,8 +484,12 @@ def test_loading_valid_settings_logs_nothing(caplog: pytest.LogCaptureFixture) -
     assert caplog.records == []
 
 
-def test_a_custom_token_file_is_as_private_as_the_home_folder(tmp_path: Path) -> None:
+def test_a_custom_token_file_and_store_are_as_private_as_the_home_folder(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert load_settings(environ={"AGX_HOME": str(home)}).private_paths == (home,)
     environ = {"AGX_HOME": str(home), "AGX_TOKEN_FILE": str(tmp_path / "token")}
     assert load_settings(environ=environ).private_paths == (home, tmp_path / "token")
+    stored = load_settings(environ={"AGX_HOME": str(home), "AGX_STORE_URL": f"sqlite:///{tmp_path}/a.db"})
+    assert {path.name for path in stored.private_paths} == {"home", "a.db", "a.db-wal", "a.db-shm", "a.db.owner"}
+    for unusable in ("sqlite:////", "sqlite:///~nobody-here/a.db"):
+        assert load_settings({"home": home, "store_url": unusable}, environ={}).private_paths == (home,)

@@ -7,7 +7,18 @@ from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
 
-from agenticx import AgentRuntime, Event, EventType, RunResult, RuntimeEvent, Session, TurnError, resolve_model, tool
+from agenticx import (
+    AgentRuntime,
+    Event,
+    EventType,
+    RunResult,
+    RuntimeEvent,
+    Session,
+    TurnError,
+    open_hub,
+    resolve_model,
+    tool,
+)
 from agenticx.runtime.events import FinalEvent, TokenEvent
 
 
@@ -66,6 +77,12 @@ async def main() -> None:
         await AgentRuntime("demo", max_tool_rounds=1).run("list the files and then list the files", tools=[add])
     except TurnError as error:
         assert_type(error.events[-1], Event)
+
+    async with open_hub("memory://", model="demo", tools=[add]) as hub:
+        stored = await hub.create(name="Sample")
+        async for event in hub.run_turn(stored.id, "say one"):
+            assert_type(event, Event)
+        assert event.type == "final"
 
 
 if __name__ == "__main__":

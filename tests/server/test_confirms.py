@@ -58,6 +58,26 @@ async def test_a_denied_call_does_not_run_and_the_reason_is_returned(make_studio
         assert result["outcome"] == "denied"
 
 
+async def test_the_model_is_told_that_a_policy_denied_a_call_about_which_nobody_was_asked(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio(model_that_asks()) as studio:
+        session_id = await studio.session()
+        question = await start_turn_until_question(studio, session_id)
+        denial = {"approved": False, "by": "policy", "reason": "no terminal"}
+        assert (await answer(studio, question, **denial)).json() == {
+            "id": question["id"],
+            "remember": "once",
+            **denial,
+        }
+        frames = await studio.events_until(session_id, "final")
+        (result,) = [frame.data["data"]["result"] for frame in frames if frame.type == "tool_result"]
+        assert result == "Denied by policy. Reason: no terminal"
+        assert (await answer(studio, question, **denial)).status_code == 200
+        assert (await answer(studio, question, approved=False)).status_code == 410
+        assert (await answer(studio, question, by="timeout")).status_code == 422
+
+
 async def test_only_the_first_valid_answer_counts_and_repeating_it_returns_the_same(make_studio: StudioMaker) -> None:
     async with make_studio(model_that_asks()) as studio:
         session_id = await studio.session()

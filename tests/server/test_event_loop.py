@@ -14,7 +14,7 @@ from studio.event_loop import BatchingSelector, new_event_loop
 
 @pytest.fixture
 def ready():
-    """A selector with 40 sockets that can be read."""
+    """Return a selector with 40 sockets that can be read."""
     with ExitStack() as stack:
         selector = stack.enter_context(BatchingSelector())
         for _ in range(40):

@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
 from agenticx.errors import SettingsError
+from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AgentHook
 from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
@@ -26,7 +27,6 @@ from agenticx.settings import Settings, load_settings
 from studio import create_app
 from studio.app_import import import_app
 from studio.server import listen
-from studio.services import ServerModels
 from tests.support.server.agx_processes import agx, agx_serve, outcome
 from tests.support.server.chromium import CHROMIUM, browser_tab
 from tests.support.server.running_studio import frames_of, note, until
@@ -226,17 +226,17 @@ async def test_a_studio_whose_lifespan_nobody_runs_says_so(tmp_path: Path) -> No
 def test_models_of_an_application_are_a_mapping_or_a_function(tmp_path: Path) -> None:
     first, second = ScriptedModel(name="one"), ScriptedModel(name="two")
     settings, named = settings_in(tmp_path), settings_in(tmp_path, model="second")
-    models = ServerModels(settings, own={"first": first, "second": second})
+    models = NamedModels(settings, own={"first": first, "second": second})
     assert (models.default, models.get(None), models.get("second")) == ("first", first, second)
     assert models.get("demo").name == "demo"
-    assert ServerModels(named, own={"first": first, "second": second}).get(None) is second
+    assert NamedModels(named, own={"first": first, "second": second}).get(None) is second
     with pytest.raises(SettingsError, match="model 'third' is not provider:name"):
         models.get("third")
 
     def find(name: str | None) -> ScriptedModel:
         return second if name == "two" else first
 
-    models = ServerModels(settings, own=find)
+    models = NamedModels(settings, own=find)
     assert (models.default, models.get(None), models.get("two")) == ("one", first, second)
 
 

@@ -11,7 +11,7 @@ from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.messages import UserMessage
+from agenticx.messages import ToolMessage, UserMessage
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
@@ -73,6 +73,58 @@ async def test_stop_ends_the_turn_and_a_denied_call_does_not_run(make_studio: St
         await tab.wait_for("document.querySelector('.deny')")
         await tab.evaluate("document.getElementById('stop').click()")
         assert "Stopped." in await tab.wait_for(f"{SHOWN}.includes('Stopped.') && {SHOWN}")
+
+
+async def test_a_reason_for_a_denial_reaches_the_model_and_is_shown(make_studio: StudioMaker, tab: Tab) -> None:
+    model = ScriptedModel([call("note", {"text": "x"}), "so not."])
+    async with make_studio(model) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "one")
+        await tab.wait_for("document.querySelector('.ask .reason')")
+        await tab.evaluate("document.querySelector('.ask .reason').value = ' Use <b>the other</b> one. '")
+        key = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})"
+        await tab.evaluate(f"document.querySelector('.ask .reason').dispatchEvent({key})")
+        shown = await tab.wait_for(f"{SHOWN}.includes('so not.') && {SHOWN}")
+        assert "Denied. Reason: Use <b>the other</b> one." in shown
+        assert tab.errors == []
+    (result,) = [row.content for row in model.requests[1].messages if isinstance(row, ToolMessage)]
+    assert result == "Denied by the user. Reason: Use <b>the other</b> one."
+
+
+HEADER = """(() => {
+    const shown = (id) => document.getElementById(id).selectedOptions[0].textContent;
+    return [shown('session-model'), shown('session-mode'), !document.getElementById('auto-warning').hidden];
+})()"""
+
+
+async def select(tab: Tab, id_: str, value: str) -> None:
+    field = f"document.getElementById({id_!r})"
+    await tab.evaluate(f"{field}.value = {value!r}, {field}.dispatchEvent(new Event('change'))")
+
+
+async def test_the_header_shows_and_changes_the_model_and_the_mode(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio() as studio:
+        session_id = await studio.session(name="Mine", model="demo", permission_mode="auto")
+        path = f"/api/sessions/{session_id}"
+        await enter(tab, studio)
+        header = await tab.wait_for(f"document.querySelector('#title').textContent == 'Mine' && {HEADER}")
+        assert header == ["demo", "auto: allow everything", True]
+        await select(tab, "session-model", "")
+        await studio.events_until(session_id, "session_changed")
+        assert (await studio.client.get(path)).json()["model"] is None
+
+        await studio.client.patch(path, json={"permission_mode": "plan"})  # in another window
+        await tab.wait_for(f"{HEADER}[1] === 'plan: plan only'")
+        assert await tab.evaluate(HEADER) == ["scripted (from settings)", "plan: plan only", False]
+
+        await tab.evaluate("window.confirm = () => false")
+        await select(tab, "session-mode", "auto")
+        assert await tab.evaluate(HEADER) == ["scripted (from settings)", "plan: plan only", False]
+        await tab.evaluate("window.confirm = () => true")
+        await select(tab, "session-mode", "auto")
+        await tab.wait_for(f"{HEADER}[2]")
+        assert (await studio.client.get(path)).json()["permission_mode"] == "auto"
+        assert tab.errors == []
 
 
 PAYLOADS = (

@@ -30,6 +30,7 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
             "permission_mode": "accept_edits",
             "workspace": str(studio.workspace.resolve()),
             "tools": ["note"],
+            "system_prompt": None,
             "pinned": False,
             "archived": False,
             "forked_from": None,
@@ -59,6 +60,9 @@ async def test_invalid_fields_of_a_session_are_422_with_a_sentence(make_studio: 
             ("workspace", "/" + "a" * 300, "is not a folder"),
             ("workspace", str(circle), "is not a folder"),
             ("tools", ["note"] * 501, "at most 500 items"),
+            ("system_prompt", "", "must have 1 to 65536 bytes, not 0; null is the usual one"),
+            ("system_prompt", "ü" * 32_769, "must have 1 to 65536 bytes, not 65538"),
+            ("system_prompt", "x\0", "NUL"),
             ("workspace", str(studio.services.settings.home), "AGX_HOME"),
         ):
             studio.services.settings.home.mkdir(exist_ok=True)
@@ -177,6 +181,38 @@ async def test_a_changed_session_has_an_event(make_studio: StudioMaker) -> None:
         assert nothing.json() == answer.json()
 
 
+async def test_a_session_has_a_system_prompt_and_tools_of_its_own_from_the_next_turn_on(
+    make_studio: StudioMaker,
+) -> None:
+    model = ScriptedModel(["one", "two", "three", "of the fork"])
+    async with make_studio(model) as studio:
+        (studio.workspace / "AGENTS.md").write_text("Use tabs.")
+        session_id = await studio.session(system_prompt="You are brief in {workspace}.", tools=[])
+
+        async def prompt_of_a_turn(session_id: str) -> str:
+            cursor = (await studio.turn(session_id)).json()["cursor"]
+            await studio.events_until(session_id, "final", cursor=cursor)
+            return model.requests[-1].messages[0].content
+
+        brief = f"You are brief in {studio.workspace.resolve()}."
+        own = await prompt_of_a_turn(session_id)
+        assert own.startswith(brief)
+        assert "Use tabs." in own
+        assert [tool.name for tool in model.requests[-1].tools] == []
+        long = "ü" * 32_768
+        changes = {"system_prompt": long, "tools": ["note"]}
+        assert (await studio.client.patch(f"/api/sessions/{session_id}", json=changes)).status_code == 200
+        assert (await prompt_of_a_turn(session_id)).startswith(long)
+        assert [tool.name for tool in model.requests[-1].tools] == ["note"]
+        fork = (await studio.client.post(f"/api/sessions/{session_id}/fork", json={})).json()
+        usual = await studio.client.patch(f"/api/sessions/{session_id}", json={"system_prompt": None})
+        assert (fork["system_prompt"], usual.json()["system_prompt"]) == (long, None)
+        assert "You are brief" not in await prompt_of_a_turn(session_id)
+        assert (await prompt_of_a_turn(fork["id"])).startswith(long)
+        listed = (await studio.client.get("/api/sessions")).json()["sessions"]
+        assert ["system_prompt" in session for session in listed] == [False, False]
+
+
 @pytest.mark.parametrize(
     "odd", ["\n", "\r", "\t", "\0", "\x1b", "\x7f", "\x85", "\u2028", "\u2029", "\u202e", "\u2066"]
 )
@@ -283,6 +319,7 @@ async def test_tools_models_and_the_openapi_document_are_listed(make_studio: Stu
         assert demo == {
             "id": "demo",
             "provider": "demo",
+            "available": True,
             "why": "offline and scripted",
             "context_window": None,
             "max_output_tokens": None,
@@ -307,9 +344,10 @@ async def test_a_model_is_listed_with_its_limits_capabilities_and_price(
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
     async with make_studio() as studio:
         models = (await studio.client.get("/api/models")).json()["models"]
-    (row,) = [model for model in models if model["provider"] == "anthropic"]
-    assert (row["id"], row["context_window"], row["max_output_tokens"]) == (
+    row = next(model for model in models if model["provider"] == "anthropic")
+    assert (row["id"], row["available"], row["context_window"], row["max_output_tokens"]) == (
         "anthropic:claude-sonnet-4-5",
+        True,
         200_000,
         64_000,
     )

@@ -134,6 +134,22 @@ async def test_a_turn_can_use_another_model_than_its_session(make_studio: Studio
         assert frames[-1].data["data"]["text"] == "hello there"
 
 
+async def test_a_turn_can_have_another_permission_mode_than_its_session(make_studio: StudioMaker) -> None:
+    async with make_studio(
+        ScriptedModel([call("note", {"text": "x"}), "one", call("note", {"text": "y"}), "two"])
+    ) as studio:
+        session_id, outcomes = await studio.session(permission_mode="auto"), list[str]()
+        refused = await studio.turn(session_id, permission_mode="bold")
+        assert (refused.status_code, refused.json()["field"]) == (422, "permission_mode")
+        for fields in ({"permission_mode": "plan"}, {"permission_mode": None}):
+            cursor = (await studio.turn(session_id, **fields)).json()["cursor"]
+            events = [frame.data for frame in await studio.events_until(session_id, "final", cursor=cursor)]
+            outcomes += [event["data"]["outcome"] for event in events if event["type"] == "tool_result"]
+            assert "session_changed" not in [event["type"] for event in events]
+        assert outcomes == ["denied", "ok"]
+        assert (await studio.client.get(f"/api/sessions/{session_id}")).json()["permission_mode"] == "auto"
+
+
 async def test_a_message_has_at_most_four_million_characters_of_any_kind(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         session_id = await studio.session()

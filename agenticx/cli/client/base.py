@@ -55,7 +55,9 @@ class SessionInfo:
     def to_json(self) -> dict[str, Any]:
         """Return the object that `GET /api/sessions` lists for this session."""
         matches = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
-        return {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
+        row = {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
+        del row["system_prompt"]
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,15 @@ class Client(SessionReader, Protocol):
         """Delete a session with its events; a running turn is stopped first."""
         ...
 
-    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
-        """Start a turn; raise `SessionBusy` while another one runs."""
+    async def start(
+        self,
+        session_id: str,
+        message: UserMessage,
+        *,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+    ) -> TurnPosition:
+        """Start a turn, with its own model and mode if they are given; raise `SessionBusy` while another one runs."""
         ...
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:

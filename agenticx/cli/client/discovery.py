@@ -37,15 +37,16 @@ _MAX_HEALTH_BYTES = 64 * 1024
 def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
     """Open the store, of which this process becomes the owner, or return the server that owns it.
 
-    Raise `OwnedElsewhere` if another program that is not a server owns it, `StoreError` if it cannot be used,
-    `ServerUnresponsive` if its owner is a server that does not answer.
+    Raise `OwnedElsewhere` if another program that is not a server owns it, with the commands that work meanwhile,
+    `StoreError` if it cannot be used, `ServerUnresponsive` if its owner is a server that does not answer.
     """
     try:
         return open_store(settings)
     except OwnedElsewhere as exc:
         server = server_with_pid(settings, exc.pid)
         if server is None:
-            raise
+            still = "agx sessions list, show, export, replay and usage still work"
+            raise OwnedElsewhere(f"{exc}; {still}", pid=exc.pid) from exc
         return server
 
 
@@ -56,8 +57,7 @@ def open_reader(settings: Settings) -> ReadingClient:
 
 def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
     """Return a store in memory, and notify the user that the session is not stored, with the reason."""
-    still = "; agx sessions list, show, export and usage still work" if isinstance(error, OwnedElsewhere) else ""
-    notify(f"this session is not stored: {error}{still}")
+    notify(f"this session is not stored: {error}")
     return MemoryStore()
 
 

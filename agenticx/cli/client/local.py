@@ -18,13 +18,14 @@ from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.hub.hub import Hub, TurnRequest
+from agenticx.sessions.hub.assembly import make_hub
+from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.sessions.store.base import Store, read_log_pages
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
-from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["LocalClient", "PolicyGate"]
@@ -60,13 +61,7 @@ class LocalClient:
         self._toolbox = Toolbox(builtin_tools())
         self._resumed: set[str] = set()
         self._confirms_by_policy = isinstance(gate, PolicyGate)
-        self._hub = Hub(
-            store,
-            models=models.get,
-            tools=self._tools_of,
-            settings=settings,
-            gate=gate,
-        )
+        self._hub = make_hub(store, models=models, toolbox=self._toolbox, settings=settings, gate=gate)
 
     async def recover(self, resume: Collection[str] = ()) -> None:
         """End the turns of dead processes, but resume those of the sessions `resume` if possible; once per session."""
@@ -86,10 +81,7 @@ class LocalClient:
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     async def create(self, options: SessionOptions) -> SessionInfo:
-        self._models.get(options.model)
-        record = SessionRecord(**asdict(options), created_at=rfc3339(SystemClock().now()))
-        await self._store.create(record)
-        return SessionInfo(record)
+        return SessionInfo(await self._hub.create(**asdict(options)))
 
     async def get(self, session_id: str) -> SessionInfo:
         return await self._session_info(await self._store.catalog.get(session_id))
@@ -131,8 +123,17 @@ class LocalClient:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
-        request = TurnRequest(input=message.content, attachments=message.attachments, model=model)
+    async def start(
+        self,
+        session_id: str,
+        message: UserMessage,
+        *,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+    ) -> TurnPosition:
+        request = TurnRequest(
+            input=message.content, attachments=message.attachments, model=model, permission_mode=permission_mode
+        )
         turn = await self._hub.start(session_id, request)
         return TurnPosition(turn.id, str(turn.after_seq))
 
@@ -209,9 +210,6 @@ class LocalClient:
         await self._hub.close()
         await self._models.aclose()
         await self._store.aclose()
-
-    def _tools_of(self, record: SessionRecord) -> tuple[Tool, ...]:
-        return tuple(self._toolbox if record.tools is None else self._toolbox.only(record.tools))
 
 
 async def _wait_for_commit(committed: asyncio.Event) -> bool:

@@ -1,8 +1,8 @@
 """The client of a server on this machine that stores the sessions and runs their turns.
 
 1. A broken event stream is resumed after the last event received, also when the server restarts.
-2. This terminal answers confirmations with the user's token, so `by` is then `user`, also where `--yes` or the lack of
-   a terminal decided; the reason shows which.
+2. A confirmation that `--yes` or the lack of a terminal decided is answered `by` policy, as in a turn of this process:
+   the model must not read that the user denied a call about which nobody could be asked.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
+from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["RemoteClient"]
 
@@ -111,9 +112,18 @@ class RemoteClient:
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
-    async def start(self, session_id: str, message: UserMessage, model: str | None) -> TurnPosition:
+    async def start(
+        self,
+        session_id: str,
+        message: UserMessage,
+        *,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+    ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
-        body = {"input": message.content, "attachments": attached, "model": model}
+        body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
+        if permission_mode is not None:  # a server of an earlier release knows no such field
+            body["permission_mode"] = permission_mode
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
         return TurnPosition(turn["turn_id"], turn["cursor"])
 
@@ -148,7 +158,8 @@ class RemoteClient:
         await self._request_with_retries("POST", _path(session_id, "stop"))
 
     async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
-        body: dict[str, Any] = {"approved": answer.approved, "digest": digest, "remember": answer.remember}
+        body: dict[str, Any] = {"approved": answer.approved, "digest": digest, "by": answer.by}
+        body["remember"] = answer.remember
         if answer.reason is not None:
             body["reason"] = answer.reason
         if answer.arguments is not None:
@@ -170,10 +181,10 @@ class RemoteClient:
 
     async def resolve_model(self, name: str | None) -> str:
         """Return `name` unchecked, since the server checks it when a turn starts; for None, the server's default."""
-        return name or str((await self._server.request_json("GET", "/api/models"))["default"])
+        return name or str((await self._server.request_json("GET", "/api/models?available=true"))["default"])
 
     async def models(self) -> Sequence[str]:
-        return [row["id"] for row in (await self._server.request_json("GET", "/api/models"))["models"]]
+        return [row["id"] for row in (await self._server.request_json("GET", "/api/models?available=true"))["models"]]
 
     async def tools(self) -> Sequence[tuple[str, str]]:
         rows = (await self._server.request_json("GET", "/api/tools"))["tools"]

@@ -21,7 +21,7 @@ from agenticx.cli.client.local import LocalClient
 from agenticx.cli.client.session_lookup import LAST, find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
-from agenticx.cli.options import add_turn_options
+from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.keyboard import ChatKeyboard
@@ -40,13 +40,22 @@ T = TypeVar("T")
 
 _MAX_LISTED = 10
 _SKIPPED_CHARS = 65_536
-_EPILOG = """\
+_EPILOG = f"""\
 Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
-message. Tab completes commands, models and paths. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the
-commands; /attach FILE sends an image, PDF or text file with the next message. A chat starts a new session, which is
-stored: -c continues the last one, --session any other, and /sessions, /open and /new switch between them. From a pipe
-each line is one message, and the exit code is that of the last turn; there /mode cannot allow more than the command
-line does, and /attach is refused.
+message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
+rendered as Markdown. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
+image, PDF or text file with the next message. The model gets the AGENTS.md of the folder, and of the folders above it
+in its repository; the first lines name them.
+
+A chat starts a new session, which is stored: -c continues the last one, --session any other, and /sessions, /open and
+/new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
+process was killed is asked again. `agx serve` takes the sessions over from a chat between two turns, and the chat goes
+on through it. Beside another chat, which owns the sessions, a new one is not stored, and -c is an error.
+
+From a pipe each line is one message, and the exit code is that of the last turn; there /mode cannot allow more than
+the command line does, and /attach is refused.
+
+{ANSWERS}
 
 examples:
   agx chat

@@ -114,9 +114,9 @@ def _catalogue_models() -> list[str]:
     """Return the models of the catalogue whose providers have a key, and the demo."""
     try:
         catalog = load_model_catalog()
+        usable = [provider.name for provider in catalog.providers.values() if provider.key_source() is not None]
     except SettingsError:
         return ["demo"]
-    usable = [provider.name for provider in catalog.providers.values() if provider.find_key() and provider.keys]
     return ["demo", *(name for name in catalog.models if name.partition(":")[0] in usable)]
 
 

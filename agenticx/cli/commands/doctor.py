@@ -26,6 +26,7 @@ from agenticx.llms.catalog.key_check import KeyCheck, check_key
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_wire
 from agenticx.llms.model_catalog import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
+from agenticx.provider_keys import ProviderKey
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.visible import visible_line
 
@@ -44,9 +45,9 @@ class Finding:
 
 
 _EPILOG = """\
-Keys are named, never shown. Nothing leaves this machine unless --online is given: then each key that is set is sent to
-its own provider, with one request that costs nothing. Keys of providers that were moved to this machine, as with
-OPENAI_BASE_URL=http://127.0.0.1:…, are tested in any case.
+Keys are named, never shown. Nothing leaves this machine unless --online is given: then each key that is set or stored
+is sent to its own provider, with one request that costs nothing. Keys of providers that were moved to this machine, as
+with OPENAI_BASE_URL=http://127.0.0.1:…, are tested in any case.
 
 exit codes: 0 no problem found, 1 a problem found, 2 usage"""
 
@@ -199,7 +200,10 @@ def _check_models(settings: Settings, online: bool) -> Iterator[Finding]:
         yield Finding("servers", "no local model server answers", "note")
     yield from _check_models_in_use(settings)
     for model in models:
-        yield from _describe_capabilities(model, settings)
+        provider = catalog.providers.get(model.provider)
+        defaults = (settings.model, provider and f"{provider.name}:{provider.model}")
+        if provider is None or not provider.keys or model.spec in defaults:
+            yield from _describe_capabilities(model, settings)
 
 
 def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
@@ -217,23 +221,26 @@ def _check_models_in_use(settings: Settings) -> Iterator[Finding]:
 
 
 def _check_keys(catalog: ModelCatalog, online: bool) -> Iterator[Finding]:
-    """Report the key variables that are set, by name, and the provider's verdict on each that may be tested."""
-    set_keys: dict[str, tuple[str, Provider]] = {}
+    """Report the keys that are set or stored, by name, and the provider's verdict on each that may be tested."""
+    keys: dict[str, tuple[ProviderKey, Provider]] = {}
     for provider in catalog.providers.values():
         if found := provider.find_key():
-            set_keys.setdefault(found[0], (found[1], provider))
-    if not set_keys:
-        yield Finding("keys", "no provider's key is set", "note")
-    for variable, (key, provider) in set_keys.items():
+            keys.setdefault(found.variable, (found, provider))
+        elif provider.key_source() == "keyring":
+            text = f"the key of {provider.name} cannot be read from the keyring; is it locked, or the extra missing?"
+            yield Finding("keys", text, "problem")
+    if not any(provider.key_source() for provider in catalog.providers.values()):
+        yield Finding("keys", "no provider's key is set or stored", "note")
+    for key, provider in keys.values():
         if online or is_loopback(urlsplit(provider.effective_base_url()).hostname or ""):
-            yield _key_finding(variable, asyncio.run(check_key(provider, key)))
+            yield _key_finding(key, asyncio.run(check_key(provider, key.value)))
         else:
-            yield Finding("keys", f"{variable} is set; --online tests it at {provider.effective_base_url()}")
+            yield Finding("keys", f"{key.reason}; --online tests it at {provider.effective_base_url()}")
 
 
-def _key_finding(variable: str, check: KeyCheck) -> Finding:
+def _key_finding(key: ProviderKey, check: KeyCheck) -> Finding:
     statuses: Mapping[str, Status] = {"accepted": "ok", "refused": "problem", "unclear": "note"}
-    return Finding("keys", f"{variable} {check.text}", statuses[check.outcome])
+    return Finding("keys", f"{key.name} {check.text}", statuses[check.outcome])
 
 
 def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Finding]:

@@ -32,7 +32,8 @@ def add_attach_option(parser: ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="an image, PDF or text file to send; may be repeated",
+        help="an image (5 MiB), PDF (12 MiB) or text file (512 KiB) to send; may be repeated; a model that cannot read"
+        " it gets its name, and a note that its content is not available",
     )
 
 

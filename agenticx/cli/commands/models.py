@@ -1,4 +1,4 @@
-"""The `agx models` command: the models that can be used now, and why."""
+"""The `agx models` command: the models that can be used now, or all known ones, and why."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from agenticx.tools.visible import visible_line
 __all__ = ["configure", "run"]
 
 _EPILOG = """\
-These are AGX_MODEL, the models of providers whose key is set, those of servers on this machine, and the demo. Other
-models of these providers can be used by their names. No store is opened, and no key is sent anywhere.
+These are AGX_MODEL, the models of providers that have a key, those of servers on this machine, and the demo, the likely
+choices first. Other models of these providers can be used by their names. No store is opened, and no key is sent
+anywhere. To add models, or other facts and prices of known ones, write rows as in config/models.toml to models.toml in
+AGX_HOME.
 
 examples:
   agx models
+  agx models --all                           also those that lack a key or a server
   agx run "Hello" --model "$(agx models | head -1 | cut -d' ' -f1)"
   agx models --json | jq -r .model
 
@@ -31,12 +34,13 @@ exit codes: 0 done, 2 usage"""
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx models` to its parser."""
     parser.epilog = _EPILOG
+    parser.add_argument("--all", action="store_true", help="also models of the catalogue that cannot be used now")
     parser.add_argument("--json", action="store_true", help="one object per line")
 
 
 def run(arguments: Namespace) -> int:
     """Run `agx models` and return its exit code."""
-    models = asyncio.run(list_models(load_settings(project=current_folder())))
+    models = asyncio.run(list_models(load_settings(project=current_folder()), available_only=not arguments.all))
     if arguments.json:
         for model in models:
             print(json.dumps(_to_json(model)))
@@ -58,6 +62,7 @@ def _to_json(model: ModelInfo) -> dict[str, Any]:
     return {
         "model": model.spec,
         "provider": model.provider,
+        "available": model.available,
         "why": model.source,
         "context_window": window,
         "max_output_tokens": output,

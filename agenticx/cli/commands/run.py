@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
 from agenticx.cli.exit_codes import USAGE
-from agenticx.cli.options import add_turn_options
+from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
@@ -17,11 +17,15 @@ from agenticx.tools.visible import visible_line
 
 __all__ = ["configure", "run"]
 
-_EPILOG = """\
+_EPILOG = f"""\
 The session is stored: --session continues it, `agx sessions` shows it. If a server (agx serve) owns the sessions, it
-runs the turn, else this process does. The answer goes to stdout; tool calls, questions and everything else go to
-stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes. Ctrl-C stops the turn; a
-second one exits at once.
+runs the turn, in the folder of this terminal, and the page shows it too; else this process does. While a chat owns
+them, the turn runs and is not stored. The answer goes to stdout; tool calls, questions and everything else go to
+stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes, and the model is told that
+nobody could be asked. A session in mode auto is continued in mode default then. Ctrl-C stops the turn; a second one
+exits at once. The model gets the AGENTS.md of the folder, and of the folders above it in its repository.
+
+{ANSWERS}
 
 examples:
   agx run "Which files are here?"

@@ -34,21 +34,24 @@ __all__ = ["configure", "run"]
 _MAX_DEPTH = 200  # of an event in a file; arguments are limited to 100
 
 _EPILOG = """\
-ID is a session's id, a prefix that no other id has, or `last`, the one that was last used in a terminal.
-If a server (agx serve) owns the sessions, it is asked, else the database in AGX_HOME is read. While a chat in another
-terminal owns them, list, show, export, replay and usage work, and what changes a session does not.
+ID is a session's id, such as ses_a9f0747d77b97c8d1994; or the beginning of one that no other id has, also without
+ses_, so that a9f0 is enough; or `last`, the session last used in a terminal. After that is deleted, `last` is none.
+One process owns the sessions at a time. If it is a server (agx serve), that is asked, else the database in AGX_HOME is
+read. While a chat in another terminal owns them, list, show, export, replay and usage work, and what changes a session
+does not. A turn whose process was killed ends as `interrupted` at the next command that changes a session; one that
+waits for an answer stays, and agx chat --session asks its question again.
 
 examples:
   agx sessions list
   agx sessions list "broken build"           those that mention this
   agx sessions show last
-  agx sessions export 3f2a --format markdown -o talk.md
-  agx sessions replay 3f2a                   as it was shown while it ran
+  agx sessions export ses_a9f0 --format markdown -o talk.md
+  agx sessions replay a9f0                   as it was shown while it ran
   agx sessions replay ./talk.jsonl           the same for an exported file
   agx sessions rename last "The broken build"
-  agx sessions rewind last msg_1f            back to this message (agx sessions show --ids lists them)
+  agx sessions rewind last msg_d690          back to this message (agx sessions show --ids lists them)
   agx sessions usage --since 2026-01-01
-  agx sessions delete 3f2a --yes
+  agx sessions delete ses_a9f0 --yes
 
 exit codes: 0 done, 1 failed, 2 usage"""
 
@@ -67,7 +70,7 @@ def configure(parser: ArgumentParser) -> None:
         action.set_defaults(work=work)
         return action
 
-    session_help = "a session's id, a prefix of it, or `last`"
+    session_help = "a session's id, a prefix that no other id has, or `last`"
     listing = add("list", "The sessions, pinned ones first, then newest first", _list, session=None)
     listing.add_argument("query", nargs="?", help="only those whose name or messages have these words")
     listing.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default: 50)")
@@ -106,7 +109,7 @@ def configure(parser: ArgumentParser) -> None:
     using.add_argument("--since", metavar="DAY", type=_day, help="the first day that counts, YYYY-MM-DD in UTC")
     using.add_argument("--until", metavar="DAY", type=_day, help="the last day that counts")
     using.add_argument("--json", action="store_true", help="one object with the total, models and days")
-    deleting = add("delete", "Delete a session permanently", _delete, session=session_help)
+    deleting = add("delete", "Delete a session permanently, with its usage records", _delete, session=session_help)
     deleting.add_argument("--yes", action="store_true", help="do not ask")
 
 

@@ -151,6 +151,8 @@ class TerminalConfirmResponder:
             answer = parse_answer(line)
             if answer == "edit":
                 answer = await self._edit(data["context"].get("arguments", {}))
+            elif answer is None:
+                self._output.show_note(Note(_answers_help(data["context"])))
             if answer is not None:
                 return answer
             discard_typed_ahead()
@@ -193,8 +195,22 @@ def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
 
 def _prompt(context: Mapping[str, Any]) -> str:
     kind = _kind(context)
-    same = "the same call" if kind is None else f"{kind[0]} of this file"
+    same = "exactly this call" if kind is None else f"{kind[0]} of this file"
     return f"Allow this? [y]es, [s]ession ({same}), [n]o [reason], [e]dit: "
+
+
+def _answers_help(context: Mapping[str, Any]) -> str:
+    """Return what each answer does; a user reads it after a line that is none, such as `?`."""
+    kind = _kind(context)
+    session = "run it, and in this session ask no more about the same call with the same arguments"
+    if kind is not None:
+        session += f";\n              until this agx ends, not about {kind[0]} of this file with other content either"
+    return (
+        "  y           run this call\n"
+        f"  s           {session}\n"
+        "  n [reason]  do not run it, and tell the model the reason\n"
+        "  e           edit the arguments, and run it with the new ones"
+    )
 
 
 def _kind(context: Mapping[str, Any]) -> Kind | None:

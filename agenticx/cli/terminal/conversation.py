@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from argparse import Namespace
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from agenticx.cli.terminal.event_text import Note, Tone
 from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
-from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError
+from agenticx.errors import SettingsError, StoreError
 from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import default_model_spec
@@ -188,39 +188,18 @@ class TerminalConversation:
         if self.client.persistent:
             remember_last_session(self.home, session.id)
 
-        async def start() -> TurnPosition:
-            started.append(await self.client.start(session.id, message, self.model))
-            return started[0]
-
-        async with self._limited_mode(session):
-            return await show_turn(
-                self.client, session.id, start, self.output, self._confirm_responder(), self.keyboard
+        mode, limited = self.permission_mode, self.turn_mode
+        if limited != mode:
+            self.output.show_note(
+                Note(f"this turn runs in mode {limited}, not {mode}: there is no terminal to ask at", "warning")
             )
 
-    @asynccontextmanager
-    async def _limited_mode(self, session: SessionInfo) -> AsyncGenerator[None]:
-        """Put the session into the mode of this turn while the block runs.
+        async def start() -> TurnPosition:
+            own_mode = None if limited == mode else limited
+            started.append(await self.client.start(session.id, message, model=self.model, permission_mode=own_mode))
+            return started[0]
 
-        If the process is killed meanwhile, the session stays in the narrower mode.
-        """
-        mode, limited = self.permission_mode, self.turn_mode
-        if limited == mode:
-            yield
-            return
-        running = (await self.client.get(session.id)).running_turn_id
-        if running is not None:
-            raise SessionBusy(f"session {session.id!r} already runs turn {running!r}")
-        self.output.show_note(
-            Note(f"this turn runs in mode {limited}, not {mode}: there is no terminal to ask at", "warning")
-        )
-        await self.change(permission_mode=limited)
-        try:
-            yield
-        finally:
-            with suppress(AgenticXError):  # the session stays in the narrower mode
-                current = await self.client.get(session.id)
-                if current.record.permission_mode == limited:  # nobody else has changed it
-                    await self.change(permission_mode=mode)
+        return await show_turn(self.client, session.id, start, self.output, self._confirm_responder(), self.keyboard)
 
     async def ask_yes_or_no(self, question: str) -> bool:
         """Ask the user at the terminal and return the answer; an empty line and end of input are no."""
@@ -268,8 +247,15 @@ def open_conversation(arguments: Namespace, output: Output) -> Generator[Termina
     On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
     """
     limit_malloc_arenas()
-    with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop()):
+    opened: list[TerminalConversation] = []
+
+    def restore_terminal() -> None:
+        for conversation in opened:
+            conversation.keyboard.restore_at_exit()
+
+    with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop(), restore_terminal):
         conversation = runner.run(_open(arguments, output, runner))
+        opened.append(conversation)
         try:
             yield conversation
         except KeyboardInterrupt:

@@ -34,7 +34,7 @@ PAYLOAD_ERRORS = (KeyError, TypeError, ValueError, AttributeError, OverflowError
 ALLOWED_BY_YES = "allowed by --yes"
 NO_TERMINAL = "there is no terminal to ask at; --yes would allow it"
 ALLOWED_KIND = "calls of this kind were allowed for the session"
-"""The reasons of answers that a terminal sent without asking; in a server's log these are answers of the user."""
+"""The reasons of answers that a terminal gave without asking; of these, only the last is an answer of the user."""
 
 Tone = Literal["quiet", "call", "good", "bad", "warning", "question", "added", "removed"]
 
@@ -133,11 +133,11 @@ def _confirm_response(data: Mapping[str, Any]) -> Note:
 
 
 def _decided_by(data: Mapping[str, Any]) -> str:
-    automatic = _AUTOMATIC_DECISIONS.get(data.get("reason", "")) if data["by"] == "user" else None
-    return automatic or f" by {_DECIDERS[data['by']]}"
+    if data["by"] == "user" and data.get("reason") == ALLOWED_KIND:
+        return " without asking"
+    return f" by {_DECIDERS[data['by']]}"
 
 
-_AUTOMATIC_DECISIONS = dict.fromkeys((ALLOWED_BY_YES, ALLOWED_KIND, NO_TERMINAL), " without asking")
 _DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}
 
 

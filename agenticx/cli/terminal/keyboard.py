@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 from collections.abc import Generator
@@ -31,8 +32,8 @@ class Keyboard(Protocol):
         """Let the user type lines while the block runs, a question; discard what was typed before."""
         ...
 
-    def restore(self) -> None:
-        """Restore the terminal at once, because the process exits."""
+    def restore_at_exit(self) -> None:
+        """Restore the terminal at once, because the process exits without running any `finally`; in any thread."""
         ...
 
 
@@ -47,7 +48,7 @@ class LineKeyboard:
         discard_typed_ahead()
         yield
 
-    def restore(self) -> None:
+    def restore_at_exit(self) -> None:
         return
 
 
@@ -69,7 +70,7 @@ class ChatKeyboard:
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.restore()
+        self._show()
 
     def take(self) -> bytes:
         """Return the bytes that were typed outside a prompt."""
@@ -90,7 +91,7 @@ class ChatKeyboard:
         was_keeping = self._is_keeping
         if was_keeping:
             self._end_keeping()
-        self.restore()
+        self._show()
         self._kept.clear()
         discard_typed_ahead()
         try:
@@ -100,7 +101,14 @@ class ChatKeyboard:
             if was_keeping:
                 self._begin_keeping()
 
-    def restore(self) -> None:
+    def restore_at_exit(self) -> None:
+        if self._found is not None:  # also while a prompt or a program of the user has changed the terminal
+            _set_attributes(self._descriptor, self._found)
+            with suppress(OSError):
+                if select.select([], [self._descriptor], [], 0)[1]:  # a stopped terminal must not hold up the exit
+                    os.write(self._descriptor, _PASTE_AS_TYPED.encode())
+
+    def _show(self) -> None:
         if self._found is not None:
             _set_attributes(self._descriptor, self._found)
 

@@ -97,7 +97,8 @@ def session_to_json(session: SessionInfo, events: Sequence[Envelope]) -> dict[st
     """Return a session as JSON: the server's fields, its messages, the unsent messages, and its turns."""
     turns = [asdict(turn) for turn in turn_ends(events)]
     messages = transcript_of(session, events)
-    return {**session.to_json(), "messages": messages, "not_said": returned_messages(events), "turns": turns}
+    fields = {**session.to_json(), "system_prompt": session.record.system_prompt}
+    return {**fields, "messages": messages, "not_said": returned_messages(events), "turns": turns}
 
 
 def session_to_text(session: SessionInfo, events: Sequence[Envelope], *, with_ids: bool = False) -> str:

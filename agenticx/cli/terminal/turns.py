@@ -110,7 +110,7 @@ def _stop_on_signals(stop: asyncio.Event, output: Output, keyboard: Keyboard) ->
     assert task is not None
 
     def exit_at_once() -> None:
-        keyboard.restore()
+        keyboard.restore_at_exit()
         os._exit(STOPPED)
 
     exit_timer = threading.Timer(_EXIT_SECONDS, exit_at_once)

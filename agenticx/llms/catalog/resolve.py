@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agenticx.errors import SettingsError
+from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
 from agenticx.llms.catalog.wire_classes import WIRES
-from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, Provider, load_model_catalog
+from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, Provider, WireName, load_model_catalog
+from agenticx.llms.wrappers.responses_fallback import ResponsesFallbackModel
 from agenticx.logs import get_logger
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
@@ -32,19 +34,21 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model that can be used: `spec` is its name for `resolve_model`, `source` says why it is in the list."""
+    """A model: `spec` is its name for `resolve_model`, `source` says why it can be used, or what is missing."""
 
     spec: str
     provider: str
     source: str
     facts: ModelFacts
+    available: bool = True
 
 
 def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None = None) -> ChatModel:
     """Return the bare wire of the model named `spec`: without retries, fallbacks, prices or tools in the prompt.
 
-    `api_key` and `base_url` replace the provider's key in the environment and its usual address. Raises
-    `SettingsError` for an unknown name or a missing key; the message says what is expected.
+    `api_key` and `base_url` replace the provider's key and its usual address. At another address than the usual one,
+    Chat Completions is used instead of Responses if the server lacks these. Raises `SettingsError` for an unknown name
+    or a missing key; the message says what is expected.
     """
     if spec == "demo":
         from agenticx.llms.demo import DemoModel
@@ -68,6 +72,8 @@ def load_wire(spec: str) -> None:
     else:
         provider, _ = _parse_spec(spec, load_model_catalog())
         WIRES[provider.wire].load()
+        if provider.wire == "responses":
+            WIRES["chat"].load()  # which takes its place at a gateway without Responses
 
 
 def find_model_facts(spec: str) -> ModelFacts:
@@ -89,38 +95,36 @@ def local_window_query(spec: str, base_url: str | None = None) -> Callable[[], i
 def default_model_spec(settings: Settings) -> tuple[str, str]:
     """Return the name of the default model, and a clause that says why it is this one.
 
-    It is AGX_MODEL; else the model of the first provider whose key is set; else the first model of a local server that
-    answers on its usual port (each is given 0.3 s); else `demo`.
+    It is AGX_MODEL; else the model of the first provider that has a key, in a variable or stored; else the first model
+    of a local server that answers on its usual port (each is given 0.3 s); else `demo`. Blocks; raises `SettingsError`
+    if the stored keys cannot be read.
     """
     if settings.model:
         return settings.model, "the setting AGX_MODEL"
     catalog = load_model_catalog()
-    if found := next(_models_with_keys(catalog), None):
-        return found.spec, found.source
+    for provider in catalog.providers.values():
+        if provider.model and (found := provider.find_key()):
+            return f"{provider.name}:{provider.model}", found.reason
     for provider in _local_providers(catalog):
         if names := fetch_model_names(provider):
             return f"{provider.name}:{names[0]}", _local_source(provider)
     return "demo", (
-        "no provider's key is set and no local model server answers; set AGX_MODEL or, for instance, OPENAI_API_KEY"
+        "no provider's key is set and no local model server answers; set AGX_MODEL or, for instance, OPENAI_API_KEY, or"
+        " store a key with `agx keys set`"
     )
 
 
-async def list_models(settings: Settings) -> list[ModelInfo]:
-    """Return the models usable right now: AGX_MODEL, those of set keys, those of local servers, and `demo`."""
-    catalog = load_model_catalog()
-    local = await run_in_thread(lambda: list(_local_models(catalog)), name="agx-probe")
-    configured = list(_configured_model(settings.model, catalog)) if settings.model else []
-    models = [
-        *configured,
-        *_models_with_keys(catalog),
-        *local,
-        ModelInfo("demo", "demo", "offline and scripted", _DEMO),
-    ]
-    local_facts = {model.spec: model.facts for model in local}
+async def list_models(settings: Settings, *, available_only: bool = True) -> list[ModelInfo]:
+    """Return the models that can be used now, the likely choices first; with `available_only` False all known ones.
+
+    They are AGX_MODEL, those of the catalogue whose provider has a key, those of local servers, and `demo`. Raises
+    `SettingsError` if the catalogue or the stored keys cannot be read.
+    """
+    models = await run_in_thread(lambda: list(_all_models(settings)), name="agx-probe")
     found: dict[str, ModelInfo] = {}
-    for model in models:
-        found.setdefault(model.spec, replace(model, facts=local_facts.get(model.spec, model.facts)))
-    return list(found.values())
+    for model in sorted(models, key=lambda model: not model.available):
+        found.setdefault(model.spec, model)
+    return [model for model in found.values() if model.available or not available_only]
 
 
 def _parse_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
@@ -142,30 +146,80 @@ def _known_providers(catalog: ModelCatalog) -> str:
 def _make_model(
     provider: Provider, model: str, spec: str, api_key: str | None, base_url: str | None, facts: ModelFacts
 ) -> ChatModel:
-    key = api_key or (provider.find_key() or ("", None))[1]
+    key = api_key or ((found := provider.find_key()) and found.value)
     override = base_url or provider.base_url_override()
     if provider.keys and not key and not override:
-        raise SettingsError(f"model {spec!r} needs a key: set {provider.keys[0]}")
-    address = override or provider.base_url
-    return WIRES[provider.wire].build(model, provider, facts, name=spec, base_url=address, api_key=key)
+        advice = f"set {provider.keys[0]}, or store it with `agx keys set {provider.name}`"
+        raise SettingsError(f"model {spec!r} needs a key ({_missing_key(provider)}): {advice}")
+
+    def build(wire: WireName) -> ChatModel:
+        address = override or provider.base_url
+        return WIRES[wire].build(model, provider, facts, name=spec, base_url=address, api_key=key)
+
+    built = build(provider.wire)
+    if provider.wire == "responses" and override and not _has_responses(override):
+        return ResponsesFallbackModel(built, lambda: build("chat"))
+    return built
+
+
+def _has_responses(base_url: str) -> bool:
+    """Return whether the server is OpenAI's own, which has Responses for all its models."""
+    return Url.parse(base_url.strip()).host == "api.openai.com"
 
 
 # --- sources of models ------------------------------------------------------------------------------------------------
 
 
-def _configured_model(spec: str, catalog: ModelCatalog) -> Iterator[ModelInfo]:
-    """Yield the model of AGX_MODEL, also if its name is unknown: the error is raised when it is used."""
+def _all_models(settings: Settings) -> Iterator[ModelInfo]:
+    """Yield every known model, some of them twice; of these the first one that is available counts."""
+    catalog = load_model_catalog()
+    local = list(_local_models(catalog))
+    if settings.model:
+        local_facts = {model.spec: model.facts for model in local}
+        configured = _configured_model(settings.model, catalog)
+        yield replace(configured, facts=local_facts.get(configured.spec, configured.facts))
+    yield from _default_models(catalog)
+    yield from local
+    yield ModelInfo("demo", "demo", "offline and scripted", _DEMO)
+    yield from _catalogue_models(catalog)
+
+
+def _configured_model(spec: str, catalog: ModelCatalog) -> ModelInfo:
+    """Return the model of AGX_MODEL, also if its name is unknown: the error is raised when it is used."""
     name, _, model = spec.partition(":")
     provider = catalog.providers.get(name)
     facts = _DEMO if spec == "demo" else ModelFacts() if provider is None else catalog.model_facts(provider, model)
-    yield ModelInfo(spec, name, "AGX_MODEL", facts)
+    usable = provider is None or not provider.keys or bool(provider.base_url_override() or provider.find_key())
+    return ModelInfo(spec, name, "AGX_MODEL", facts, available=usable)
 
 
-def _models_with_keys(catalog: ModelCatalog) -> Iterator[ModelInfo]:
+def _default_models(catalog: ModelCatalog) -> Iterator[ModelInfo]:
     for provider in catalog.providers.values():
-        if provider.model and (found := provider.find_key()):
+        if provider.keys and provider.model:
             facts = catalog.model_facts(provider, provider.model)
-            yield ModelInfo(f"{provider.name}:{provider.model}", provider.name, f"{found[0]} is set", facts)
+            yield _model_with_key(f"{provider.name}:{provider.model}", provider, facts)
+
+
+def _catalogue_models(catalog: ModelCatalog) -> Iterator[ModelInfo]:
+    for spec, facts in catalog.models.items():
+        provider = catalog.providers[spec.partition(":")[0]]
+        if provider.keys:
+            yield _model_with_key(spec, provider, facts)
+        else:
+            reason = "no local server has it" if provider.local else "its provider needs no key"
+            yield ModelInfo(spec, provider.name, reason, facts, available=not provider.local)
+
+
+def _model_with_key(spec: str, provider: Provider, facts: ModelFacts) -> ModelInfo:
+    found = provider.find_key()
+    reason = _missing_key(provider) if found is None else found.reason
+    return ModelInfo(spec, provider.name, reason, facts, available=found is not None)
+
+
+def _missing_key(provider: Provider) -> str:
+    if provider.key_source() == "keyring":
+        return "its key is stored, but cannot be read from the keyring"
+    return f"{provider.keys[0]} is not set, and no key is stored"
 
 
 def _local_models(catalog: ModelCatalog) -> Iterator[ModelInfo]:

@@ -65,6 +65,16 @@ _CODE_PATTERNS: dict[ModelErrorCode, re.Pattern[str]] = {
 _TAG = re.compile(r"<(/?[a-z]*)[^<>]*>", re.IGNORECASE)  # linear: none begins inside another
 _INVISIBLE = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # may be between the letters of a quoted key
 _BILLING = re.compile(r"insufficient_quota|billing|credit|balance", re.IGNORECASE)
+_NAMES_PATH = re.compile(r"/(responses|chat/completions)\b", re.IGNORECASE)
+_NAMES_MODEL = re.compile(r"model|deployment|engine|\bfile", re.IGNORECASE)
+_UNKNOWN_PATH = re.compile(
+    r"(unknown|unsupported|unrecogni[sz]ed|invalid|no such|no matching) (request )?(url|path)\b.{0,80}/responses\b"
+    r"|(unknown|unsupported|unrecogni[sz]ed|no such|no matching) (route|endpoint)\b"
+    r"|(\b(route|endpoint)|responses( api)?)\b.{0,30}(unknown|not (found|supported|available|implemented|exist))"
+    r"|cannot post \S{0,200}/responses\b",
+    re.IGNORECASE,
+)
+"""Messages about a path that does not exist, with status 400."""
 _BAD_KEY = re.compile(r"api_key_(invalid|expired|not_found)", re.IGNORECASE)
 
 
@@ -107,6 +117,7 @@ def status_error(
         status=status,
         retryable=code in _RETRYABLE and not _BILLING.search(report.search_text),
         retry_after=_retry_after(headers, report),
+        lacks_endpoint=_lacks_endpoint(status, report),
     )
 
 
@@ -232,6 +243,14 @@ def _code_from_status(status: int, report: ErrorReport) -> ModelErrorCode:
     if _code_from_patterns(report) == "provider.content_filter":
         return "provider.content_filter"
     return "provider.bad_request"
+
+
+def _lacks_endpoint(status: int, report: ErrorReport) -> bool:
+    """Return whether the server does not know the path, rather than the model or a file that the request names."""
+    if status in (404, 405, 501):
+        text = f"{report.search_text} {report.message}"
+        return "model_not_found" not in text and bool(_NAMES_PATH.search(text) or not _NAMES_MODEL.search(text))
+    return status == 400 and bool(_UNKNOWN_PATH.search(report.message))
 
 
 def _code_from_report(report: ErrorReport) -> ModelErrorCode:

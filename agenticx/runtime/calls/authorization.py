@@ -128,7 +128,7 @@ class CallAuthorizer:
         assessment = await self._assess(tool, arguments, context)
         if assessment.command is not None and seems_read_only(assessment.command):
             turn.read_only_calls.add(context.call_id)
-        verdict = decide(turn.session.permission_mode, assessment)
+        verdict = decide(turn.permission_mode, assessment)
         if verdict.decision != "ask":
             turn.resumed_questions.pop(context.call_id, None)
             await self._apply_verdict(turn, resumed, open_question, verdict)
@@ -150,7 +150,7 @@ class CallAuthorizer:
                 replaced = await _validate_replacement(tool, answer.arguments)
                 arguments, repaired = replaced.arguments, replaced.repaired
                 changed = await self._assess(tool, arguments, context)
-                if decide(turn.session.permission_mode, changed).decision == "deny":
+                if decide(turn.permission_mode, changed).decision == "deny":
                     raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
                 digest = (await self._bind_arguments(tool, arguments, changed)).digest
             if answer.remember == "session":
@@ -367,7 +367,7 @@ def _question_context(
 
 def _response_data(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
     data: dict[str, Any] = {"id": request.id, "approved": answer.approved, "by": answer.by}
-    if answer.by == "user":
+    if answer.by == "user" or answer.remember != "once":
         data["remember"] = answer.remember
     if answer.arguments is not None:
         data["arguments"] = jsonable(answer.arguments)

@@ -275,6 +275,7 @@ class SessionChangedData(TypedDict, total=False):
     model: str | None
     permission_mode: str
     tools: list[str] | None
+    system_prompt: str | None
     pinned: bool
     archived: bool
     rewound_to: str | None

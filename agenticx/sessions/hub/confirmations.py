@@ -15,6 +15,9 @@ from agenticx.sessions.store.records import Fact, StoredEvent
 
 __all__ = ["answer_question", "open_question", "unknown_confirm"]
 
+_ANSWERED_BY = frozenset({"user", "policy"})
+"""The deciders that answer through `answer_question`; a question with another one was closed without an answer."""
+
 
 async def answer_question(
     lease: Lease,
@@ -57,7 +60,7 @@ async def _store_answer(
     """Store the answer unless another one counts, and return the one that counts; None if closed without one."""
     closed = await lease.fact("question_closed", question.key)
     if closed is not None:
-        return answer_from_data(closed.data) if closed.data["by"] == "user" else None
+        return answer_from_data(closed.data) if closed.data["by"] in _ANSWERED_BY else None
     earlier = await lease.fact("question_answered", question.key)
     if earlier is not None:
         return answer_from_data(earlier.data)
@@ -73,6 +76,7 @@ def _decide(gate: AsyncConfirmGate, request_id: str, answer: ConfirmAnswer) -> C
         gate.resolve(
             request_id,
             answer.approved,
+            by="policy" if answer.by == "policy" else "user",
             remember=answer.remember,
             arguments=answer.arguments,
             reason=answer.reason,

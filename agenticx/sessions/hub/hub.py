@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakSet
 
 from agenticx.attachments import check_attachments
-from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, StoreError
+from agenticx.clocks import Clock, SystemClock, rfc3339
+from agenticx.errors import AgenticXError, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
-from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, HookRegistry
+from agenticx.messages import UserMessage
+from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, Event, HookRegistry
+from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
     Answer,
@@ -29,6 +35,8 @@ from agenticx.sessions.hub.commands import (
     encode_result,
 )
 from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
+from agenticx.sessions.hub.readers import EventReader, SessionEvent
+from agenticx.sessions.hub.records import check_fields
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
@@ -37,8 +45,9 @@ from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
-from agenticx.threads import run_sized
+from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool
+from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
 
@@ -53,7 +62,8 @@ class Hub:
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
-    A turn runs with `settings` as they apply in its session's workspace. All methods must be called on one event loop.
+    A turn runs with `settings` as they apply in its session's workspace. The catalog of `store` lists and finds
+    sessions, its log has their events. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -69,7 +79,7 @@ class Hub:
         clock: Clock | None = None,
     ) -> None:
         self.gate = gate or AsyncConfirmGate()
-        self._store = store
+        self.store = store
         self._services = TurnServices(
             store=store,
             models=models,
@@ -83,6 +93,105 @@ class Hub:
         self._actors = ActorCache(self._claim)
         self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
         self._serving, self._is_serving = AsyncExitStack(), False
+        self._readers = WeakSet[EventReader]()
+
+    async def create(
+        self,
+        *,
+        name: str | None = None,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+        workspace: str | PathLike[str] | None = None,
+        tools: Sequence[str] | None = None,
+        system_prompt: str | None = None,
+    ) -> SessionRecord:
+        """Create a session and return its record; the settings supply what is not given.
+
+        Raises `ValueError` for a value that cannot be stored, `SettingsError` for a workspace that is no folder, the
+        errors of `models` and `tools` for unknown names, `HubClosed`, `StoreError`.
+        """
+        self._check_open()
+        settings = self._services.settings
+        mode, tools = permission_mode or settings.permission_mode, settings.enabled_tools if tools is None else tools
+        fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
+        check_fields(fields)
+        folder = await run_in_thread(_folder, workspace or settings.workspace_root, name="agx workspace")
+        record = SessionRecord(
+            name=name,
+            model=model,
+            permission_mode=mode,
+            workspace=folder,
+            tools=None if tools is None else tuple(tools),
+            system_prompt=system_prompt,
+            created_at=rfc3339(self._services.clock.now()),
+        )
+        self._services.setup(record, None)
+        await self.store.create(record)
+        return record
+
+    # --- turns --------------------------------------------------------------------------------------------------------
+
+    async def run_turn(
+        self,
+        session_id: str,
+        user_input: str | UserMessage,
+        *,
+        model: str | None = None,
+        permission_mode: PermissionMode | None = None,
+        client_turn_id: str | None = None,
+        when_busy: Literal["reject", "queue", "interrupt"] = "reject",
+    ) -> AsyncGenerator[Event]:
+        """Submit a message and yield the events of its turn, up to the terminal one, each once it is stored.
+
+        The turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
+        question (`confirm_required`) is answered in the loop with `answer_confirm`. While another turn runs, the
+        message is refused with `SessionBusy` unless `when_busy` says otherwise. With a `client_turn_id` that was used
+        before, the events are those of that turn. The terminal event is missing only if the hub is closed while the
+        turn waits for an answer: it then continues after the next start.
+
+        Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
+        the session is deleted.
+        """
+        message = UserMessage(content=user_input) if isinstance(user_input, str) else user_input
+        request = TurnRequest(
+            input=message.content,
+            attachments=message.attachments,
+            client_turn_id=client_turn_id,
+            model=model,
+            permission_mode=permission_mode,
+            when_busy=when_busy,
+        )
+        submission = await self.submit(session_id, request)
+        if submission.state == "handed_back":
+            raise TurnFailed("the message was handed back: its turn never began")
+        reader = await self._new_reader(session_id, submission.after_seq, submission.turn.id)
+        while events := await reader.next_events():
+            for event in events:
+                yield event.event
+
+    async def follow(self, session_id: str, *, after: int = 0) -> AsyncGenerator[SessionEvent]:
+        """Yield the events of a session after the cursor `after`, those stored already and then those to come.
+
+        The cursor of an event is its `seq`; 0 is the beginning, and a turn begins after its `after_seq`. The events end
+        when the hub is closed. Raises `SessionNotFound`, also when the session is deleted.
+        """
+        if after < 0:
+            raise ValueError(f"a cursor is 0 or the seq of an event, not {after}")
+        reader = await self._new_reader(session_id, after)
+        while events := await reader.next_events():
+            for event in events:
+                yield event
+
+    async def _new_reader(self, session_id: str, after: int, turn_id: str | None = None) -> EventReader:
+        reader = EventReader(self.store.log, session_id, after=after, turn_id=turn_id)
+        self._readers.add(reader)
+        if self._actors.is_closed:
+            await reader.finish()
+        return reader
+
+    async def messages(self, session_id: str) -> list[dict[str, Any]]:
+        """Return the messages of a session's conversation, as `agenticx.sessions.transcript` does."""
+        return await read_messages(self.store.log, session_id)
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
         """Submit a message as `submit` does and return its turn."""
@@ -95,13 +204,21 @@ class Hub:
         event. While another turn runs, `request.when_busy` decides; a turn that is about to end accepts no steering any
         more, so such a message begins the next turn. A repeated `client_turn_id` returns the state of the first message
         and has no effect. Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written),
-        `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name, or
-        `SettingsError` (nothing was written) where the settings file of the session's workspace cannot be used.
+        `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name,
+        `ValueError` for an unknown mode, or `SettingsError` (nothing was written) where the settings file of the
+        session's workspace cannot be used.
         """
+        self._check_open()
+        if request.permission_mode is not None:
+            check_fields({"permission_mode": request.permission_mode})
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
         return await self._perform(session_id, Submit(request=request))
+
+    def _check_open(self) -> None:
+        if self._actors.is_closed:
+            raise HubClosed("the hub is closed; open it again")
 
     async def stop(self, session_id: str) -> TurnRecord | None:
         """Request the end of the session's running turn and return it, None when none runs.
@@ -120,10 +237,15 @@ class Hub:
         actors = {session_id: self._actors.get(session_id) for session_id in session_ids}
         elsewhere = [session_id for session_id, actor in actors.items() if actor is None]
         running = {id_: actor.turns.running.turn.id for id_, actor in actors.items() if actor and actor.turns.running}
-        return running | dict(await self._store.catalog.running_turns(elsewhere) if elsewhere else {})
+        return running | dict(await self.store.catalog.running_turns(elsewhere) if elsewhere else {})
 
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
-        """Replace fields of the session's record and append a `session_changed` event."""
+        """Replace fields of the session's record and append a `session_changed` event.
+
+        Fields are name, model, permission_mode, tools, system_prompt, pinned and archived; what concerns turns applies
+        from the next one on. Raises `ValueError` for another field or a value that cannot be stored.
+        """
+        check_fields(changes)
         return await self._perform(session_id, Change(changes=changes))
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
@@ -139,22 +261,22 @@ class Hub:
             await self._perform(session_id, Delete())
         except DamagedData as exc:
             _log.error("unreadable session is being deleted", error=str(exc))
-            if self._store.blobs is not None:
-                await self._store.blobs.forget(session_id)
-            await self._store.delete(await self._store.ownership.claim(session_id))
+            if self.store.blobs is not None:
+                await self.store.blobs.forget(session_id)
+            await self.store.delete(await self.store.ownership.claim(session_id))
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
     async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """Return the open questions of a session or of all whose `confirm_required` is stored, oldest first."""
-        return [open_question(event) for event in await self._store.catalog.open_questions(session_id)]
+        return [open_question(event) for event in await self.store.catalog.open_questions(session_id)]
 
     async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
         """Answer a question and return the decision, which is durable; the first valid answer counts.
 
         Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late.
         """
-        session_id = await self._store.catalog.session_of("question_asked", request_id)
+        session_id = await self.store.catalog.session_of("question_asked", request_id)
         if session_id is None:
             raise unknown_confirm(request_id)
         return await self._perform(session_id, Answer(request_id=request_id, answer=answer, digest=digest))
@@ -168,7 +290,7 @@ class Hub:
                 return await self._perform_here(session_id, command)
             except SessionOwnedElsewhere:
                 try:
-                    answer = await self._store.ownership.call(session_id, encode_command(command))
+                    answer = await self.store.ownership.call(session_id, encode_command(command))
                 except NoOwner:
                     continue
                 return decode_result(command, answer)
@@ -204,8 +326,8 @@ class Hub:
         self._resume_only = resume_only
         if not self._is_serving:
             self._is_serving = True
-            await self._serving.enter_async_context(self._store.ownership.serve(self._handle))
-        session_ids = [session_id async for session_id in self._store.ownership.orphans()]
+            await self._serving.enter_async_context(self.store.ownership.serve(self._handle))
+        session_ids = [session_id async for session_id in self.store.ownership.orphans()]
         for session_id in (*session_ids, *(resume_only or ())):
             with bound_ids(session=session_id):
                 try:
@@ -230,11 +352,12 @@ class Hub:
         for actor in actors:
             self._actors.discard(actor)
         self._actors.is_closed = True
+        await asyncio.gather(*(reader.finish() for reader in list(self._readers)))
         await self._serving.aclose()
 
     async def _claim(self, session_id: str) -> SessionActor:
         """Become the owner of the session and go on with what an earlier owner left."""
-        lease = await self._store.ownership.claim(session_id)
+        lease = await self.store.ownership.claim(session_id)
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
@@ -256,3 +379,14 @@ class Hub:
 
     def _may_resume(self, session_id: str) -> bool:
         return self._resume_only is None or session_id in self._resume_only
+
+
+def _folder(given: str | PathLike[str] | None) -> str:
+    """Return the resolved path of a workspace, by default the current folder; raise `SettingsError` if it is none."""
+    try:
+        folder = Path.cwd() if given is None else Path(given).resolve()
+        if folder.is_dir():
+            return str(folder)
+    except (OSError, RuntimeError, ValueError) as exc:  # deleted, forbidden or too long; circular links; a NUL
+        raise_if_exhausted(exc)
+    raise SettingsError(f"the workspace {str(given or '.')!r} is not a folder; give one that exists and can be read")

@@ -21,6 +21,7 @@ from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, TurnRecord
+from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission"]
 
@@ -54,6 +55,7 @@ class QueuedMessage:
     message: UserMessage
     client_turn_id: str | None = None
     model: str | None = None
+    permission_mode: PermissionMode | None = None
     steers: bool = False
     interrupts: bool = False
     cancelled: bool = False
@@ -69,6 +71,7 @@ class QueuedMessage:
             message=UserMessage(content=request.input, attachments=request.attachments),
             client_turn_id=request.client_turn_id,
             model=request.model,
+            permission_mode=request.permission_mode,
             interrupts=request.when_busy == "interrupt",
         )
 
@@ -79,6 +82,7 @@ class QueuedMessage:
             message = UserMessage.model_validate(fact.data["message"])
             fields = {key: fact.data[key] for key in ("client_turn_id", "model", "steers")}
             fields["interrupts"] = fact.data.get("interrupts", False)
+            fields["permission_mode"] = fact.data.get("permission_mode")
         return cls(session_id=session_id, turn_id=fact.turn_id, message=message, **fields)
 
     @property
@@ -96,6 +100,7 @@ class QueuedMessage:
             input=self.message.content,
             attachments_digest=fingerprint(self.message.attachments),
             client_turn_id=self.client_turn_id,
+            permission_mode=self.permission_mode,
         )
 
     def to_fact(self) -> Fact:
@@ -104,6 +109,7 @@ class QueuedMessage:
             "message": self.message.model_dump(mode="json"),
             "client_turn_id": self.client_turn_id,
             "model": self.model,
+            "permission_mode": self.permission_mode,
             "steers": self.steers,
             "interrupts": self.interrupts,
         }

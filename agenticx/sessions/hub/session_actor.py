@@ -399,7 +399,7 @@ class SessionActor:
         if point is not None:
             try:
                 setup = services.setup(loaded.record, None)
-                setup = replace(setup, configuration=await services.read_configuration(self.session.workspace))
+                setup = replace(setup, configuration=await services.read_configuration(loaded.record))
             except AgenticXError as exc:
                 _log.warning("turn cannot be resumed", error=str(exc))
             else:
@@ -438,6 +438,7 @@ class SessionActor:
             if changes.get("tools") is not None:
                 changes = changes | {"tools": tuple(changes["tools"])}  # a command from elsewhere has a list
             record = replace(self._writer.record, **changes)
+            self._services.check_change(record, changes)
             event = RuntimeEvent(EventType.SESSION_CHANGED, changes)
             await run_to_completion(self._writer.commit(None, [event], record=record))
             self.session.permission_mode = record.permission_mode
@@ -450,15 +451,8 @@ class SessionActor:
             await self._dispatch()
             if not self._is_free:
                 raise SessionBusy(f"session {self.id!r} already runs turn {self._current_turn_id!r}")
-            services = self._services
-            return await rewind(
-                services.log,
-                self.session,
-                self._writer,
-                message_id,
-                self._snapshots,
-                private=services.settings.private_paths,
-            )
+            log, private = self._services.log, self._services.settings.private_paths
+            return await rewind(log, self.session, self._writer, message_id, self._snapshots, private=private)
 
     async def answer(self, request_id: str, answer: ConfirmAnswer, digest: str) -> ConfirmAnswer:
         """Answer a question, see `answer_question`."""

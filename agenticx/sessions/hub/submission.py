@@ -9,6 +9,7 @@ from agenticx.attachments import Attachment, fingerprint
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.sessions.store.records import TurnRecord
+from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "HubClosed",
@@ -42,12 +43,17 @@ class TurnFailed(AgenticXError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """A message that a client submits; `model` overrides the session's model for this turn."""
+    """A message that a client submits.
+
+    `model` and `permission_mode` take the place of the session's for the turn that it begins, also if it is queued
+    before, or resumed after a restart; a message that steers runs in the turn that it joins.
+    """
 
     input: str
     attachments: tuple[Attachment, ...] = ()
     client_turn_id: str | None = None
     model: str | None = None
+    permission_mode: PermissionMode | None = None
     when_busy: WhenBusy = "reject"
 
 

@@ -188,13 +188,14 @@ class TurnRunner:
     ) -> None:
         """Run the turn to its end, and write its events in batches."""
         session, services, sink = self._session, self._services, partial(self._write_events, running)
-        configuration = setup.configuration or await services.read_configuration(session.workspace)
+        configuration = setup.configuration or await services.read_configuration(self._writer.record)
         runtime = services.runtime(setup.model, configuration.settings)
         context = TurnContext(
             client_turn_id=running.turn.client_turn_id,
             journal=_FactJournal(self, running.turn),
             steering=running.steering,
             pacer=services.pacer,
+            permission_mode=running.turn.permission_mode,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)

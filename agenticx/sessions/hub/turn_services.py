@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
@@ -48,7 +49,8 @@ class TurnServices:
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
-    `config/prompts/system.md`. `closing` is set once no turn may begin any more.
+    `config/prompts/system.md`, and a session's own prompt either of them. `closing` is set once no turn may begin any
+    more.
     """
 
     store: Store
@@ -67,6 +69,13 @@ class TurnServices:
         """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given."""
         return TurnSetup(model=self.models(model or record.model), tools=self.tools(record))
 
+    def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
+        """Raise the error of `models` or `tools` for an unknown name among the `changes` that led to `record`."""
+        if changes.get("model") is not None:
+            self.models(record.model)
+        if changes.get("tools") is not None:
+            self.tools(record)
+
     @property
     def log(self) -> Log:
         """The log of the store."""
@@ -77,17 +86,17 @@ class TurnServices:
         """True if a turn that waits for a confirmation continues after a restart."""
         return self.log.durability != "memory" and self.settings.resume_interrupted == "confirms"
 
-    async def read_configuration(self, workspace: Path) -> TurnConfiguration:
-        """Return the settings and the system prompt of a turn that begins now, read in a thread.
+    async def read_configuration(self, record: SessionRecord) -> TurnConfiguration:
+        """Return the settings and the system prompt of a turn of that session that begins now, read in a thread.
 
         Raises `SettingsError` for an unusable file, `ResourcesExhausted` if no thread could read it.
         """
-        has_begun = False
+        has_begun, workspace = False, Path(record.workspace)
 
         def read() -> TurnConfiguration:
             nonlocal has_begun
             has_begun = True
-            return TurnConfiguration(self.settings.in_workspace(workspace), self._system_prompt(workspace))
+            return TurnConfiguration(self.settings.in_workspace(workspace), self._system_prompt(record, workspace))
 
         try:
             async with asyncio.timeout(self.clock.real(_READING_SECONDS)):
@@ -98,13 +107,14 @@ class TurnServices:
             files = f"{workspace / PROJECT_FILE}, AGENTS.md or the system prompt"
             raise SettingsError(f"{files} could not be read within {_READING_SECONDS:g} seconds") from None
 
-    def _system_prompt(self, workspace: Path) -> str:
-        """Return the application's own prompt, else `system.md` of the prompts, filled in, and the AGENTS.md files.
+    def _system_prompt(self, record: SessionRecord, workspace: Path) -> str:
+        """Return the session's prompt, else the application's, else `system.md`, filled in, and the AGENTS.md files.
 
         The text is the same all day, so that prompt caches stay valid. Raises `SettingsError`.
         """
         values = {"workspace": workspace, "platform": platform.system(), "date": self.clock.now().date().isoformat()}
-        text = prompt_text("system") if self.own_system_prompt is None else self.own_system_prompt
+        own = self.own_system_prompt if record.system_prompt is None else record.system_prompt
+        text = prompt_text("system") if own is None else own
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", str(value))
         return text + instructions_prompt(find_agents_files(workspace))

@@ -12,11 +12,13 @@ from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.sessions.store.sqlite import SqliteStore
 from agenticx.settings import Settings
 
-__all__ = ["database_path", "open_store"]
+__all__ = ["MEMORY_URL", "absolute_url", "database_path", "open_store"]
 
 _FILE_NAME = "sessions.db"
 _SNAPSHOTS = "snapshots"
 _SQLITE = "sqlite:///"
+MEMORY_URL = "memory://"
+"""The URL of a store in memory, which the settings cannot name."""
 
 
 def open_store(settings: Settings, clock: Clock | None = None) -> Store:
@@ -32,9 +34,23 @@ def open_store(settings: Settings, clock: Clock | None = None) -> Store:
 def database_path(settings: Settings) -> Path:
     """Return the resolved path of the embedded store's file, the same one for all paths and links that lead to it."""
     url = settings.store_url
+    if url is None:
+        return _resolve(settings.home / _FILE_NAME, "AGX_HOME")
+    return _resolve(Path(url.removeprefix(_SQLITE)), "AGX_STORE_URL")
+
+
+def absolute_url(url: str) -> str:
+    """Return the URL of a database with its resolved path; raise `SettingsError` for any other URL."""
+    path = url.removeprefix(_SQLITE)
+    if path in ("", url):
+        scheme = url.partition("://")[0] if "://" in url else ""  # the rest may hold a password
+        raise SettingsError(f"the URL of a store is sqlite:///PATH or {MEMORY_URL}, not one of {scheme!r}")
+    return f"{_SQLITE}{_resolve(Path(path), 'the URL of the store')}"
+
+
+def _resolve(path: Path, source: str) -> Path:
     try:
-        path = settings.home / _FILE_NAME if url is None else Path(url.removeprefix(_SQLITE)).expanduser()
-        return path.resolve()
+        return path.expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as exc:  # an unknown user's home, a symlink loop, a NUL
         raise_if_exhausted(exc)
-        raise SettingsError(f"{'AGX_HOME' if url is None else 'AGX_STORE_URL'} is not a valid path: {exc}") from exc
+        raise SettingsError(f"{source} is not a valid path: {exc}") from exc

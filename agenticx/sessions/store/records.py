@@ -50,7 +50,8 @@ Position = NewType("Position", int)
 class SessionRecord:
     """The properties of a session apart from its events.
 
-    `tools` None means all; `model` None means the default one; `forked_from` is the id of the session it was made from.
+    `tools` None means all; `model` None means the default one; `system_prompt` None means that of the hub;
+    `forked_from` is the id of the session it was made from.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -59,6 +60,7 @@ class SessionRecord:
     permission_mode: PermissionMode = "default"
     workspace: str
     tools: tuple[str, ...] | None = None
+    system_prompt: str | None = None
     pinned: bool = False
     archived: bool = False
     forked_from: str | None = None
@@ -70,7 +72,7 @@ class TurnRecord:
     """A turn.
 
     `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
-    the fingerprint of the attachments of the input, "" for none.
+    the fingerprint of the attachments of the input, "" for none. `permission_mode` takes the place of the session's.
     """
 
     id: str = field(default_factory=lambda: new_id("turn"))
@@ -78,6 +80,7 @@ class TurnRecord:
     input: str
     attachments_digest: str = ""
     client_turn_id: str | None = None
+    permission_mode: PermissionMode | None = None
     after_seq: int | None = None
 
 

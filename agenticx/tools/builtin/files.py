@@ -169,7 +169,7 @@ def resolve_accessible(path: str, context: ToolContext) -> WorkspacePath:
     target = resolve_in_workspace(path, context.workspace)
     if is_private(target, context.protected_roots):
         shown = visible(target.relative)
-        raise ToolError(f"{shown!r} holds the keys and settings of AgenticX itself, which no tool reads or changes")
+        raise ToolError(f"{shown!r} holds keys, settings or sessions of AgenticX, which no tool reads or changes")
     return target
 
 

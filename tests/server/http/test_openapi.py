@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,6 +32,7 @@ QUERIES = {
     "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
     "/api/events": ["cursor", "lastEventId"],
     "/api/confirms": ["session_id"],
+    "/api/models": ["available"],
     "/api/usage": ["session_id", "since", "until"],
 }
 """The query parameters of each route; any other is refused before its handler reads it."""
@@ -41,6 +44,9 @@ OPERATIONS = {
     "POST /api/confirms/{request_id}": "answer_confirm",
     "GET /api/events": "stream_events",
     "GET /api/health": "get_health",
+    "GET /api/keys": "list_keys",
+    "PUT /api/keys/{provider}": "store_key",
+    "DELETE /api/keys/{provider}": "delete_key",
     "GET /api/models": "list_models",
     "GET /api/ready": "get_readiness",
     "GET /api/sessions": "list_sessions",
@@ -76,6 +82,8 @@ SCHEMAS = [
     "ForkBody",
     "HealthResponse",
     "IssueTicketBody",
+    "KeyItem",
+    "KeyListResponse",
     "LongModelRates",
     "MessageItem",
     "MessageListResponse",
@@ -100,6 +108,8 @@ SCHEMAS = [
     "StartTurnResponse",
     "StopTurnBody",
     "StopTurnResponse",
+    "StoreKeyBody",
+    "StoreKeyResponse",
     "StreamFrame",
     "TicketResponse",
     "TokenResponse",
@@ -169,8 +179,12 @@ def documented_responses(document: dict[str, Any]) -> Iterator[tuple[str, str, s
                         yield method.upper(), path, status, media
 
 
-async def test_every_response_matches_the_document(make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_response_matches_the_document(
+    make_studio: StudioMaker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    monkeypatch.setenv("AGX_HOME", str(tmp_path / "home"))
+    monkeypatch.setitem(sys.modules, "keyring", None)
     model = ScriptedModel(
         [
             call("file_write", {"path": "a.txt", "content": "x"}),
@@ -193,8 +207,11 @@ async def test_every_response_matches_the_document(make_studio: StudioMaker, mon
         assert (await client.request("GET", "/api/sessions?limit=0")).status_code == 422
         ticket = (await client.request("POST", "/api/tickets")).json()["ticket"]
         await client.request("POST", "/api/ticket", {"ticket": ticket})
-        for plain in ("/", "/api/health", "/api/ready", "/api/tools", "/api/models"):
+        await client.request("PUT", "/api/keys/groq", {"key": "a-key-for-nobody"})
+        for plain in ("/", "/api/health", "/api/ready", "/api/tools", "/api/models?available=true", "/api/keys"):
             await client.request("GET", plain)
+        await client.request("DELETE", "/api/keys/groq")
+        assert (await client.request("DELETE", "/api/keys/groq")).status_code == 404
         await client.request("DELETE", f"/api/sessions/{made['id']}")
     assert client.seen == set(documented_responses(document))
 
@@ -264,7 +281,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             known = [one["name"] for one in declared if one["in"] == "query"]
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
-            path = route.path.format(session_id=session_id, request_id="cfm_x") if "{" in route.path else route.path
+            path = route.path.format(session_id=session_id, request_id="cfm_x", provider="groq")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue

@@ -9,6 +9,7 @@ import pytest
 
 from studio.http.openapi import EVENT_STREAM
 from studio.routes import TABLE
+from studio.routes.sessions import ChangeSessionBody, CreateSessionBody
 from studio.routes.turns import StartTurnBody
 from tests.support.server.raw_http import (
     AUTHORIZED,
@@ -72,13 +73,19 @@ async def test_every_route_with_a_body_refuses_a_bad_one(studio: RunningStudio, 
 
 
 async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(studio: RunningStudio) -> None:
-    most = {"/api/ticket": 1024, "/api/confirms/cfm_x": 4 << 20, "/api/sessions/ses_x/turns": StartTurnBody.max_bytes}
+    most = {
+        "/api/ticket": 1024,
+        "/api/confirms/cfm_x": 4 << 20,
+        "/api/sessions": CreateSessionBody.max_bytes,
+        "/api/sessions/ses_x": ChangeSessionBody.max_bytes,
+        "/api/sessions/ses_x/turns": StartTurnBody.max_bytes,
+    }
     for method, path in BODIES:
         announced = raw_request(method, path, AUTHORIZED, JSON, f"Content-Length: {most.get(path, 64 << 10) + 1}")
         assert (path, (await send_raw(studio, announced)).status) == (path, 413)
     chunk = b"%x\r\n%b\r\n" % (16 * 1024, b" " * 16 * 1024)
     head = raw_request("POST", "/api/sessions", AUTHORIZED, JSON, "Transfer-Encoding: chunked").encode()
-    assert (await send_raw(studio, head + chunk * 5)).status == 413
+    assert (await send_raw(studio, head + chunk * 33)).status == 413
 
 
 MANY = ",".join(f'"{number}":0' for number in range(200_000))

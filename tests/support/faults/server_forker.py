@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.llms.base import ChatModel
+from agenticx.llms.model_cache import NamedModels
 from agenticx.logs import configure_logging
 from agenticx.sessions import SqliteStore, Store
 from agenticx.settings import load_settings
@@ -30,7 +31,7 @@ from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 from studio.access import load_or_create_token
 from studio.server import StudioServer, listen
-from studio.services import ServerModels, make_services
+from studio.services import make_services
 from tests.support.faults import broken, disk
 from tests.support.faults.faulty_stores import crashing, failing
 from tests.support.faults.plan_model import PlanModel
@@ -146,7 +147,7 @@ async def _serve(options: ServerOptions, home: Path) -> None:
         settings,
         token=load_or_create_token(settings),
         store=_store(options, home / "sessions.db"),
-        models=ServerModels(settings, resolve),
+        models=NamedModels(settings, resolve),
         tools=[mark, look, *(one for one in builtin_tools() if one.schema.name == "bash_exec")],
     )
     broken.services(options.broken, services)

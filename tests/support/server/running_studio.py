@@ -15,6 +15,7 @@ import httpx
 from agenticx.clocks import Clock
 from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import ChatModel
+from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.runtime import AgentHook
 from agenticx.sessions import Store
@@ -23,7 +24,7 @@ from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from studio.server import StudioServer, listen
-from studio.services import ServerModels, Services, make_services
+from studio.services import Services, make_services
 from tests.support.server.stream_client import StreamClient
 from tests.support.timeouts import PATIENCE, PatientClock, patient_client
 
@@ -155,7 +156,7 @@ async def running_studio(
         loaded,
         token=TOKEN,
         store=store,
-        models=ServerModels(loaded, resolve),
+        models=NamedModels(loaded, resolve),
         tools=tools or [note],
         hooks=hooks,
         clock=clock or PatientClock(),

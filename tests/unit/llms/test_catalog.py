@@ -17,6 +17,7 @@ import pytest
 
 from agenticx.errors import SettingsError
 from agenticx.llms import default_model_spec, list_models, resolve_wire
+from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("long_timeouts")
@@ -147,12 +148,17 @@ async def test_every_usable_model_is_listed_once(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("OLLAMA_BASE_URL", address)
         monkeypatch.setenv("XAI_API_KEY", "x")
         chosen = DEFAULTS.model_copy(update={"model": "ollama:qwen3"})
-        assert [model.spec for model in await list_models(chosen)] == [
-            "ollama:qwen3",
-            "xai:grok-4.7",
-            "ollama:llama3.2:3b",
-            "demo",
-        ]
+        models = await list_models(chosen)
+        every = await list_models(chosen, available_only=False)
+    names = [model.spec for model in models]
+    assert names[:4] == ["ollama:qwen3", "xai:grok-4.7", "ollama:llama3.2:3b", "demo"]
+    rows = [spec for spec in load_model_catalog().models if spec.startswith("xai:")]
+    assert sorted(names[1:2] + names[4:]) == sorted(rows)
+    assert [model for model in every if model.available] == models
+    assert {model.spec for model in every} >= load_model_catalog().models.keys()
+    missing = {model.spec: model.source for model in every if not model.available}
+    assert missing["openai:gpt-5.4"] == "OPENAI_API_KEY is not set, and no key is stored"
+    assert missing["ollama:phi4"] == "no local server has it"
 
 
 def test_embedding_models_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:

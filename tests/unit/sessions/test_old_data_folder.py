@@ -180,7 +180,7 @@ async def test_an_old_session_with_a_damaged_list_runs_turns_and_refuses_rewinds
 
 
 def restore_old_names(path: Path) -> None:
-    """Give tables and columns the names that they had before migration 0006, which changed nothing else."""
+    """Give tables and columns the names that they had before migration 0006, and remove what came after it."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript("""
             ALTER TABLE texts RENAME TO said;
@@ -188,7 +188,9 @@ def restore_old_names(path: Path) -> None:
             ALTER TABLE messages RENAME COLUMN message_index TO place;
             ALTER TABLE compacted RENAME COLUMN message_index TO place;
             ALTER TABLE turns RENAME COLUMN attachments_digest TO attached;
-            DELETE FROM migrations WHERE name LIKE '0006 %';
+            ALTER TABLE turns DROP COLUMN permission_mode;
+            UPDATE sessions SET record = json_remove(record, '$.system_prompt');
+            DELETE FROM migrations WHERE name LIKE '0006 %' OR name LIKE '0008 %';
         """)
 
 

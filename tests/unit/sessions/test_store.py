@@ -155,7 +155,7 @@ async def test_readers_are_woken_by_their_session_and_readers_of_all_by_any(stor
 
 async def test_a_turn_is_found_by_its_client_turn_id_running_or_ended(store: Store) -> None:
     one, two = await session_in(store), await session_in(store)
-    turn = TurnRecord(session_id=one, input="one", client_turn_id="c1")
+    turn = TurnRecord(session_id=one, input="one", client_turn_id="c1", permission_mode="plan")
     lease, other = await store.ownership.claim(one), await store.ownership.claim(two)
     assert await lease.turn(client_turn_id="c1") is None
     await lease.commit(Commit(turn_id=turn.id, events=[started()], begins=turn))

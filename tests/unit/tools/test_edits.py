@@ -321,7 +321,7 @@ async def test_private_files_are_neither_changed_nor_revealed_by_a_diff_or_an_er
             with pytest.raises(ToolError) as run:
                 await runner.call(tool, path=path, **arguments)
             shown = "my-token" if path == "notes" else path
-            sentence = f"'{shown}' holds the keys and settings of AgenticX itself, which no tool reads or changes"
+            sentence = f"'{shown}' holds keys, settings or sessions of AgenticX, which no tool reads or changes"
             assert [str(assessed.value), str(run.value)] == [sentence, sentence]
     assert runner.files() == before
 

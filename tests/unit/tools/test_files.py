@@ -111,7 +111,7 @@ async def test_a_private_folder_in_a_workspace_is_neither_listed_nor_read(worksp
 
     assert await runner.call(list_files) == "(an empty folder)"
     for path in ("agx-home/token", "agx-home"):
-        with pytest.raises(ToolError, match="holds the keys and settings of AgenticX itself, which no tool reads"):
+        with pytest.raises(ToolError, match="holds keys, settings or sessions of AgenticX, which no tool reads"):
             await runner.call(file_read, path=path)
     inner = make_runner(home / "project", protected_roots=(home,))
     inner.workspace.mkdir()

@@ -23,7 +23,8 @@ from agenticx.llms.wires.provider_model import (
 )
 from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.settings import provider_key, provider_setting
+from agenticx.provider_keys import find_key
+from agenticx.settings import provider_setting
 
 __all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]
 
@@ -134,13 +135,14 @@ class OpenAIProvider(OpenAIChatModel):
     >>> OpenAIProvider(model="gpt-4o", api_key="sk-example").name
     'openai-chat:gpt-4o'
 
-    The key is read from OPENAI_API_KEY unless it is given.
+    Unless it is given, the key is that of OPENAI_API_KEY, else the stored one.
     """
 
     def __init__(self, model: str = "gpt-4o", api_key: str | None = None, base_url: str | None = None) -> None:
+        found = None if api_key else find_key(["OPENAI_API_KEY"])
         super().__init__(
             model,
-            api_key=api_key or provider_key("OPENAI_API_KEY"),
+            api_key=api_key or (found and found.value),
             base_url=base_url or provider_setting("OPENAI_BASE_URL") or OPENAI_BASE_URL,
         )
 

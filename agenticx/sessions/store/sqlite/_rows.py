@@ -72,7 +72,8 @@ __all__ = [
 T = TypeVar("T")
 
 _RECORD_FIELDS = frozenset(field.name for field in fields(SessionRecord))
-_TURN_COLUMNS = "turns.id, sessions.id, turns.input, turns.attachments_digest, turns.client_turn_id, turns.after_seq"
+_TURN_COLUMNS = """turns.id, sessions.id, turns.input, turns.attachments_digest, turns.client_turn_id,
+    turns.permission_mode, turns.after_seq"""
 
 _log = get_logger(__name__)
 
@@ -130,7 +131,7 @@ def _is_text_or_none(value: object) -> bool:
 
 _FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("id", "workspace", "created_at"), _is_text),
-    **dict.fromkeys(("name", "model", "forked_from"), _is_text_or_none),
+    **dict.fromkeys(("name", "model", "system_prompt", "forked_from"), _is_text_or_none),
     **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
     "permission_mode": lambda value: value in get_args(PermissionMode),
     "tools": lambda value: value is None or all(map(_is_text, value)),
@@ -189,10 +190,10 @@ def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, af
     """Store `turn`, whose first event follows `after_seq`, as the running one of its session."""
     connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
     connection.execute(
-        """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, after_seq)
-           VALUES (?, ?, ?, ?, ?, ?)
+        """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, permission_mode, after_seq)
+           VALUES (?, ?, ?, ?, ?, ?, ?)
            ON CONFLICT (id) DO NOTHING""",  # a commit without events is stored again when it is settled
-        (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest, after_seq),
+        (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest, turn.permission_mode, after_seq),
     )
 
 
@@ -249,9 +250,10 @@ def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[obje
             input=input_,
             attachments_digest=digest,
             client_turn_id=client,
+            permission_mode=mode,
             after_seq=after,
         )
-        for id_, session_id, input_, digest, client, after in rows
+        for id_, session_id, input_, digest, client, mode, after in rows
     ]
 
 

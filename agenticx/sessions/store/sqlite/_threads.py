@@ -69,6 +69,7 @@ class _DatabaseThread:
         self._connect = connect
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
         self._started, self._finished = threading.Event(), threading.Event()
         start_thread(self._run, name=name)
         if not self._started.wait(_START_TIMEOUT_SECONDS):
@@ -90,13 +91,16 @@ class _DatabaseThread:
         return self.put(_Call(work=work, synced=synced, on_commit=on_commit, outside_transaction=outside_transaction))
 
     def put(self, job: Job[T]) -> asyncio.Future[T]:
-        """Queue a job and return the future of its result, as `submit` does."""
+        """Queue a job and return the future of its result, as `submit` does; raises `StoreError` after `close`."""
+        if self._closed:
+            raise StoreError("the store is closed")
         future = job.future = asyncio.get_running_loop().create_future()
         self._jobs.put(job)
         return future
 
     def close(self) -> None:
         """Finish the queued jobs, then end the thread and its connection."""
+        self._closed = True
         self._jobs.put(None)
         self._finished.wait()
 

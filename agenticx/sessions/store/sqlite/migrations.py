@@ -186,6 +186,12 @@ MIGRATIONS: tuple[Migration, ...] = (
         CREATE INDEX open_facts ON facts (session) WHERE kind IN ('message_posted', 'name_derived', 'rewind_began');
         """,
     ),
+    Migration(
+        "0008 permission modes of turns",
+        """
+        ALTER TABLE turns ADD COLUMN permission_mode TEXT;  -- NULL: that of the session
+        """,
+    ),
 )
 
 

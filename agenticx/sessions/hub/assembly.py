@@ -1,0 +1,152 @@
+"""Assembly of a hub from the settings and the parts of an application."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from agenticx.clocks import Clock
+from agenticx.errors import SettingsError, ToolError
+from agenticx.llms.base import ChatModel
+from agenticx.llms.duck_typed.model import adapt
+from agenticx.llms.model_cache import ModelCache, NamedModels
+from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
+from agenticx.sessions.hub.hub import Hub
+from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_store
+from agenticx.sessions.store.memory import MemoryStore
+from agenticx.sessions.store.records import SessionRecord
+from agenticx.settings import Settings, load_settings
+from agenticx.threads import run_in_thread
+from agenticx.tools.base import Tool
+from agenticx.tools.builtin import builtin_tools
+from agenticx.tools.registry import Toolbox
+
+__all__ = ["make_hub", "make_toolbox", "open_hub"]
+
+
+@asynccontextmanager
+async def open_hub(
+    url: str | None = None,
+    *,
+    model: str | ChatModel | Any = None,
+    tools: Iterable[Tool | Callable[..., Any]] | None = None,
+    hooks: HookRegistry | Sequence[AgentHook] = (),
+    system_prompt: str | None = None,
+    workspace: str | PathLike[str] | None = None,
+    settings: Settings | None = None,
+) -> AsyncGenerator[Hub]:
+    """Open a hub: stored sessions, whose turns survive a restart, as in the studio.
+
+        async with open_hub("sqlite:///chat.db", model="openai-chat:gpt-4.1-mini") as hub:
+            session = await hub.create(name="Notes")
+            async for event in hub.run_turn(session.id, "Write notes.txt"):
+                if event.type == "confirm_required":
+                    answer = ConfirmAnswer(approved=True)
+                    await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
+
+    `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for the store of the
+    settings, by default the one in AGX_HOME. `model` is the default model: a name, a model, or an object of another
+    library; a model that is given is not closed here. `tools` replace the built-in ones. `hooks` run in every turn.
+    `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `workspace` is the folder of
+    sessions that are created without one. Without `settings` they are read from the environment and the user's file.
+
+    Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
+    turns are stopped as by a shutdown of the studio; one that waits for an answer continues when the hub is opened
+    again.
+
+    Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model or a
+    setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools and hooks that are none.
+    """
+    registry = HookRegistry.from_hooks(hooks)
+    own_model = None if model is None or isinstance(model, str) else adapt(model)
+    toolbox = None if tools is None else Toolbox(tools)
+    name = model if isinstance(model, str) else None
+    async with AsyncExitStack() as stack:
+        settings, models = await run_in_thread(_models, settings, url, name, own_model, workspace, name="agx models")
+        stack.push_async_callback(models.aclose)
+        toolbox = make_toolbox(toolbox, settings)
+        store = MemoryStore() if url == MEMORY_URL else await _open_store(settings)
+        stack.push_async_callback(store.aclose)
+        hub = make_hub(
+            store, models=models, toolbox=toolbox, settings=settings, hooks=registry, system_prompt=system_prompt
+        )
+        stack.push_async_callback(hub.close)
+        await hub.recover()
+        yield hub
+
+
+def _models(
+    settings: Settings | None,
+    url: str | None,
+    name: str | None,
+    own: ChatModel | None,
+    workspace: str | PathLike[str] | None,
+) -> tuple[Settings, NamedModels]:
+    """Return the settings of a hub and its models; blocks."""
+    given: dict[str, Any] = {} if workspace is None else {"workspace_root": Path(workspace).expanduser().absolute()}
+    if url is not None and url != MEMORY_URL:
+        given["store_url"] = absolute_url(url)
+    if name is not None or own is not None:
+        given["model"] = name
+    settings = (settings or load_settings()).model_copy(update=given)
+    models = NamedModels(settings, own=None if own is None else {own.name: own})
+    models.check_names(settings)
+    return settings, models
+
+
+async def _open_store(settings: Settings) -> Store:
+    """Open the store in a thread; one that is open only after the caller was cancelled is closed again."""
+    opening = asyncio.create_task(run_in_thread(open_store, settings, name="agx opening"))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait({opening})
+        if not opening.cancelled() and opening.exception() is None:
+            await opening.result().aclose()
+        raise
+
+
+def make_hub(
+    store: Store,
+    *,
+    models: ModelCache,
+    toolbox: Toolbox,
+    settings: Settings,
+    gate: AsyncConfirmGate | None = None,
+    hooks: HookRegistry | Sequence[AgentHook] = (),
+    system_prompt: str | None = None,
+    clock: Clock | None = None,
+) -> Hub:
+    """Return a hub over an open store; a session has all tools of `toolbox`, or those that its record names."""
+
+    def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
+        return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
+
+    return Hub(
+        store,
+        models=models.get,
+        tools=tools_of,
+        settings=settings,
+        gate=gate,
+        hooks=hooks,
+        system_prompt=system_prompt,
+        clock=clock,
+    )
+
+
+def make_toolbox(tools: Iterable[Tool | Callable[..., Any]] | None, settings: Settings) -> Toolbox:
+    """Return the tools of an application, by default the built-in ones.
+
+    Raises `SettingsError` when AGX_ENABLED_TOOLS has the name of an unknown tool.
+    """
+    toolbox = Toolbox(builtin_tools() if tools is None else tools)
+    try:
+        toolbox.only(settings.enabled_tools or ())
+    except ToolError as exc:
+        raise SettingsError(f"AGX_ENABLED_TOOLS: {exc}") from exc
+    return toolbox

@@ -1,0 +1,121 @@
+"""Readers of a session's events, which get each one once it is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agenticx.errors import StoreError
+from agenticx.logs import get_logger
+from agenticx.runtime.events import EVENT_CLASSES, Event, EventType
+from agenticx.sessions.hub.submission import TurnFailed
+from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import StoredEvent
+from agenticx.threads import run_sized
+
+__all__ = ["EventReader", "SessionEvent"]
+
+_PAGE_EVENTS = 256
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """An event of a session's log with its cursor, `seq`; `turn_id` is None for events of the session as a whole."""
+
+    event: Event
+    turn_id: str | None
+    seq: int
+
+
+class EventReader:
+    """A reader of the events after the sequence number `after`, in order; with `turn_id` of those of one turn.
+
+    Such a reader ends with the turn. Once `finish` was called, any reader ends with what is stored then.
+    """
+
+    def __init__(self, log: Log, session_id: str, *, after: int, turn_id: str | None = None) -> None:
+        self._log = log
+        self._session_id = session_id
+        self._after = after
+        self._turn_id = turn_id
+        self._unread: list[StoredEvent] = []
+        self._ended = False
+        self._failure: Exception | None = None
+        self._wakeup = asyncio.Event()
+        self._lock = asyncio.Lock()  # of reading from the log
+
+    async def next_events(self) -> Sequence[SessionEvent]:
+        """Return the next events as soon as there are some, and none at the end.
+
+        Raises `TurnFailed` if the turn never begins, because its message was handed back, and `StoreError`, such as
+        `SessionNotFound` once the session is deleted.
+        """
+        while True:
+            await self._wait_for_page()
+            if not self._unread:
+                if self._failure is not None:
+                    raise self._failure
+                return ()
+            page, self._unread = self._unread, []
+            size = sum(len(event.frame_json) for event in page)
+            if events := await run_sized(_decode, page, size=size, name="agx decoding events"):
+                return events
+
+    async def finish(self) -> None:
+        """Read what is left of the turn, or the next page of the session; nothing is read from the log later."""
+        async with self._lock:
+            try:
+                while not self._ended and await self._read_page() and self._turn_id is not None:
+                    pass
+            except StoreError as exc:
+                self._failure = exc
+            self._ended = True
+            self._wakeup.set()
+
+    async def _wait_for_page(self) -> None:
+        """Wait until there are unread events or no more will come."""
+        with self._log.subscribe(self._session_id, self._wakeup):
+            while not (self._unread or self._ended):
+                self._wakeup.clear()
+                async with self._lock:
+                    has_read = self._ended or await self._read_page()
+                if not has_read:
+                    await self._wakeup.wait()
+
+    async def _read_page(self) -> bool:
+        """Read a page from the log; return False if it has none."""
+        page = await self._log.read(self._session_id, self._after, _PAGE_EVENTS)
+        for event in page:
+            self._after = event.seq
+            if self._turn_id is None or event.turn_id == self._turn_id:
+                self._unread.append(event)
+                self._ended = self._turn_id is not None and event.terminal
+            elif event.type == EventType.HANDED_BACK and _queued_turn_id(event) == self._turn_id:
+                self._failure, self._ended = TurnFailed("the message was handed back: its turn never began"), True
+            if self._ended:
+                break
+        return bool(page)
+
+
+def _queued_turn_id(event: StoredEvent) -> str:
+    with map_decode_errors(f"an event of session {event.session_id!r}"):
+        return json.loads(event.frame_json)["data"]["turn_id"]
+
+
+def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:
+    """Return the events of a page, without those of a type that only a newer release has."""
+    events: list[SessionEvent] = []
+    for stored in page:
+        if stored.type not in EVENT_CLASSES:
+            _log.warning("event of a newer release left out", type=stored.type, session=stored.session_id)
+            continue
+        with map_decode_errors(f"an event of session {stored.session_id!r}"):
+            envelope, type_ = json.loads(stored.frame_json), EventType(stored.type)
+            event = EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"])
+        events.append(SessionEvent(event, stored.turn_id, stored.seq))
+    return events
