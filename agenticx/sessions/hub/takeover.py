@@ -1,11 +1,12 @@
-"""Sessions that other workers leave with work: a worker that dies, or ends, gives its sessions to the others."""
+"""Takeover of the sessions that another worker leaves with work when it dies or ends."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from functools import partial
+from typing import Any
 
 from agenticx.clocks import Clock
 from agenticx.errors import SessionNotFound, StoreError
@@ -28,7 +29,7 @@ class Takeover:
     A session that cannot be read is tried once.
     """
 
-    def __init__(self, store: Store, claim: Callable[[str], Awaitable[None]], clock: Clock) -> None:
+    def __init__(self, store: Store, claim: Callable[[str], Coroutine[Any, Any, None]], clock: Clock) -> None:
         self._store = store
         self._claim = claim
         self._clock = clock
