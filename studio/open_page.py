@@ -42,7 +42,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     settings = load_settings()
-    address = find_studio(settings.home, response_timeout=_TIMEOUT_SECONDS)
+    address = asyncio.run(find_studio(settings.home, response_timeout=_TIMEOUT_SECONDS))
     if address is None:
         raise StudioNotFound(f"no studio is running for this AGX_HOME; {_start_hint(settings)}")
     url = page_url(address, _request_ticket(address))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
 from contextlib import closing
@@ -37,7 +38,7 @@ def check_store(settings: Settings) -> CheckResult:
     pid = probe_owner_pid(path)
     if pid is None:
         return _check_file(path)
-    server = server_with_pid(settings, pid, response_timeout=_RESPONSE_TIMEOUT)
+    server = asyncio.run(server_with_pid(settings, pid, response_timeout=_RESPONSE_TIMEOUT))
     if server is None:
         return f"{path} belongs to {f'process {pid}' if pid else 'another process'}", "ok"
     return f"{path} belongs to the server at {server.url} (process {pid}), which answers", "ok"

@@ -285,7 +285,7 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
         output.show_note(Note(visible_line(text, 2_000), tone))
 
     make_fallback_client: Callable[[Exception], Client] | None = None
-    owner = _find_store(settings, arguments, notify)
+    owner = await _find_store(settings, arguments, notify)
     if isinstance(owner, ServerEndpoint):
         reject_local_options(arguments, owner.url)
         client: Client = remote_client(settings, owner, lambda text: output.show_note(Note(text, "warning")))
@@ -335,7 +335,7 @@ async def _reconnect(
     began = unowned_since = loop.time()
     while loop.time() < min(unowned_since + _UNOWNED_SECONDS, began + _STARTING_SECONDS):
         pid = probe_owner_pid(database_path(settings))
-        server = server_with_pid(settings, pid) if pid else None
+        server = await server_with_pid(settings, pid) if pid else None
         if server is not None:
             notify(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
             options = conversation.new_session_options
@@ -351,9 +351,11 @@ async def _reconnect(
     return client
 
 
-def _find_store(settings: Settings, arguments: Namespace, notify: Callable[[str], None]) -> Store | ServerEndpoint:
+async def _find_store(
+    settings: Settings, arguments: Namespace, notify: Callable[[str], None]
+) -> Store | ServerEndpoint:
     try:
-        return open_store_or_find_server(settings)
+        return await open_store_or_find_server(settings)
     except (StoreError, OSError) as exc:  # another owner, a later release's format, damage, a full or read-only disk
         if arguments.session is not None:
             raise
