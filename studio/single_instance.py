@@ -15,7 +15,7 @@ from agenticx.cli.client.http import ServerUnresponsive
 from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, read_address
 from agenticx.errors import SettingsError, StoreError
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, OwnerLock
+from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
 
 __all__ = ["lock_home"]
 

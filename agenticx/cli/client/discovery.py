@@ -12,10 +12,9 @@ from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.client.studio_file import StudioAddress, read_address
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import database_path, open_store
+from agenticx.sessions.store.factory import open_store, open_store_reader, probe_store_owner
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, probe_owner_pid
-from agenticx.sessions.store.sqlite.reader import SqliteReader
+from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings
 
 __all__ = [
@@ -50,7 +49,7 @@ async def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoin
 
 def open_reader(settings: Settings) -> ReadingClient:
     """Return a client that reads the sessions beside their owner; raise `StoreError` if they cannot be read."""
-    return ReadingClient(SqliteReader(database_path(settings)))
+    return ReadingClient(open_store_reader(settings))
 
 
 def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
@@ -63,7 +62,7 @@ def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[
     """Return the client of a server, which may come back at another address."""
 
     async def locate() -> ServerEndpoint | None:
-        pid = probe_owner_pid(database_path(settings))
+        pid = probe_store_owner(settings)
         return None if pid is None else await server_with_pid(settings, pid)
 
     return RemoteClient(locate, server, notify)

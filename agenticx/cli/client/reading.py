@@ -11,18 +11,17 @@ from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.base import Log, StoreReader, read_log_pages
 from agenticx.sessions.store.records import SessionRecord
-from agenticx.sessions.store.sqlite.reader import SqliteReader
 from agenticx.sessions.store.usage import DailyUsage
 
 __all__ = ["ReadingClient"]
 
 
 class ReadingClient:
-    """A `SessionReader` of a database that another process owns."""
+    """A `SessionReader` of a store that another process owns."""
 
-    def __init__(self, reader: SqliteReader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._log = cast("Log", reader)  # of which only `head` and `read` are used
 

@@ -20,7 +20,7 @@ from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
+from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.visible import visible_line
 

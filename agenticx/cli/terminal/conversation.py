@@ -48,8 +48,7 @@ from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import database_path, open_store
-from agenticx.sessions.store.sqlite.owner import probe_owner_pid
+from agenticx.sessions.store.factory import open_store, probe_store_owner
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
@@ -334,7 +333,7 @@ async def _reconnect(
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()
     while loop.time() < min(unowned_since + _UNOWNED_SECONDS, began + _STARTING_SECONDS):
-        pid = probe_owner_pid(database_path(settings))
+        pid = probe_store_owner(settings)
         server = await server_with_pid(settings, pid) if pid else None
         if server is not None:
             notify(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")

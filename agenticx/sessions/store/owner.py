@@ -1,4 +1,4 @@
-"""Ownership of a database by one process at a time, with a lock on a file beside it."""
+"""Ownership of a file by one process at a time, with a lock on a file beside it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from agenticx.errors import StoreError
-from agenticx.sessions.store.sqlite._file import FileIdentity
 
-__all__ = ["OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
+__all__ = ["FileIdentity", "OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
 
 _ATTEMPTS = 250
 _PAUSE_SECONDS = 0.02
@@ -61,6 +60,18 @@ class OwnerLock:
             os.ftruncate(self._file, 0)
             os.close(self._file)
             self._file = -1
+
+
+class FileIdentity:
+    """The identity of the file at a path, to detect that it was moved away or replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = _identity(path)
+
+    def is_unchanged(self) -> bool:
+        """Return True if the same file is still at the path."""
+        return _identity(self._path) == self._known
 
 
 def probe_owner_pid(database: Path) -> int | None:
@@ -119,6 +130,14 @@ def _is_running(pid: int) -> bool:
     except OSError:  # a process of another user
         pass
     return True
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _program() -> str:
