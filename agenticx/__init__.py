@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agenticx.attachments import load_attachment
     from agenticx.errors import AgenticXError
-    from agenticx.llms import resolve_model
+    from agenticx.llms import Sampling, resolve_model
     from agenticx.messages import UserMessage
     from agenticx.runtime import (
         AgentHook,
@@ -46,6 +46,7 @@ __all__ = [
     "HookContext",
     "RunResult",
     "RuntimeEvent",
+    "Sampling",
     "Session",
     "SyncConfirmGate",
     "ToolContext",
@@ -64,7 +65,7 @@ __version__ = "0.1.0"  # the same as in pyproject.toml; a test compares them
 _MODULES = {
     "agenticx.attachments": ("load_attachment",),
     "agenticx.errors": ("AgenticXError",),
-    "agenticx.llms": ("resolve_model",),
+    "agenticx.llms": ("Sampling", "resolve_model"),
     "agenticx.messages": ("UserMessage",),
     "agenticx.sessions.hub.assembly": ("open_hub",),
     "agenticx.tools": ("Assessment", "ToolContext", "tool"),

@@ -40,6 +40,7 @@ from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.records import Position, StoredEvent
+from studio.http.frames import ResetFrame, ServerClosingFrame
 from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
 
 __all__ = ["Relay"]
@@ -49,7 +50,6 @@ _SHUTDOWN_GRACE_SECONDS = 4.5  # longer than the hub takes to stop its turns
 _WRITE_EVENTS = 512
 
 _RETRY_FIELD = b"retry: 500\n"
-_CLOSING_FRAME = b'data: {"type":"server_closing"}\n\n'
 _HEARTBEAT = ServerSentEvent(comment="beat", sep="\n").encode()
 _CURSOR = re.compile(r"(0|[1-9a-f][0-9a-f]{0,14})-([0-9a-f]{16})")
 
@@ -232,8 +232,15 @@ class _Feed:
         return position <= await self._log.head(self._session_id)
 
     def _reset(self, reason: str) -> bytes:
-        frame = {"type": "reset", "data": {"reason": reason}, "session_id": self._session_id}
-        return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
+        return _encode({"type": "reset", "data": {"reason": reason}, "session_id": self._session_id})
+
+
+def _encode(frame: ResetFrame | ServerClosingFrame) -> bytes:
+    """Return a frame without an id: a client keeps the cursor that it has."""
+    return f"data: {json.dumps(frame, separators=(',', ':'))}\n\n".encode()
+
+
+_CLOSING_FRAME = _encode({"type": "server_closing"})
 
 
 def _first_write(events: Sequence[StoredEvent], turn_id: str | None) -> Sequence[StoredEvent]:

@@ -20,6 +20,7 @@ from agenticx.llms.base import (
     UsageDelta,
     complete,
 )
+from agenticx.llms.sampling import Sampling, UnsupportedSampling
 
 if TYPE_CHECKING:
     from agenticx.llms.assembly import resolve_model
@@ -47,11 +48,13 @@ __all__ = [
     "OpenAIResponsesModel",
     "Reply",
     "ReplyBuilder",
+    "Sampling",
     "ScriptedModel",
     "TextDelta",
     "ThinkingDelta",
     "ToolCallDelta",
     "ToolSchema",
+    "UnsupportedSampling",
     "Usage",
     "UsageDelta",
     "adapt",

@@ -2,19 +2,24 @@
 
 From the inside out: the wire, the real window of a local model (`LocalModel`), capabilities (`CapabilityModel`), think
 blocks (`ThinkBlockModel`), tools in the prompt (`XmlToolModel` or `ToolFallbackModel`), prices (`PricedModel`), and
-around all models together retries and fallbacks (`RetryingModel`). Most of them act only while a reply is being opened;
-the path of a token has the transforms of `ThinkBlockModel`, `XmlToolModel` and `PricedModel`, run by one iterator.
+the model's own sampling (`SampledModel`), and around all models together retries and fallbacks (`RetryingModel`). Most
+of them act only while a reply is being opened; the path of a token has the transforms of `ThinkBlockModel`,
+`XmlToolModel` and `PricedModel`, run by one iterator.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import LocalModel
 from agenticx.llms.catalog.resolve import find_model_facts, local_window_query, resolve_wire
+from agenticx.llms.sampling import Sampling
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
+from agenticx.llms.wrappers.sampling import FallbackSamplingModel, SampledModel
 from agenticx.llms.wrappers.think_blocks import ThinkBlockModel
 from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.llms.wrappers.xml_tools import XmlToolModel
@@ -29,23 +34,27 @@ def resolve_model(
     api_key: str | None = None,
     base_url: str | None = None,
     settings: Settings | None = None,
+    sampling: Sampling | None = None,
     clock: Clock | None = None,
 ) -> ChatModel:
     """Return the model named `name`, as in `openai:gpt-4o` or `demo`, with the retries and fallbacks of `settings`.
 
     `api_key` and `base_url` replace the provider's key in the environment and its usual address; they do not apply to
-    fallbacks. Without `settings` they are read from the environment and the settings files. Raises `SettingsError`
-    for an unknown name, also for that of a fallback, and for a missing key.
+    fallbacks. Without `settings` they are read from the environment and the settings files. Each call has `sampling`,
+    unless a runtime or turn has another; what a fallback does not take, and any extra body, is left out for it, with a
+    line in the log. Raises `SettingsError` for an unknown name, also for that of a fallback, and for a missing key, and
+    `UnsupportedSampling` for sampling that the model named does not take.
     """
     settings = settings or load_settings()
     clock = clock or SystemClock()
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
-    return RetryingModel(
-        _assemble_one(name, settings, clock, api_key=api_key, base_url=base_url),
-        [_assemble_one(fallback, settings, clock) for fallback in settings.fallback_models if fallback != name],
-        policy,
-        clock,
-    )
+    model = _assemble_one(name, settings, clock, api_key=api_key, base_url=base_url)
+    names = [fallback for fallback in settings.fallback_models if fallback != name]
+    fallbacks: Sequence[ChatModel] = [FallbackSamplingModel(_assemble_one(name, settings, clock)) for name in names]
+    if sampling:
+        model = SampledModel(model, sampling)
+        fallbacks = [SampledModel(fallback, sampling) for fallback in fallbacks]
+    return RetryingModel(model, fallbacks, policy, clock)
 
 
 def _assemble_one(

@@ -19,6 +19,7 @@ from agenticx.llms.reply_limits import (
     MAX_PARSED_BYTES,
     MAX_REPLY_BYTES,
 )
+from agenticx.llms.sampling import NO_SAMPLING, Sampling
 from agenticx.messages import Message, ProviderState, ToolCall
 
 __all__ = [
@@ -59,7 +60,6 @@ InlineForm = Literal["hermes", "mistral"]
 """A syntax in which some models write calls into their text, if their server does not parse it (`inline_calls`)."""
 
 _INLINE_FORMS: tuple[InlineForm, ...] = ("hermes", "mistral")
-
 _WHOLE_STOPS = frozenset[StopKind](("end", "tool_calls"))
 
 
@@ -84,16 +84,16 @@ class OutputSchema:
 class ModelRequest:
     """One model call.
 
-    `output_schema` may only be set for models of which `takes_output_schema` is true; the answer is validated anyway.
-    `timeout` is the provider's request timeout in seconds, longer than all our own limits. `attempt_seconds` limits the
-    seconds to the first delta of an attempt that has a fallback. With `parallel_calls` False the model is asked to make
-    one call at a time, if its wire has an option for that; it may still make several.
+    `sampling` takes precedence over the model's own. `output_schema` may only be set for models of which
+    `takes_output_schema` is true; the answer is validated anyway. `timeout` is the provider's request timeout in
+    seconds, longer than all our own limits. `attempt_seconds` limits the seconds to the first delta of an attempt that
+    has a fallback. With `parallel_calls` False the model is asked to make one call at a time, if its wire can ask.
     """
 
     messages: Sequence[Message]
     tools: Sequence[ToolSchema] = ()
     tool_choice: Literal["auto", "none", "required"] = "auto"
-    max_output_tokens: int | None = None
+    sampling: Sampling = NO_SAMPLING
     output_schema: OutputSchema | None = None
     timeout: float | None = None
     attempt_seconds: float | None = None
@@ -229,8 +229,8 @@ class ChatModel(Protocol):
     no other exception than `ModelError`; closing the iterator early closes the provider's socket. A stream that ends
     without a `Finished` was truncated (the caller decides how to treat it). Pings and comments yield nothing.
 
-    A model may also have a method `takes_output_schema` and an attribute `inline_calls`; see the functions
-    `takes_output_schema` and `inline_forms`.
+    A model may also have methods `takes_output_schema` and `sampling_problems` and an attribute `inline_calls`; see the
+    functions `takes_output_schema`, `sampling_problems` and `inline_forms`.
     """
 
     @property

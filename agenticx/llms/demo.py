@@ -29,6 +29,7 @@ from agenticx.llms.base import (
     UsageDelta,
 )
 from agenticx.llms.demo_plan import Plan, PlannedCall, make_plan
+from agenticx.llms.sampling import check_sampling
 from agenticx.messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
 
 __all__ = ["DemoModel"]
@@ -91,6 +92,7 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """Reply to the last user message, one word per batch."""
+        check_sampling(self, request.sampling)
         reply = list(_reply(request))
         if request.output_schema is not None:
             _check_object(reply)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, assert_never
@@ -23,6 +23,7 @@ from typing import Self, assert_never
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, InlineForm, ModelRequest
+from agenticx.llms.sampling import Sampling, SamplingField
 from agenticx.llms.script_parts import (
     Fail,
     Hang,
@@ -126,6 +127,10 @@ class ScriptedModel:
             code="provider.bad_request",
             provider_type="script_exhausted",
         )
+
+    def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
+        """Return nothing: any sampling is accepted, and recorded in `requests`."""
+        return {}
 
     @property
     def unplayed(self) -> int:

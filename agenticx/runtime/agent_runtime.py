@@ -28,6 +28,7 @@ from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inline_forms
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
+from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.messages import ToolCall, UserMessage
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import parse_inline_calls
@@ -65,11 +66,12 @@ class AgentRuntime(RunMethods):
 
     `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel` such as `resolve_model` returns (which
     takes an `api_key` and a `base_url`), or a duck-typed model with `stream_with_tools`, `stream` or `invoke`, as other
-    libraries have them. `confirm_gate` is asked before risky calls; the default gate asks at the
-    terminal. `tools` and `system_prompt` are those of turns that are given none. Arguments that are not given are taken
-    from `settings`, which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they
-    cannot be used). If those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the
-    command line.
+    libraries have them. `confirm_gate` is asked before risky calls; the default gate asks at the terminal. `tools` and
+    `system_prompt` are those of turns that are given none. `sampling` is that of the calls of all turns;
+    `UnsupportedSampling` is raised if the model does not take it. Arguments that are not given are taken from
+    `settings`, which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they cannot
+    be used). If those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command
+    line.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class AgentRuntime(RunMethods):
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox = (),
         system_prompt: str | None = None,
+        sampling: Sampling | None = None,
         max_tool_rounds: int | None = None,
         loop_warning_threshold: int = 4,
         loop_critical_threshold: int = 8,
@@ -94,6 +97,7 @@ class AgentRuntime(RunMethods):
         self._model = _resolve(llm, self._settings) if isinstance(llm, str) else adapt(llm)
         self._tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
         self._system_prompt = system_prompt
+        self._sampling = NO_SAMPLING if sampling is None else self._checked_sampling(sampling)
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
@@ -114,7 +118,8 @@ class AgentRuntime(RunMethods):
             model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks
         )
         self._endings = Endings(hooks=self._hooks, clock=self._clock)
-        authorizer = CallAuthorizer(gate=confirm_gate or SyncConfirmGate(), settings=self._settings, clock=self._clock)
+        gate = SyncConfirmGate() if confirm_gate is None else _checked_gate(confirm_gate)
+        authorizer = CallAuthorizer(gate=gate, settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, hooks=self._hooks, settings=self._settings, clock=self._clock)
 
     async def run_turn(
@@ -127,6 +132,7 @@ class AgentRuntime(RunMethods):
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
         output_type: Any = None,
+        sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Run one turn of `session` and yield its events, from `turn_started` to the one terminal event.
@@ -142,13 +148,14 @@ class AgentRuntime(RunMethods):
         s to end while processes are being ended. A bug of AgenticX itself is raised, not yielded.
 
         With an `output_type`, anything that pydantic can validate, the answer is an object of that type, whose JSON
-        value is the `output` of `final`. Raises `TypeError` for a type that pydantic cannot validate and for an input,
-        session or tools of another type, `AttachmentRefused` for attachments that are not accepted, and `SessionBusy`
-        while the session runs another turn, all before the turn begins. A turn whose generator was left by a `break` is
-        waited for, at most 3 s.
+        value is the `output` of `final`. The parameters of `sampling` replace those of the runtime for this turn.
+        Raises `TypeError` for a type that pydantic cannot validate and for an input, session, tools or sampling of
+        another type, `UnsupportedSampling` for sampling that the model does not take, `AttachmentRefused` for
+        attachments that are not accepted, and `SessionBusy` while the session runs another turn, all before the turn
+        begins. A turn whose generator was left by a `break` is waited for, at most 3 s.
         """
         message, session = user_message(user_input), Session() if session is None else _checked_session(session)
-        turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context)
+        turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
         _begin_turn(turn, message)
         running = TurnTask(turn, self._run(turn, ()), should_stop)
@@ -228,6 +235,7 @@ class AgentRuntime(RunMethods):
         system_prompt: str | None,
         output_type: Any,
         context: TurnContext | None,
+        sampling: Sampling | None = None,
     ) -> Turn:
         toolbox = self._tools if tools is None else tools if isinstance(tools, Toolbox) else Toolbox(tools)
         return Turn(
@@ -240,9 +248,17 @@ class AgentRuntime(RunMethods):
             max_rounds=self._max_rounds,
             clock=self._clock,
             loops=self._new_loop_detector(session),
+            sampling=self._sampling if sampling is None else self._sampling.updated(self._checked_sampling(sampling)),
             interrupts=Interrupts(self._turn_seconds),
             context=context or TurnContext(),
         )
+
+    def _checked_sampling(self, sampling: object) -> Sampling:
+        """Return `sampling`; raise `TypeError` if it is none, `UnsupportedSampling` if the model does not take it."""
+        if not isinstance(sampling, Sampling):
+            raise TypeError(f"sampling must be a Sampling, not {type(sampling).__name__}")
+        check_sampling(self._model, sampling)
+        return sampling
 
     def _new_loop_detector(self, session: Session) -> LoopDetector:
         plan, detector = session.state.plan, LoopDetector(*self._loop_thresholds)
@@ -432,6 +448,14 @@ def _checked_session(session: object) -> Session:
     if not isinstance(session, Session):
         raise TypeError(f"session must be a Session, not {type(session).__name__}")
     return session
+
+
+def _checked_gate(gate: object) -> ConfirmGate:
+    """Return `gate`; raise `TypeError` if it is no `ConfirmGate`, which could only fail at the first question."""
+    if not isinstance(gate, ConfirmGate):
+        kind = type(gate).__name__
+        raise TypeError(f"confirm_gate must be a ConfirmGate, such as a subclass with request_confirm, not {kind}")
+    return gate
 
 
 def _max_tool_rounds(settings: Settings) -> int:

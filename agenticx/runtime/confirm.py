@@ -10,11 +10,12 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from agenticx.errors import AgenticXError
+from agenticx.messages import new_id
 from agenticx.runtime.questions.confirm_digest import confirm_digest
 from agenticx.runtime.questions.question_text import question_lines
 from agenticx.threads import run_in_thread, start_thread
@@ -34,6 +35,8 @@ __all__ = [
     "confirm_digest",
     "discard_typed_ahead",
 ]
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
 Remember = Literal["once", "session", "always"]
@@ -157,8 +160,27 @@ class AsyncConfirmGate(ConfirmGate):
         default_factory=OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]], init=False, repr=False
     )
 
-    async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        raise AgenticXError("AsyncConfirmGate must be called through ask(), which gives the question an id")
+    async def request_confirm(self, question: str, context: Mapping[str, Any] | None = None) -> bool:
+        """Wait until the question is answered by `resolve`, and return the decision.
+
+        This is for questions outside of turns, which call `ask`. `last_request` and `pending` have the question with
+        its new id. It does not expire: cancelling the caller, as `asyncio.timeout` does, closes it. Raises
+        `AgenticXError` if the answer has other arguments, which a yes or no cannot pass on.
+        """
+        context = dict(context or {})
+        given: object = context.get("arguments")
+        arguments = dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else dict[str, Any]()
+        request = ConfirmRequest(
+            id=new_id("cnf"),
+            question=question,
+            context=context,
+            digest=confirm_digest(str(context.get("tool", "")), arguments, {}),
+            expires_at=_NEVER,
+        )
+        answer = await self.ask(request, lambda: None)
+        if answer.arguments is not None:
+            raise AgenticXError("the answer has other arguments; request_confirm can only be answered with yes or no")
+        return answer.approved
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         pending = _PendingConfirm(request, asyncio.get_running_loop().create_future())

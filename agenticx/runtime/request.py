@@ -47,6 +47,7 @@ class RequestBuilder:
         request = ModelRequest(
             messages=await self._messages(turn, history),
             tools=turn.tools.schemas(),
+            sampling=turn.sampling,
             timeout=self.clocks.request_timeout,
             attempt_seconds=self.clocks.invoke,
         )

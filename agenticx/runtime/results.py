@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from agenticx.errors import AgenticXError
+from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
@@ -87,6 +88,7 @@ class RunOptions(TypedDict, total=False):
     should_stop: StopSignal | Callable[[], bool] | None
     tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None
     system_prompt: str | None
+    sampling: Sampling | None
 
 
 class RunMethods(ABC):
@@ -102,6 +104,7 @@ class RunMethods(ABC):
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
         output_type: Any = None,
+        sampling: Sampling | None = None,
     ) -> AsyncGenerator[Event, None]: ...
 
     @abstractmethod

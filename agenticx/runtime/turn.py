@@ -12,6 +12,7 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
+from agenticx.llms.sampling import NO_SAMPLING, Sampling
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
@@ -115,6 +116,7 @@ class Turn:
     max_rounds: int
     clock: Clock
     loops: LoopDetector
+    sampling: Sampling = NO_SAMPLING
     poll_backoff: PollBackoff = field(default_factory=PollBackoff)
     read_only_calls: set[str] = field(default_factory=set[str])
     context: TurnContext = field(default_factory=TurnContext)

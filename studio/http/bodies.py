@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from codecs import getincrementaldecoder
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect, Request
@@ -63,7 +63,13 @@ async def read_body(request: Request, schema: type[B]) -> B:
     except ValidationError as exc:
         _raise_if_out_of_memory(exc)
         problem = _validation_problem(exc, schema)
-        _log.info("invalid request body", schema=schema.__name__, field=problem.field)
+        _log.info(
+            "invalid request body",
+            method=request.method,
+            path=request.scope["path"],
+            field=problem.field,
+            problem=problem.detail,
+        )
         raise problem from None
 
 
@@ -76,9 +82,7 @@ def _check_type(request: Request) -> None:
     media_type, _, parameters = ";".join(sent).partition(";")
     charset = parameters.lower().replace('"', "").replace(" ", "")
     if len(sent) != 1 or media_type.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
-        raise Problem(
-            415, "not_json", "Send the body as JSON in UTF-8, with the header Content-Type: application/json."
-        )
+        raise Problem("not_json", "Send the body as JSON in UTF-8, with the header Content-Type: application/json.")
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
@@ -92,14 +96,14 @@ async def _read(request: Request, max_bytes: int) -> bytes:
                 if len(body) > max_bytes:
                     raise _too_large(max_bytes)
     except TimeoutError:
-        raise Problem(408, "too_slow", f"The body did not arrive within {_READ_SECONDS:g} seconds.") from None
+        raise Problem("too_slow", f"The body did not arrive within {_READ_SECONDS:g} seconds.") from None
     except ClientDisconnect:
-        raise Problem(400, "incomplete", "The connection was closed before the body was complete.") from None
+        raise Problem("incomplete", "The connection was closed before the body was complete.") from None
     return bytes(body)
 
 
 def _too_large(max_bytes: int) -> Problem:
-    return Problem(413, "too_large", f"The body is larger than {max_bytes} bytes, the limit of this route.")
+    return Problem("too_large", f"The body is larger than {max_bytes} bytes, the limit of this route.")
 
 
 # --- content ----------------------------------------------------------------------------------------------------------
@@ -115,7 +119,7 @@ def _parse(raw: bytes, schema: type[B]) -> B:
             max_values=_MAX_VALUES,
         )
     except ValueError as exc:
-        raise Problem(400, "malformed_json", f"The body is not acceptable JSON: {exc}.") from None
+        raise Problem("malformed_json", f"The body is not acceptable JSON: {exc}.") from None
     return schema.model_validate(value)
 
 
@@ -144,16 +148,30 @@ def _raise_if_out_of_memory(exc: ValidationError) -> None:
 
 def _validation_problem(exc: ValidationError, schema: type[RequestBody]) -> Problem:
     """Return the first validation error as a problem with a sentence; it does not repeat submitted values."""
-    error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+    error = exc.errors(include_url=False, include_input=False)[0]
     path = ".".join(str(part) for part in error["loc"])[:_MAX_SHOWN_CHARS] or "body"
+    limits: dict[str, Any] = error.get("ctx", {})
     match error["type"]:
-        case "model_type":
+        case "model_type" | "dict_type":
             sentence = f"{'The body' if path == 'body' else repr(path)} must be a JSON object."
         case "missing":
             sentence = f"{path!r} is required."
         case "extra_forbidden":
             sentence = f"Unknown field {path!r}; known fields: {', '.join(schema.model_fields) or 'none'}."
-        case _:
-            reason = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-            sentence = f"{path!r} must be {reason}." if error["msg"].startswith("Input") else f"{path!r}: {reason}."
-    return Problem(422, "invalid_body", sentence, field=path)
+        case "value_error":
+            sentence = f"{path!r}: {error['msg'].removeprefix('Value error, ')}."
+        case kind:
+            sentence = f"{path!r} {_REQUIREMENTS.get(kind, 'is not valid').format_map(limits)}."
+    return Problem("invalid_body", sentence, field=path)
+
+
+_REQUIREMENTS = {
+    "bool_type": "must be true or false",
+    "list_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_too_short": "must not be empty",  # no text of the API has another minimum than one character
+    "string_type": "must be a text",
+    "too_long": "must have at most {max_length} items",
+}
+"""The sentences for the other errors of pydantic that the bodies of the API can have."""

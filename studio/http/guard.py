@@ -117,7 +117,6 @@ class AccessMiddleware:
         if (is_valid and scheme.lower() == "bearer") or self.is_public(_route_path(scope)):
             return None
         return Problem(
-            401,
             "unauthorized",
             "Send the server's token as one header, Authorization: Bearer TOKEN; `agx open` opens a page that has it.",
             headers={"WWW-Authenticate": "Bearer"},
@@ -143,10 +142,10 @@ def _check_headers(policy: OriginPolicy, scope: Scope, headers: _Headers) -> tup
     """Return the problem with framing, Host or Origin, if any, and the allowed Origin that gets CORS headers."""
     if headers.get(b"content-length") and headers.get(b"transfer-encoding"):
         sentence = "Send Content-Length or Transfer-Encoding, not both: they could give the body different ends."
-        return Problem(400, "two_lengths", sentence, headers={"Connection": "close"}), None
+        return Problem("two_lengths", sentence, headers={"Connection": "close"}), None
     host, origins = _single_value(headers, b"host"), headers.get(b"origin", ())
     if not host:
-        return Problem(400, "bad_host", "Send exactly one Host header."), None
+        return Problem("bad_host", "Send exactly one Host header."), None
     if host.lower() not in policy.hosts:
         return _wrong_host(policy), None
     if len(origins) > 1:
@@ -156,7 +155,7 @@ def _check_headers(policy: OriginPolicy, scope: Scope, headers: _Headers) -> tup
     if origins and origins[0] not in policy.own_origins:
         return _origin_not_allowed(), None
     if "cross-site" in headers.get(b"sec-fetch-site", ()) and not _is_page_navigation(scope, headers):
-        return Problem(403, "cross_site", "Another site sent this request; open the studio's own page."), None
+        return Problem("cross_site", "Another site sent this request; open the studio's own page."), None
     return None, None
 
 
@@ -164,7 +163,7 @@ def _path_problem(scope: Scope) -> Problem | None:
     canonical = quote(scope["path"], safe="/:@!$&'()*+,;=~").encode()
     if scope.get("raw_path") in (None, canonical):
         return None
-    return Problem(404, "not_found", "The path is not in canonical form; encode only what must be encoded.")
+    return Problem("not_found", "The path is not in canonical form; encode only what must be encoded.")
 
 
 def _route_path(scope: Scope) -> str:
@@ -180,11 +179,11 @@ def _is_page_navigation(scope: Scope, headers: _Headers) -> bool:
 
 def _wrong_host(policy: OriginPolicy) -> Problem:
     allowed_hosts = ", ".join(sorted(policy.hosts))
-    return Problem(421, "wrong_host", f"This server does not serve that Host; allowed hosts: {allowed_hosts}.")
+    return Problem("wrong_host", f"This server does not serve that Host; allowed hosts: {allowed_hosts}.")
 
 
 def _origin_not_allowed() -> Problem:
-    return Problem(403, "foreign_origin", "That Origin is not allowed; AGX_ALLOWED_ORIGINS lists the allowed ones.")
+    return Problem("foreign_origin", "That Origin is not allowed; AGX_ALLOWED_ORIGINS lists the allowed ones.")
 
 
 def _with_headers(send: Send, origin: str | None) -> Send:

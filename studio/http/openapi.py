@@ -1,4 +1,7 @@
-"""The OpenAPI document, made from the URL table and the schemas of bodies, responses and events."""
+"""The OpenAPI document, made from the URL table, the table of problems, and the schemas of all bodies.
+
+A route lists only the problems that are its own; those of any request, of a body and of parameters follow from its row.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,29 @@ from typing_extensions import is_typeddict
 
 from agenticx.runtime.events import envelope_schema
 from studio.http.bodies import RequestBody
-from studio.http.queries import RequestQuery, parameter_schemas
+from studio.http.frames import ResetFrame, ServerClosingFrame
+from studio.http.problems import PROBLEMS
+from studio.http.queries import RequestQuery, find_problem_codes, parameter_schemas
 
-__all__ = ["EVENT_STREAM", "Handler", "HeaderParameter", "ResponseSpec", "RouteSpec", "openapi_document"]
+__all__ = [
+    "EVENT_STREAM",
+    "Handler",
+    "HeaderParameter",
+    "ResponseSpec",
+    "RouteSpec",
+    "openapi_document",
+    "possible_problems",
+]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 EVENT_STREAM = "text/event-stream"
 _JSON = "application/json"
 _REFERENCE_TEMPLATE = "#/components/schemas/{model}"
+
+_OF_ANY_REQUEST = ("two_lengths", "bad_host", "wrong_host", "foreign_origin", "cross_site", "internal", "overloaded")
+_OF_A_BODY = ("not_json", "too_slow", "too_large", "incomplete", "malformed_json", "invalid_body")
+_OF_PARAMETERS = ("unknown_parameter", "repeated_parameter")
 
 _DESCRIPTION = """\
 The sessions of one AGX_HOME, their turns, and every event of them.
@@ -36,8 +53,8 @@ the file `token` of AGX_HOME. A page gets it for a one-use ticket, which `POST /
 `/#TICKET` posts it to `POST /api/ticket`. Pages of other origins may call the server if AGX_ALLOWED_ORIGINS names their
 origin exactly as the browser sends it, which is `null` for some pages of desktop apps.
 
-An error is a `Problem`, whose `code` is stable. A query parameter that an operation does not declare is a 422, unless
-it begins with an underscore.
+An error is a `Problem`, whose `code` is stable; each operation lists its codes by status. A query parameter that an
+operation does not declare, or that is given twice, is a 422, unless it begins with an underscore.
 
 A session runs one turn at a time. Its events are typed (`Event`), and each is stored before any client sees it. A turn
 ends with exactly one terminal event. While it waits for a confirmation, `GET /api/confirms` lists the question; an
@@ -64,12 +81,12 @@ class ResponseSpec:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RouteSpec:
-    """A row of the URL table: the handler of a method and path, its parameters, body and success responses.
+    """A row of the URL table: the handler of a method and path, its parameters, body, success responses and problems.
 
     `operation_id` names the row for generators of clients, which make a function of it: it outlives every rename of
     the handler, whose docstring is the description of the operation. A query parameter that is not in `query` is
-    refused, unless it begins with an underscore; with None any is accepted. Only a `public` route is answered without a
-    token.
+    refused, unless it begins with an underscore; with None any is accepted. `problems` are the codes of its own;
+    `possible_problems` returns all. Only a `public` route is answered without a token.
     """
 
     method: str
@@ -81,7 +98,22 @@ class RouteSpec:
     body: type[RequestBody] | None = None
     query: type[RequestQuery] | None = RequestQuery
     headers: Sequence[HeaderParameter] = ()
+    problems: Sequence[str] = ()
     public: bool = False
+
+
+def possible_problems(route: RouteSpec) -> list[str]:
+    """Return the codes of all problems that the route can answer, in the order of the table of problems."""
+    codes = {*_OF_ANY_REQUEST, *route.problems}
+    if not route.public:
+        codes.add("unauthorized")
+    if "{" in route.path:
+        codes.add("not_found")  # a parameter in another than its canonical form
+    if route.query is not None:
+        codes.update(_OF_PARAMETERS, find_problem_codes(route.query))
+    if route.body is not None:
+        codes.update(_OF_A_BODY)
+    return [code for code in PROBLEMS if code in codes]
 
 
 @cache
@@ -89,6 +121,9 @@ def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
     """Return the OpenAPI 3.1 document of these routes; the envelope of events is its schema `Event`."""
     schemas: dict[str, Any] = {"Problem": _PROBLEM, "Event": _with_component_references(envelope_schema())}
     definitions: dict[str, Any] = schemas["Event"].pop("$defs", {})
+    for name, schema in _frame_schemas():
+        definitions |= schema.pop("$defs", {})
+        schemas[name] = schema
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         for name, schema in _schemas(route):
@@ -107,6 +142,12 @@ def openapi_document(routes: Sequence[RouteSpec]) -> dict[str, Any]:
     }
 
 
+_STREAM = (
+    "Server-sent events. The `data` of a frame is a `StreamFrame`: an `Event`, whose cursor is the frame's `id`; or, "
+    "without an `id`, a `ResetFrame` where the cursor of the request is not valid, or a `ServerClosingFrame`, the last "
+    "frame before a shutdown. Comments are sent as a heartbeat."
+)
+
 _PROBLEM = {
     "type": "object",
     "required": ["type", "title", "status", "code", "detail"],
@@ -121,6 +162,14 @@ _PROBLEM = {
 }
 
 
+def _frame_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the schemas of the frames of a stream, and that of any frame."""
+    for frame in (ResetFrame, ServerClosingFrame):
+        yield frame.__name__, TypeAdapter(frame).json_schema(ref_template=_REFERENCE_TEMPLATE)
+    names = ("Event", ResetFrame.__name__, ServerClosingFrame.__name__)
+    yield "StreamFrame", {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in names]}
+
+
 def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the named schemas of a route's body and responses, each with those that it refers to."""
     if route.body is not None:
@@ -132,11 +181,10 @@ def _schemas(route: RouteSpec) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _operation(route: RouteSpec) -> dict[str, Any]:
-    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     operation: dict[str, Any] = {
         "operationId": route.operation_id,
         "summary": route.summary,
-        "responses": {**_responses(route), "default": {"description": "A problem", "content": problem}},
+        "responses": {**_responses(route), **_problem_responses(route)},
     }
     if description := inspect.getdoc(route.handler):
         operation["description"] = description
@@ -180,9 +228,27 @@ def _responses(route: RouteSpec) -> dict[str, Any]:
     return responses
 
 
+def _problem_responses(route: RouteSpec) -> dict[str, Any]:
+    """Return a response for each status of the route's problems, with its codes, and one for any other problem."""
+    codes: dict[str, list[str]] = {}
+    for code in possible_problems(route):
+        codes.setdefault(str(PROBLEMS[code].status), []).append(code)
+    problem = {"$ref": "#/components/schemas/Problem"}
+    responses: dict[str, Any] = {}
+    for status, of_status in codes.items():
+        meanings = "\n".join(f"- `{code}`: {PROBLEMS[code].meaning}" for code in of_status)
+        schema = {"allOf": [problem, {"properties": {"code": {"enum": of_status}}}]}
+        responses[status] = _problem_response(meanings, schema)
+    return {**responses, "default": _problem_response("Any other problem.", problem)}
+
+
+def _problem_response(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/problem+json": {"schema": schema}}}
+
+
 def _response_schema(spec: ResponseSpec) -> dict[str, Any]:
     if spec.media_type == EVENT_STREAM:
-        return {"type": "string", "description": "Frames whose `data` is an `Event`, and whose `id` is a cursor."}
+        return {"type": "string", "description": _STREAM}
     if is_typeddict(spec.schema):
         return {"$ref": f"#/components/schemas/{spec.schema.__name__}"}
     return TypeAdapter(spec.schema).json_schema()

@@ -1,9 +1,10 @@
-"""Errors as application/problem+json, with a stable code and a sentence on how to correct the request."""
+"""Errors as application/problem+json: the table of their codes, and the problem of each exception."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -28,25 +29,84 @@ from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfi
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
 
-__all__ = ["HANDLERS", "Problem", "problem_response"]
+__all__ = ["HANDLERS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
 
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """A row of the table of problems: the status of the response, and what the code means."""
+
+    status: int
+    meaning: str
+
+
+PROBLEMS: Mapping[str, ProblemKind] = {
+    "bad_host": ProblemKind(400, "There is not exactly one Host header."),
+    "bad_request": ProblemKind(400, "The request is malformed."),
+    "incomplete": ProblemKind(400, "The connection was closed before the body was complete."),
+    "malformed_json": ProblemKind(400, "The body is not acceptable JSON."),
+    "two_lengths": ProblemKind(400, "The body has a length and is chunked."),
+    "bad_ticket": ProblemKind(401, "The ticket is unknown, expired or already used."),
+    "unauthorized": ProblemKind(401, "The token is missing or wrong."),
+    "cross_site": ProblemKind(403, "Another site sent the request."),
+    "foreign_origin": ProblemKind(403, "The Origin is not allowed."),
+    "confirm_not_found": ProblemKind(404, "No question has this id."),
+    "key_not_found": ProblemKind(404, "No key of the provider is stored."),
+    "message_not_found": ProblemKind(404, "No message of the session has this id."),
+    "not_found": ProblemKind(404, "No route has this path, or it is not in its canonical form."),
+    "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
+    "session_not_found": ProblemKind(404, "No session has this id."),
+    "method_not_allowed": ProblemKind(405, "The path has other methods."),
+    "too_slow": ProblemKind(408, "The body did not arrive in time."),
+    "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input."),
+    "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the question."),
+    "key_in_environment": ProblemKind(409, "The key is in the environment, where it has to be unset."),
+    "session_busy": ProblemKind(409, "The session runs a turn, or its queue is full."),
+    "confirm_closed": ProblemKind(410, "The question was answered otherwise, has expired, or its turn ended."),
+    "attachment_too_large": ProblemKind(413, "A file, or all files together, exceed the limit."),
+    "too_large": ProblemKind(413, "The body exceeds the limit of the route."),
+    "not_json": ProblemKind(415, "The body is not JSON by its Content-Type."),
+    "wrong_host": ProblemKind(421, "The server does not serve this Host."),
+    "attachment_refused": ProblemKind(422, "A file is of no accepted type, or cannot be read."),
+    "bad_archived": ProblemKind(422, "The parameter `archived` has another value than those it takes."),
+    "bad_available": ProblemKind(422, "The parameter `available` is neither `true` nor `false`."),
+    "bad_before": ProblemKind(422, "The parameter `before` is not the id of a session."),
+    "bad_day": ProblemKind(422, "A parameter is not a date."),
+    "bad_format": ProblemKind(422, "The parameter `format` has another value than those it takes."),
+    "bad_limit": ProblemKind(422, "The parameter `limit` is out of range."),
+    "bad_query": ProblemKind(422, "The parameter `q` is too long."),
+    "bad_settings": ProblemKind(422, "A setting or a settings file cannot be used."),
+    "bad_workspace": ProblemKind(422, "The workspace is not a folder that can be used."),
+    "invalid_body": ProblemKind(422, "A field of the body is missing, unknown or invalid."),
+    "invalid_key": ProblemKind(422, "The text cannot be a key."),
+    "key_refused": ProblemKind(422, "The provider does not accept the key."),
+    "remember_unavailable": ProblemKind(422, "An answer cannot be remembered in this way yet."),
+    "repeated_parameter": ProblemKind(422, "A query parameter was given more than once."),
+    "unknown_model": ProblemKind(422, "No model has this name, or it cannot be used."),
+    "unknown_parameter": ProblemKind(422, "The route has no query parameter of this name."),
+    "unknown_tool": ProblemKind(422, "No tool has this name."),
+    "internal": ProblemKind(500, "The server has a bug, which its log shows."),
+    "overloaded": ProblemKind(503, "The machine lacks memory, files or disk space; the request may succeed later."),
+    "provider_unreachable": ProblemKind(503, "The provider did not say if it accepts the key."),
+    "shutting_down": ProblemKind(503, "The server is shutting down."),
+    "storage": ProblemKind(503, "The session store failed, or the session's data is damaged."),
+}
+"""All problems by code, in the order of their statuses; `/openapi.json` lists those of each route."""
+
+
 class Problem(Exception):
-    """An error response: `detail` is a sentence for the user, `code` is for programs, `field` names the wrong field."""
+    """An error response: `detail` is a sentence for the user, `code` is for programs, `field` names the wrong field.
+
+    The status is that of the code in `PROBLEMS`.
+    """
 
     def __init__(
-        self,
-        status: int,
-        code: str,
-        detail: str,
-        *,
-        field: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        self, code: str, detail: str, *, field: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(detail)
-        self.status = status
+        self.status = PROBLEMS[code].status
         self.code = code
         self.detail = detail
         self.field = field
@@ -74,25 +134,25 @@ def problem_response(problem: Problem) -> Response:
 
 # --- exception handlers -----------------------------------------------------------------------------------------------
 
-_STATUS_AND_CODE: dict[type[AgenticXError], tuple[int, str]] = {
-    SessionNotFound: (404, "session_not_found"),
-    MessageNotFound: (404, "message_not_found"),
-    UnknownConfirm: (404, "confirm_not_found"),
-    SessionBusy: (409, "session_busy"),
-    TurnConflict: (409, "client_turn_id_reused"),
-    DigestMismatch: (409, "digest_mismatch"),
-    ConfirmClosed: (410, "confirm_closed"),
-    AttachmentTooLarge: (413, "attachment_too_large"),
-    AttachmentRefused: (422, "attachment_refused"),
-    UnknownProvider: (404, "provider_not_found"),
-    NoStoredKey: (404, "key_not_found"),
-    KeyInEnvironment: (409, "key_in_environment"),
-    SettingsError: (422, "bad_settings"),
-    ToolError: (422, "unknown_tool"),
-    TurnFailed: (500, "internal"),
-    ResourcesExhausted: (503, "overloaded"),
-    StoreError: (503, "storage"),
-    HubClosed: (503, "shutting_down"),
+_CODES: dict[type[AgenticXError], str] = {
+    SessionNotFound: "session_not_found",
+    MessageNotFound: "message_not_found",
+    UnknownConfirm: "confirm_not_found",
+    SessionBusy: "session_busy",
+    TurnConflict: "client_turn_id_reused",
+    DigestMismatch: "digest_mismatch",
+    ConfirmClosed: "confirm_closed",
+    AttachmentTooLarge: "attachment_too_large",
+    AttachmentRefused: "attachment_refused",
+    UnknownProvider: "provider_not_found",
+    NoStoredKey: "key_not_found",
+    KeyInEnvironment: "key_in_environment",
+    SettingsError: "bad_settings",
+    ToolError: "unknown_tool",
+    TurnFailed: "internal",
+    ResourcesExhausted: "overloaded",
+    StoreError: "storage",
+    HubClosed: "shutting_down",
 }
 
 
@@ -106,9 +166,9 @@ async def _on_problem(_request: Request, exc: Exception) -> Response:
 
 async def _on_agenticx_error(_request: Request, exc: Exception) -> Response:
     for kind in type(exc).__mro__:
-        if kind in _STATUS_AND_CODE:
+        if kind in _CODES:
             headers = _RETRY_HEADERS if kind is ResourcesExhausted else None
-            return problem_response(Problem(*_STATUS_AND_CODE[kind], str(exc), headers=headers))
+            return problem_response(Problem(_CODES[kind], str(exc), headers=headers))
     raise exc
 
 
@@ -127,13 +187,13 @@ async def _on_http_error(request: Request, exc: Exception) -> Response:
     path, headers = request.scope["path"], exc.headers
     match exc.status_code:
         case 404:
-            problem = Problem(404, "not_found", f"No route matches {path!r}; /openapi.json lists the routes.")
+            problem = Problem("not_found", f"No route matches {path!r}; /openapi.json lists the routes.")
         case 405:
             allowed = (headers or {}).get("Allow", "")
             sentence = f"{request.method} is not allowed for {path!r}; allowed methods: {allowed}."
-            problem = Problem(405, "method_not_allowed", sentence, headers=headers)
+            problem = Problem("method_not_allowed", sentence, headers=headers)
         case _:
-            problem = Problem(exc.status_code, "bad_request", str(exc.detail), headers=headers)
+            problem = Problem("bad_request", str(exc.detail), headers=headers)
     return problem_response(problem)
 
 
@@ -141,7 +201,7 @@ async def _on_unexpected_error(_request: Request, exc: Exception) -> Response:
     """Answer 500; the server logs the exception and closes the connection."""
     _log.error("request failed", error=type(exc).__name__)
     sentence = "Internal server error; see the server's log."
-    return problem_response(Problem(500, "internal", sentence, headers={"Connection": "close"}))
+    return problem_response(Problem("internal", sentence, headers={"Connection": "close"}))
 
 
 HANDLERS = {

@@ -12,11 +12,13 @@ from starlette.requests import Request
 
 from studio.http.problems import Problem
 
-__all__ = ["ErrorCode", "RequestQuery", "WholeNumber", "parameter_schemas", "read_query"]
+__all__ = ["ErrorCode", "RequestQuery", "WholeNumber", "find_problem_codes", "parameter_schemas", "read_query"]
+
+_ANY_OTHER_VALUE = "be another value"
 
 
 class RequestQuery(BaseModel):
-    """The query parameters of a route; each has a default, and the last of several values counts."""
+    """The query parameters of a route; each has a default, and may be given once."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -58,16 +60,25 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
+def find_problem_codes(query: type[RequestQuery]) -> list[str]:
+    """Return the codes of the problems for invalid values; a parameter that takes any text has none."""
+    schemas = parameter_schemas(query)
+    return [_problem_code(query, name) for name, schema in schemas.items() if _requirement(schema) != _ANY_OTHER_VALUE]
+
+
 def read_query(request: Request, schema: type[Q]) -> Q:
     """Return the request's query parameters; raise `Problem` 422 for the first invalid one."""
     try:
         return schema.model_validate(dict(request.query_params))
     except ValidationError as exc:
         name = str(exc.errors(include_url=False, include_input=False, include_context=False)[0]["loc"][0])
-    field = next(field for key, field in schema.model_fields.items() if name in (key, field.alias))
-    code = next((note.code for note in field.metadata if isinstance(note, ErrorCode)), f"bad_{name}")
     sentence = f"{name!r} must {_requirement(parameter_schemas(schema)[name])}."
-    raise Problem(422, code, sentence, field=name)
+    raise Problem(_problem_code(schema, name), sentence, field=name)
+
+
+def _problem_code(query: type[RequestQuery], name: str) -> str:
+    field = next(field for key, field in query.model_fields.items() if name in (key, field.alias))
+    return next((note.code for note in field.metadata if isinstance(note, ErrorCode)), f"bad_{name}")
 
 
 def _requirement(schema: Mapping[str, Any]) -> str:
@@ -83,4 +94,4 @@ def _requirement(schema: Mapping[str, Any]) -> str:
         case {"maxLength": most}:
             return f"have at most {most} characters"
         case _:
-            return "be another value"
+            return _ANY_OTHER_VALUE

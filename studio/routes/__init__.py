@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from itertools import groupby
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
@@ -20,7 +22,13 @@ _MAX_SHOWN_CHARS = 80  # of a parameter name sent by a client
 
 
 async def openapi(_request: Request) -> Response:
-    return JSONResponse(openapi_document(TABLE))
+    return Response(_openapi_json(), media_type="application/json")
+
+
+@cache
+def _openapi_json() -> str:
+    """Return the document as text, which is the same for each request."""
+    return json.dumps(openapi_document(TABLE))
 
 
 def _json(schema: Any, status: int = 200) -> tuple[ResponseSpec, ...]:
@@ -34,6 +42,9 @@ _FILE = (ResponseSpec(media_type="application/jsonl"), ResponseSpec(media_type="
 _TURN = (*_json(turns.StartTurnResponse, 202), *_EVENTS)  # events for a request that accepts them
 _DOCUMENT = _json(dict[str, Any])
 
+_OF_SESSION = ("session_not_found", "storage")
+_OF_TURN = ("attachment_too_large", "attachment_refused", "unknown_model", "unknown_tool", "bad_settings")
+
 TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
         "POST",
@@ -43,6 +54,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Create a session",
         _json(sessions.SessionResponse, 201),
         body=sessions.CreateSessionBody,
+        problems=("unknown_model", "unknown_tool", "bad_workspace", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -52,6 +64,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Sessions, newest first",
         _json(sessions.SessionListResponse),
         query=sessions.SessionListQuery,
+        problems=("bad_before", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -60,6 +73,7 @@ TABLE: tuple[RouteSpec, ...] = (
         sessions.show,
         "One session",
         _json(sessions.SessionResponse),
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "PATCH",
@@ -69,6 +83,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Change a session",
         _json(sessions.SessionResponse),
         body=sessions.ChangeSessionBody,
+        problems=(*_OF_SESSION, "unknown_model", "unknown_tool"),
     ),
     RouteSpec(
         "DELETE",
@@ -77,6 +92,7 @@ TABLE: tuple[RouteSpec, ...] = (
         sessions.delete,
         "Stop and delete a session",
         _NO_CONTENT,
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "GET",
@@ -85,6 +101,7 @@ TABLE: tuple[RouteSpec, ...] = (
         conversations.messages,
         "The messages of a session",
         _json(conversations.MessageListResponse),
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "GET",
@@ -94,6 +111,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "A session as a file",
         _FILE,
         query=conversations.ExportQuery,
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "POST",
@@ -103,6 +121,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Fork",
         _json(sessions.SessionResponse, 201),
         body=conversations.ForkBody,
+        problems=(*_OF_SESSION, "message_not_found"),
     ),
     RouteSpec(
         "POST",
@@ -112,6 +131,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Go back to an earlier message",
         _json(conversations.RewindResponse),
         body=conversations.RewindBody,
+        problems=(*_OF_SESSION, "message_not_found", "session_busy", "shutting_down"),
     ),
     RouteSpec(
         "POST",
@@ -121,6 +141,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Start a turn; with `Accept: text/event-stream` the response is the stream of its events",
         _TURN,
         body=turns.StartTurnBody,
+        problems=(*_OF_SESSION, *_OF_TURN, "session_busy", "client_turn_id_reused", "shutting_down"),
     ),
     RouteSpec(
         "POST",
@@ -130,6 +151,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Stop the running turn",
         _json(turns.StopTurnResponse, 202),
         body=turns.StopTurnBody,
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "GET",
@@ -140,6 +162,7 @@ TABLE: tuple[RouteSpec, ...] = (
         _EVENTS,
         query=events.EventsQuery,
         headers=events.HEADERS,
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "GET",
@@ -150,6 +173,7 @@ TABLE: tuple[RouteSpec, ...] = (
         _EVENTS,
         query=events.EventsQuery,
         headers=events.HEADERS,
+        problems=("storage",),
     ),
     RouteSpec(
         "GET",
@@ -159,6 +183,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Pending questions",
         _json(confirms.ConfirmListResponse),
         query=confirms.ConfirmListQuery,
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "POST",
@@ -168,6 +193,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Answer a question",
         _json(confirms.ConfirmDecisionResponse),
         body=confirms.ConfirmAnswerBody,
+        problems=("confirm_not_found", "digest_mismatch", "confirm_closed", "remember_unavailable", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -177,6 +203,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Known models, or those that can be used now",
         _json(models_and_tools.ModelListResponse),
         query=models_and_tools.ModelListQuery,
+        problems=("bad_settings",),
     ),
     RouteSpec(
         "GET",
@@ -185,6 +212,7 @@ TABLE: tuple[RouteSpec, ...] = (
         keys.index,
         "Providers that have a key, with its source",
         _json(keys.KeyListResponse),
+        problems=("bad_settings",),
     ),
     RouteSpec(
         "PUT",
@@ -194,6 +222,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Store a provider's key",
         _json(keys.StoreKeyResponse),
         body=keys.StoreKeyBody,
+        problems=("provider_not_found", "invalid_key", "key_refused", "provider_unreachable", "bad_settings"),
     ),
     RouteSpec(
         "DELETE",
@@ -202,6 +231,7 @@ TABLE: tuple[RouteSpec, ...] = (
         keys.delete,
         "Remove a provider's stored key",
         _NO_CONTENT,
+        problems=("provider_not_found", "key_not_found", "key_in_environment", "bad_settings"),
     ),
     RouteSpec(
         "GET",
@@ -211,6 +241,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Token usage and cost",
         _json(usage.UsageResponse),
         query=usage.UsageQuery,
+        problems=_OF_SESSION,
     ),
     RouteSpec(
         "GET",
@@ -229,6 +260,7 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(access.TokenResponse),
         body=access.RedeemTicketBody,
         public=True,
+        problems=("bad_ticket",),
     ),
     RouteSpec(
         "POST",
@@ -255,6 +287,7 @@ TABLE: tuple[RouteSpec, ...] = (
         access.ready,
         "The server accepts turns and can store them: 503 where the disk cannot be written",
         _json(access.ReadyResponse),
+        problems=("storage",),
     ),
     RouteSpec("GET", "/openapi.json", "get_openapi", openapi, "The OpenAPI document", _DOCUMENT),
     RouteSpec("GET", "/", "get_page", page.index, "The page", _PAGE, query=None, public=True),
@@ -287,16 +320,22 @@ def _route(path: str, specs: dict[str, RouteSpec]) -> Route:
 
 
 def _check_query(request: Request, spec: RouteSpec) -> None:
-    """Raise `Problem` for an unknown query parameter: a misspelt one would be ignored without a notice.
+    """Raise `Problem` for an unknown or repeated query parameter, part of which would be ignored without a notice.
 
     One that begins with an underscore is ignored: clients add such ones against caches (`?_=1`) and for tracing.
     """
     if spec.query is None or not request.scope["query_string"]:
         return
     parameter_names = parameter_schemas(spec.query).keys()
-    for name in request.query_params:
-        if name not in parameter_names and not name.startswith("_"):
+    seen = set[str]()
+    for name, _ in request.query_params.multi_items():
+        if name.startswith("_"):
+            continue
+        if name not in parameter_names:
             shown = name[:_MAX_SHOWN_CHARS]
             names = ", ".join(parameter_names) or "none"
             sentence = f"Unknown parameter {shown!r} of {spec.method} {spec.path}; known parameters: {names}."
-            raise Problem(422, "unknown_parameter", sentence, field=shown)
+            raise Problem("unknown_parameter", sentence, field=shown)
+        if name in seen:
+            raise Problem("repeated_parameter", f"{name!r} must be given once, not several times.", field=name)
+        seen.add(name)

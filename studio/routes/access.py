@@ -74,7 +74,7 @@ async def redeem(request: Request) -> Response:
     """Exchange a ticket for the token; a ticket works once, within ten minutes."""
     studio, body = services(request), await read_body(request, RedeemTicketBody)
     if not studio.tickets.redeem(body.ticket):
-        raise Problem(401, "bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
+        raise Problem("bad_ticket", "The ticket is unknown, expired or already used; `agx open` gives a new one.")
     return JSONResponse(TokenResponse(token=studio.access.token))
 
 

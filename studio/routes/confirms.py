@@ -93,7 +93,7 @@ async def answer(request: Request) -> Response:
     request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
     if body.remember == "always":
         sentence = "remember 'always' is not available yet; 'once' and 'session' are."
-        raise Problem(422, "remember_unavailable", sentence, field="remember")
+        raise Problem("remember_unavailable", sentence, field="remember")
     confirm_answer = ConfirmAnswer(
         approved=body.approved, by=body.by, remember=body.remember, arguments=body.arguments, reason=body.reason
     )

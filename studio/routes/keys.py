@@ -89,7 +89,7 @@ def _checked(key: str) -> str:
     try:
         return check_format(key)
     except InvalidKey as exc:
-        raise Problem(422, "invalid_key", f"'key' cannot be used: {exc}.", field="key") from exc
+        raise Problem("invalid_key", f"'key' cannot be used: {exc}.", field="key") from exc
 
 
 async def _test(provider: Provider, key: str) -> bool:
@@ -98,8 +98,8 @@ async def _test(provider: Provider, key: str) -> bool:
         return False
     check = await check_key(provider, key)
     if check.outcome == "refused":
-        raise Problem(422, "key_refused", f"The key was not stored: it {check.text}.", field="key")
+        raise Problem("key_refused", f"The key was not stored: it {check.text}.", field="key")
     if check.outcome == "unclear":
         sentence = f"The key was not stored: it {check.text}. Store it without `test`, or try again later."
-        raise Problem(503, "provider_unreachable", sentence)
+        raise Problem("provider_unreachable", sentence)
     return True

@@ -248,14 +248,14 @@ async def check_model(studio: Services, name: str | None) -> None:
     except ResourcesExhausted:
         raise
     except AgenticXError as exc:
-        raise Problem(422, "unknown_model", str(exc), field="model") from exc
+        raise Problem("unknown_model", str(exc), field="model") from exc
 
 
 def _tool_names(studio: Services, names: list[str]) -> tuple[str, ...]:
     try:
         return studio.toolbox.only(names).names
     except ToolError as exc:
-        raise Problem(422, "unknown_tool", str(exc), field="tools") from exc
+        raise Problem("unknown_tool", str(exc), field="tools") from exc
 
 
 def _workspace(studio: Services, folder: str | None) -> Path:
@@ -263,10 +263,10 @@ def _workspace(studio: Services, folder: str | None) -> Path:
     resolved = _resolve_folder(path)
     if resolved is None:
         sentence = f"{str(path)!r} is not a folder; give the absolute path of one that exists and can be read."
-        raise Problem(422, "bad_workspace", sentence, field="workspace")
+        raise Problem("bad_workspace", sentence, field="workspace")
     if resolved.is_relative_to(studio.settings.home.resolve()):
         sentence = f"{str(path)!r} lies in AGX_HOME, where the server keeps its token; choose another folder."
-        raise Problem(422, "bad_workspace", sentence, field="workspace")
+        raise Problem("bad_workspace", sentence, field="workspace")
     return resolved
 
 
@@ -288,7 +288,7 @@ async def _check_before(studio: Services, session_id: str | None) -> None:
             await studio.store.catalog.get(session_id)
     except SessionNotFound:
         sentence = "'before' must be the id of an existing session."
-        raise Problem(422, "bad_before", sentence, field="before") from None
+        raise Problem("bad_before", sentence, field="before") from None
 
 
 def session_json(record: SessionRecord, running_turn_id: str | None) -> SessionResponse:

@@ -150,11 +150,11 @@ def _attachment(index: int, body: AttachmentBody) -> Attachment:
     try:
         return make_attachment(body.name, b64decode(body.data, validate=True), body.media_type)
     except AttachmentTooLarge as exc:
-        raise Problem(413, "attachment_too_large", f"{exc}.", field=field) from exc
+        raise Problem("attachment_too_large", f"{exc}.", field=field) from exc
     except AttachmentRefused as exc:
-        raise Problem(422, "attachment_refused", f"{exc}.", field=field) from exc
+        raise Problem("attachment_refused", f"{exc}.", field=field) from exc
     except ValueError as exc:
-        raise Problem(422, "invalid_body", f"{field!r} must be base64.", field=field) from exc
+        raise Problem("invalid_body", f"{field!r} must be base64.", field=field) from exc
 
 
 def _wants_events(request: Request) -> bool:

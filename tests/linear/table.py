@@ -130,6 +130,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.openai_responses._request.encode_tools llms.wires.anthropic._request.accepted_output_schema
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
+            llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
             tools.protected.changes_bare_repository cli.terminal.output.output_for
             cli.terminal.output.terminal_is_dumb
         """,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -36,12 +35,6 @@ def test_the_example_of_a_tool_a_gate_and_a_hook_runs(tmp_path: Path) -> None:
     secret = run_forked(PROGRAM, example.replace('"hi"', '"password"'), folder=tmp_path)
     assert "That is a secret." in secret
     assert "confirm_required" not in secret
-
-
-def test_the_test_example_passes(tmp_path: Path) -> None:
-    (tmp_path / "test_example.py").write_text(docstring_example("agenticx.testing"), encoding="utf-8")
-    without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-    assert "1 passed" in run([sys.executable, "-m", "pytest", *without, "test_example.py"], tmp_path)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")

@@ -71,7 +71,7 @@ async def test_a_refused_file_is_a_problem_with_a_sentence_and_starts_no_turn(ma
             ([{"name": "x", "data": "*"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([{"name": "x", "data": "é"}], 422, "invalid_body", first, "'attachments.0.data' must be base64."),
             ([attachment("a\nb", b"x")], 422, "invalid_body", "attachments.0.name", "printable characters"),
-            ([attachment("", b"x")], 422, "invalid_body", "attachments.0.name", "at least 1 character"),
+            ([attachment("", b"x")], 422, "invalid_body", "attachments.0.name", "must not be empty"),
             ([{"name": "x"}], 422, "invalid_body", first, "'attachments.0.data' is required."),
             ([PICTURE] * (MAX_ATTACHMENTS + 1), 422, "invalid_body", "attachments", "at most 20 items"),
         ):

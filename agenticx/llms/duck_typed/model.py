@@ -8,7 +8,7 @@ background.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from agenticx.llms.duck_typed.chunks import chat_event
 from agenticx.llms.duck_typed.threaded_iterator import ThreadedIterator
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.json_values import cleaned
+from agenticx.llms.sampling import Sampling, SamplingField, check_sampling
 from agenticx.llms.transport.errors import ErrorReport, status_error
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
@@ -66,8 +67,13 @@ class DuckTypedModel:
     def inline_calls(self) -> Sequence[InlineForm]:
         return inline_forms(cast("ChatModel", self._model))
 
+    def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
+        """Return all parameters: the methods of such models have no common names for them."""
+        return {name: f"takes no `{name}` (set it on the model object itself)" for name, _ in sampling.items()}
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
         """Yield the reply in the pieces that the model returns."""
+        check_sampling(self, request.sampling)
         methods = self._methods_to_try(request)
         for number, method in enumerate(methods):
             last = number + 1 == len(methods)
@@ -190,8 +196,6 @@ def _accepted_options(method: Callable[..., Any], request: ModelRequest, names: 
         options = {"tools": encode_tools(request.tools, names), "tool_choice": request.tool_choice}
     if request.timeout is not None:
         options["timeout"] = request.timeout
-    if request.max_output_tokens is not None:
-        options["max_tokens"] = request.max_output_tokens
     try:
         parameters = inspect.signature(method).parameters.values()
     except (TypeError, ValueError):

@@ -22,6 +22,9 @@ class ChatDialect:
     stream_options: bool = True
     """Whether usage is requested with `stream_options`; Mistral refuses the field and sends usage anyway."""
 
+    seed: Literal["seed", "random_seed"] = "seed"
+    """The field for a seed; Mistral has another name for it."""
+
     short_call_ids: bool = False
     """Whether call ids must be nine letters or digits (Mistral)."""
 

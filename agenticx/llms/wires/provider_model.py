@@ -12,8 +12,10 @@ from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.memory_estimate import history_size
+from agenticx.llms.sampling import NO_SAMPLING, Sampling, SamplingField, check_sampling
 from agenticx.llms.transport.http import ProviderHttp, ProviderResponse
 from agenticx.llms.wires.reply_reader import ReplyParser, read_reply
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.logs import get_logger
 from agenticx.threads import run_sized
 
@@ -100,6 +102,10 @@ class ProviderModel(ABC, Generic[Dialect]):
         """Close the connections of the running event loop."""
         await self._http.aclose()
 
+    def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
+        """Return the parameters that the wire does not have or take, each with a clause that says so."""
+        return self._sampling_rules.problems(sampling)
+
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """Yield the deltas of the reply, one batch per socket read. Closing the iterator closes the socket."""
         names = self._tool_names(request)
@@ -112,7 +118,12 @@ class ProviderModel(ABC, Generic[Dialect]):
         )
 
     async def _send(self, request: ModelRequest, names: ToolNames) -> ProviderResponse:
-        """Send the request, downgraded until the server accepts it; downgrades are kept for later requests."""
+        """Send the request, downgraded until the server accepts it; downgrades are kept for later requests.
+
+        A refusal of the request's sampling is raised: its user asked for it, and nothing is left out of it.
+        """
+        if request.sampling is not NO_SAMPLING:
+            check_sampling(self, request.sampling)
         replay_state = True
         while True:
             mode = self._mode
@@ -124,11 +135,14 @@ class ProviderModel(ABC, Generic[Dialect]):
                 if replay_state and self._refuses_state(error):
                     _log.warning("the server refuses its own earlier output; sending it as text", model=self.name)
                     replay_state = False
-                elif not self._try_downgrade(error, mode):
+                elif self._refuses_sampling(error, request) or not self._try_downgrade(error, mode):
                     raise
 
     async def _post(self, post: PostRequest, timeout: float | None) -> ProviderResponse:
         return await self._http.post(post.path, post.body, accept=post.accept, query=post.query, timeout=timeout)
+
+    def _refuses_sampling(self, error: ModelError, request: ModelRequest) -> bool:
+        return bool(request.sampling) and self._sampling_rules.is_about(str(error), request.sampling)
 
     def _try_downgrade(self, error: ModelError, mode: RequestMode[Dialect]) -> bool:
         """Switch to the downgrade that the error calls for, from now on; return False if there is none."""
@@ -142,6 +156,11 @@ class ProviderModel(ABC, Generic[Dialect]):
         return True
 
     # --- implemented by the wires
+
+    @property
+    @abstractmethod
+    def _sampling_rules(self) -> SamplingRules:
+        """The sampling that the wire can send, in its current dialect."""
 
     @abstractmethod
     def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:

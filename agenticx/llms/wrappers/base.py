@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agenticx.llms.base import (
     ChatModel,
@@ -13,6 +13,7 @@ from agenticx.llms.base import (
     takes_output_schema,
 )
 from agenticx.llms.opening import OpenableModel
+from agenticx.llms.sampling import Sampling, SamplingField, sampling_problems
 
 __all__ = ["ModelWrapper"]
 
@@ -34,6 +35,9 @@ class ModelWrapper(OpenableModel):
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return takes_output_schema(self._model, output, with_tools=with_tools)
+
+    def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
+        return sampling_problems(self._model, sampling)
 
     async def aclose(self) -> None:
         await close_model(self._model)

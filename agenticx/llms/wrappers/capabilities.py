@@ -8,7 +8,7 @@ and names the reason, this request and all later ones are changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import cast
@@ -20,6 +20,7 @@ from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.model_catalog import ModelFacts
 from agenticx.llms.opening import OpenReply
 from agenticx.llms.opening_policy import open_with_downgrades
+from agenticx.llms.sampling import Sampling, SamplingField
 from agenticx.llms.wrappers.base import ModelWrapper
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolMessage, UserMessage
@@ -40,6 +41,13 @@ class CapabilityModel(ModelWrapper):
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return not self._facts.lacks("structured_output") and super().takes_output_schema(output, with_tools=with_tools)
+
+    def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
+        problems = dict(super().sampling_problems(sampling))
+        if self._facts.lacks("reasoning") and sampling.reasoning_effort not in (None, "none"):
+            clause = "takes no `reasoning_effort` (the catalogue says that it does not reason)"
+            problems.setdefault("reasoning_effort", clause)
+        return problems
 
     async def open(self, request: ModelRequest) -> OpenReply:
         """Open the inner model's reply; a refused request is changed and sent again before the first batch."""

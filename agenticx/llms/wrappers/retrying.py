@@ -7,7 +7,7 @@ reply: some providers send them before they know whether they can answer, so the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agenticx.clocks import Clock, SystemClock
@@ -23,6 +23,7 @@ from agenticx.llms.base import (
 )
 from agenticx.llms.opening import OpeningStream
 from agenticx.llms.opening_policy import AttemptPlan, RetryPolicy, open_next_attempt
+from agenticx.llms.sampling import Sampling, SamplingField, sampling_problems
 
 __all__ = ["RetryPolicy", "RetryingModel"]
 
@@ -64,6 +65,10 @@ class RetryingModel:
         """Return whether all of these models can be constrained to the schema, so that every fallback can take over."""
         models = (self.model, *self.fallbacks)
         return all(takes_output_schema(model, output, with_tools=with_tools) for model in models)
+
+    def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
+        """Return what the first model does not take; for a fallback `FallbackSamplingModel` leaves that out."""
+        return sampling_problems(self.model, sampling)
 
     async def aclose(self) -> None:
         for model in (self.model, *self.fallbacks):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeGuard
+from typing import Any, get_args
 
 from agenticx import user_code
 from agenticx.clocks import Clock, rfc3339
@@ -16,7 +16,14 @@ from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.calls.concurrency import Slot
 from agenticx.runtime.calls.result_rendering import jsonable
 from agenticx.runtime.calls.validation import ValidatedArguments, validate_arguments
-from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, confirm_digest
+from agenticx.runtime.confirm import (
+    AnsweredBy,
+    ConfirmAnswer,
+    ConfirmGate,
+    ConfirmRequest,
+    Remember,
+    confirm_digest,
+)
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.resume import ResumedQuestion
@@ -242,11 +249,12 @@ class CallAuthorizer:
         answer: ConfirmAnswer | None = None
         try:
             answer = await user_code.call(self.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
-            if not _is_answer(answer):
-                raise UserCodeError(f"{_GATE} returned no ConfirmAnswer", what=_GATE, kind="invalid_result")
+            if (problem := _answer_problem(answer)) is not None:
+                answer, text = None, f"the gate {type(self.gate).__name__} returned {problem}"
+                raise UserCodeError(text, what=_GATE, kind="invalid_result")
         except AgenticXError as exc:
             if not isinstance(exc, UserCodeError) or (exc.kind, exc.what) != ("timed_out", _GATE):
-                _log.error("the confirm gate failed; the call is denied", exc_info=exc)
+                _log_failed_gate(request, exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
             elif (answer := self._gate_decision(request)) is None:
                 answer = ConfirmAnswer(approved=False, by="timeout")
@@ -263,9 +271,9 @@ class CallAuthorizer:
         try:
             answer: object = user_code.call_sync(self.gate.decided, request.id, what=_GATE)
         except AgenticXError as exc:
-            _log.error("the confirm gate failed; the call is denied", exc_info=exc)
+            _log_failed_gate(request, exc)
             return None
-        return answer if _is_answer(answer) else None
+        return answer if isinstance(answer, ConfirmAnswer) and _answer_problem(answer) is None else None
 
     def close_resumed(self, turn: Turn) -> None:
         """Close the questions of an interrupted turn that its calls have not taken up, as the turn ends."""
@@ -280,8 +288,34 @@ class CallAuthorizer:
         turn.emit(EventType.CONFIRM_RESPONSE, _response_data(request, answer))
 
 
-def _is_answer(value: object) -> TypeGuard[ConfirmAnswer]:
-    return isinstance(value, ConfirmAnswer) and type(value.approved) is bool
+def _answer_problem(value: object) -> str | None:
+    """Return a clause that says why a gate's return value is no answer, and what it must be; None for an answer."""
+    if not isinstance(value, ConfirmAnswer):
+        return f"{type(value).__name__}; it must return a ConfirmAnswer"
+    answer: Any = value  # made by user code, which may have used values of any type
+    expected: dict[str, tuple[bool, str]] = {
+        "approved": (isinstance(answer.approved, bool), "True or False"),
+        "by": (answer.by in get_args(AnsweredBy), "one of " + ", ".join(get_args(AnsweredBy))),
+        "remember": (answer.remember in get_args(Remember), "one of " + ", ".join(get_args(Remember))),
+        "arguments": (answer.arguments is None or isinstance(answer.arguments, Mapping), "a mapping or None"),
+        "reason": (answer.reason is None or isinstance(answer.reason, str), "a text or None"),
+    }
+    for name, (is_valid, right) in expected.items():
+        if not is_valid:
+            return f"an answer whose {name} is {type(getattr(answer, name)).__name__}; it must be {right}"
+    return None
+
+
+def _log_failed_gate(request: ConfirmRequest, failure: AgenticXError) -> None:
+    """Log that a gate gave no answer, with the traceback if its own code raised."""
+    has_raised = isinstance(failure, UserCodeError) and failure.kind == "raised"
+    fields = {"tool_name": request.context.get("tool"), "call_id": request.context.get("tool_call_id")}
+    _log.error(
+        "the confirm gate failed; the call is denied",
+        **fields,
+        reason=str(failure),
+        **({"exc_info": failure} if has_raised else {}),
+    )
 
 
 class _Announcement:

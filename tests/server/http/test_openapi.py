@@ -17,9 +17,11 @@ from typing_extensions import is_typeddict
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_schema
 from agenticx.tools.builtin import builtin_tools
-from studio.http.openapi import EVENT_STREAM, openapi_document
+from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
+from studio.http.problems import PROBLEMS
+from studio.http.queries import RequestQuery, find_problem_codes
 from studio.routes import TABLE
-from tests.support.server.running_studio import RunningStudio, StudioMaker
+from tests.support.server.running_studio import RunningStudio, StudioMaker, until
 from tests.support.wires.files import PNG
 
 pytestmark = pytest.mark.anyio
@@ -91,11 +93,14 @@ SCHEMAS = [
     "Problem",
     "ReadyResponse",
     "RedeemTicketBody",
+    "ResetData",
+    "ResetFrame",
     "RewindBody",
     "RewindResponse",
     "RewindUndo",
     "RewoundFileItem",
     "SearchMatchItem",
+    "ServerClosingFrame",
     "SessionItem",
     "SessionListResponse",
     "SessionResponse",
@@ -105,6 +110,7 @@ SCHEMAS = [
     "StopTurnResponse",
     "StoreKeyBody",
     "StoreKeyResponse",
+    "StreamFrame",
     "TicketResponse",
     "TokenResponse",
     "ToolCallItem",
@@ -138,7 +144,7 @@ class DocumentedClient:
     def check(self, method: str, url: str, answer: httpx.Response) -> None:
         path = next(path for pattern, path in self._paths if pattern.fullmatch(url.partition("?")[0]))
         responses = self.document["paths"][path][method.lower()]["responses"]
-        response = responses.get(str(answer.status_code)) or responses["default"]
+        response = responses[str(answer.status_code)]
         media_type = answer.headers.get("content-type", "").partition(";")[0] or None
         assert [media_type] == [None] if "content" not in response else media_type in response["content"], (
             method,
@@ -169,7 +175,7 @@ def documented_responses(document: dict[str, Any]) -> Iterator[tuple[str, str, s
         for method, operation in methods.items():
             for status, response in operation["responses"].items():
                 for media in response.get("content", {None: {}}):
-                    if status != "default":
+                    if status.startswith("2"):
                         yield method.upper(), path, status, media
 
 
@@ -305,6 +311,73 @@ async def test_streams_declare_the_last_event_id_header(make_studio: StudioMaker
         assert headers == ["Last-Event-ID"]
 
 
+async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        client = DocumentedClient(studio, openapi_document(TABLE))
+        session_id = await studio.session()
+        session = f"/api/sessions/{session_id}"
+        await studio.turn(session_id, client_turn_id="one")
+        await studio.events_until(session_id, "final")
+        picture = {"name": "a.exe", "data": "AAAA"}
+        requests: list[tuple[int, str, str, str, Any]] = [
+            (404, "session_not_found", "GET", "/api/sessions/ses_x", None),
+            (404, "session_not_found", "POST", "/api/sessions/ses_x/turns", {"input": "a"}),
+            (404, "session_not_found", "GET", "/api/sessions/ses_x/events", None),
+            (404, "session_not_found", "GET", "/api/confirms?session_id=ses_x", None),
+            (404, "message_not_found", "POST", f"{session}/rewind", {"message_id": "msg_x"}),
+            (404, "message_not_found", "POST", f"{session}/fork", {"message_id": "msg_x"}),
+            (404, "not_found", "GET", f"/api/sessions/%73{session_id[1:]}", None),
+            (404, "confirm_not_found", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": ""}),
+            (409, "client_turn_id_reused", "POST", f"{session}/turns", {"input": "b", "client_turn_id": "one"}),
+            (413, "too_large", "POST", "/api/ticket", {"ticket": "t" * 2000}),
+            (401, "bad_ticket", "POST", "/api/ticket", {"ticket": "t"}),
+            (422, "attachment_refused", "POST", f"{session}/turns", {"input": "a", "attachments": [picture]}),
+            (422, "invalid_body", "POST", f"{session}/turns", {"input": ""}),
+            (422, "unknown_model", "PATCH", session, {"model": "nobody:none"}),
+            (422, "unknown_tool", "POST", "/api/sessions", {"tools": ["none"]}),
+            (422, "bad_workspace", "POST", "/api/sessions", {"workspace": "relative"}),
+            (422, "bad_before", "GET", "/api/sessions?before=ses_x", None),
+            (422, "bad_limit", "GET", "/api/sessions?limit=0", None),
+            (422, "bad_day", "GET", "/api/usage?since=today", None),
+            (422, "repeated_parameter", "GET", "/api/sessions?limit=1&limit=2", None),
+            (422, "unknown_parameter", "GET", "/api/tools?limt=1", None),
+            (422, "remember_unavailable", "POST", "/api/confirms/cnf_x", ALWAYS),
+        ]
+        for status, code, method, url, body in requests:
+            answer = await client.request(method, url, body)
+            assert (url, answer.status_code, answer.json()["code"]) == (url, status, code)
+        assert (await client.request("GET", "/api/tools", Authorization="Bearer no")).status_code == 401
+        assert (await client.request("GET", "/api/health", Origin="http://elsewhere")).status_code == 403
+        assert (await client.request("GET", "/api/health", Host="elsewhere")).status_code == 421
+
+
+ALWAYS = {"approved": True, "digest": "", "remember": "always"}
+
+
+def test_every_problem_of_the_table_is_that_of_a_route_or_of_no_route_at_all() -> None:
+    codes = {code for route in TABLE for code in possible_problems(route)}
+    assert {*PROBLEMS} - codes == {"method_not_allowed", "bad_request"}
+    own = {code for route in TABLE for code in (*route.problems, *find_problem_codes(route.query or RequestQuery))}
+    assert own <= {*PROBLEMS}
+    statuses = [kind.status for kind in PROBLEMS.values()]
+    assert statuses == sorted(statuses)
+
+
+async def test_the_frames_of_streams_match_their_schema(make_studio: StudioMaker) -> None:
+    schema = {"$ref": "#/components/schemas/StreamFrame", "components": openapi_document(TABLE)["components"]}
+    async with make_studio() as studio:
+        session_id = await studio.session()
+        async with studio.events(session_id, cursor="nonsense") as frames:
+            seen = [await anext(frames)]
+            await studio.turn(session_id)
+            seen += await until(frames, "final")
+            studio.server.should_exit = True
+            seen += await until(frames, "server_closing")
+    assert [frame.type for frame in seen if frame.id is None] == ["reset", "server_closing"]
+    for frame in seen:
+        Draft202012Validator(schema).validate(frame.data)
+
+
 def test_operations_and_schemas_have_the_names_that_generated_clients_use() -> None:
     document = openapi_document(TABLE)
     operations = {
@@ -318,7 +391,7 @@ def test_operations_and_schemas_have_the_names_that_generated_clients_use() -> N
 
 
 def test_no_two_schemas_of_the_document_have_the_same_name() -> None:
-    known: dict[str, Any] = {"Problem": "ours", "Event": "ours"}
+    known: dict[str, Any] = dict.fromkeys(("Problem", "Event", "StreamFrame"), "ours")
     for name, schema in named_schemas():
         definitions = {**schema.get("$defs", {}), name: {key: schema[key] for key in schema.keys() - {"$defs"}}}
         for inner, definition in definitions.items():

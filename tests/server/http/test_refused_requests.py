@@ -156,15 +156,41 @@ async def test_a_schema_error_is_422_with_the_field_and_a_sentence(studio: Runni
     session_id = await studio.session()
     for path, body, field, detail in (
         ("turns", {}, "input", "'input' is required."),
-        ("turns", {"input": ""}, "input", "'input': String should have at least 1 character."),
-        ("turns", {"input": 1}, "input", "'input' must be a valid string."),
+        ("turns", {"input": ""}, "input", "'input' must not be empty."),
+        ("turns", {"input": 1}, "input", "'input' must be a text."),
         ("turns", {"input": "a", "x": 1}, "x", None),
-        ("turns", {"input": "a", "when_busy": "now"}, "when_busy", None),
+        (
+            "turns",
+            {"input": "a", "when_busy": "now"},
+            "when_busy",
+            "'when_busy' must be 'reject', 'queue', 'steer' or 'interrupt'.",
+        ),
+        (
+            "turns",
+            {"input": "a", "client_turn_id": "i" * 201},
+            "client_turn_id",
+            "'client_turn_id' must have at most 200 characters.",
+        ),
+        ("turns", {"input": "a", "attachments": {}}, "attachments", "'attachments' must be a list."),
+        ("fork", {"message_id": 5}, "message_id", "'message_id' must be a text."),
     ):
         answer = await studio.client.post(f"/api/sessions/{session_id}/{path}", json=body)
         problem = answer.json()
         assert (answer.status_code, problem["code"], problem["field"]) == (422, "invalid_body", field)
         assert detail is None or problem["detail"] == detail
+
+
+async def test_an_invalid_body_is_logged_with_its_route_and_field_and_no_class_names(
+    studio: RunningStudio, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="studio")
+    session_id = await studio.session()
+    await studio.client.post(f"/api/sessions/{session_id}/turns", json={"input": "a", "when_busy": "now"})
+    (line,) = [text for record in caplog.records if (text := record.getMessage()).startswith("invalid request body")]
+    problem = "'when_busy' must be 'reject', 'queue', 'steer' or 'interrupt'."
+    assert line == (
+        f"invalid request body method='POST' path='/api/sessions/{session_id}/turns' field='when_busy' {problem=}"
+    )
 
 
 # --- paths and methods ------------------------------------------------------------------------------------------------
@@ -205,6 +231,8 @@ async def test_every_response_has_the_security_headers(studio: RunningStudio) ->
     ("url", "code", "detail"),
     [
         *((f"/api/sessions?limit={text}", "bad_limit", LIMIT) for text in ("", "0", "201", "0x1", "+5", "5.0", "%205")),
+        ("/api/sessions?limit=1&limit=2", "repeated_parameter", "'limit' must be given once, not several times."),
+        ("/api/events?cursor=a&cursor=a", "repeated_parameter", "'cursor' must be given once, not several times."),
         (f"/api/sessions?q=+{'a' * 501}", "bad_query", "'q' must have at most 500 characters."),
         ("/api/sessions?archived=", "bad_archived", "'archived' must be 'true', 'false' or 'all'."),
         ("/api/sessions?before=ses_x", "bad_before", "'before' must be the id of an existing session."),
@@ -223,7 +251,7 @@ async def test_an_invalid_parameter_is_refused_with_what_it_must_be(
 
 
 @pytest.mark.parametrize(
-    "query", [f"q={'+' * 600}a{'+' * 600}", "limit=007", "limit=x&limit=200", "q=", "archived=all"]
+    "query", [f"q={'+' * 600}a{'+' * 600}", "limit=007", "limit=200&_=1&_=2", "q=", "archived=all"]
 )
 async def test_a_valid_parameter_is_accepted(studio: RunningStudio, query: str) -> None:
     assert (await studio.client.get(f"/api/sessions?{query}")).status_code == 200

@@ -13,9 +13,7 @@ from tests.support.timeouts import PATIENCE
 ALLOWED_ORIGIN = "app://desktop"
 
 
-ROUTES = [
-    (route.method, route.path.replace("{session_id}", "ses_x").replace("{request_id}", "cfm_x")) for route in TABLE
-]
+ROUTES = [(route.method, route.path.format(session_id="ses_x", request_id="cfm_x", provider="acme")) for route in TABLE]
 
 
 PROTECTED = [*((route.method, path) for route, (_, path) in zip(TABLE, ROUTES, strict=True) if not route.public)]

@@ -13,6 +13,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """64 is what Bedrock and older versions of the API take; Anthropic itself takes names of 128 now."""
 _FIELDS = {"model", "max_tokens", "stream", "messages", "system", "tools", "tool_choice", "thinking", "output_config"}
+_FIELDS |= {"temperature", "top_p", "stop_sequences"}
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _PROVIDERS_OWN = ("server_tool_use", "mcp_tool_use", "compaction")  # and whatever ends in _tool_result
@@ -33,8 +34,10 @@ def _envelope(body: dict[str, Any]) -> list[str]:
         if body.get("tool_choice", {}).get("type") in ("any", "tool"):
             found.append("thinking and a forced call")
         found += _thinking_of_the_turn(body["messages"])
-    if "output_config" in body:
-        output = body["output_config"]["format"]
+    found += [f"unknown setting {name}" for name in body.get("output_config", {}).keys() - {"format", "effort"}]
+    if not 0 <= body.get("temperature", 0) <= 1:
+        found.append("a temperature above 1")
+    if output := body.get("output_config", {}).get("format"):
         found += [] if output.keys() == {"type", "schema"} else [f"an output format of {sorted(output)}"]
         found += schema_violations(output["schema"], recursive=False)
     return found

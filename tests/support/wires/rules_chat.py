@@ -9,6 +9,7 @@ from typing import Any
 __all__ = ["violations"]
 
 _TOP = {"model", "messages", "stream", "stream_options", "max_tokens", "response_format"}
+_TOP |= {"temperature", "top_p", "stop", "seed", "reasoning_effort"}
 _WITH_TOOLS = {"tools", "tool_choice", "parallel_tool_calls"}
 _FIELDS = {
     "system": {"content"},

@@ -13,6 +13,7 @@ _FIELDS = {"contents", "systemInstruction", "tools", "toolConfig", "generationCo
 _KINDS = {"text", "functionCall", "functionResponse", "inlineData", "executableCode", "codeExecutionResult"}
 _MEDIA_TYPES = {"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif", "application/pdf"}
 _CONFIG = {"maxOutputTokens", "thinkingConfig", "responseMimeType", "responseJsonSchema"}
+_CONFIG |= {"temperature", "topP", "stopSequences", "seed"}
 _BESIDE = {"thought", "thoughtSignature"}
 _KEYWORDS = {
     *("type", "format", "title", "description", "default", "enum", "pattern", "required", "properties", "items"),
@@ -31,6 +32,8 @@ def violations(body: dict[str, Any], *, signed: bool) -> list[str]:
         found.append("an empty instruction")
     config = body.get("generationConfig", {})
     found += [f"unknown setting {name}" for name in config.keys() - _CONFIG]
+    if {"thinkingLevel", "thinkingBudget"} <= config.get("thinkingConfig", {}).keys():
+        found.append("a level and a budget of thinking")
     if schema := config.get("responseJsonSchema"):
         found += _schema(schema)
         found += [] if config.get("responseMimeType") == "application/json" else ["a schema for what is no JSON"]

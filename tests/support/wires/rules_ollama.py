@@ -10,7 +10,7 @@ __all__ = ["violations"]
 _FIELDS = {"model": str, "messages": list, "stream": bool, "tools": list, "options": dict, "format": dict}
 _MESSAGE = {"role": str, "content": str, "thinking": str, "tool_calls": list, "tool_name": str, "tool_call_id": str}
 _MESSAGE |= {"images": list}
-_OPTIONS = {"num_ctx", "num_predict"}
+_OPTIONS = {"num_ctx", "num_predict", "temperature", "top_p", "stop", "seed"}
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 """The limits of the providers that its cloud models may be behind."""
@@ -18,7 +18,9 @@ _ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
 
 def violations(body: dict[str, Any]) -> list[str]:
     """Return the violations of this request that a strict server would refuse, empty if it accepts it."""
-    found = _typed("the request", body, _FIELDS)
+    if body.get("think", True) not in (True, False, "low", "medium", "high"):
+        return [f"think is {body['think']!r}"]
+    found = _typed("the request", {name: value for name, value in body.items() if name != "think"}, _FIELDS)
     if unknown := body.get("options", {}).keys() - _OPTIONS:
         found.append(f"unknown options {unknown}")
     for tool in body.get("tools", []):

@@ -26,6 +26,8 @@ _TOP = {
     "tools",
     "tool_choice",
     "max_output_tokens",
+    "temperature",
+    "top_p",
     "text",
 }
 _FIELDS = {
@@ -52,7 +54,8 @@ _ID = re.compile(r"[!-~]{1,64}")
 
 def violations(body: dict[str, Any]) -> list[str]:
     """Return the violations of a request, one sentence each; empty if a server accepts it."""
-    found = [f"unknown parameter {name!r}" for name in body.keys() - _TOP]
+    unknown = (body.keys() - _TOP) | (body.get("reasoning", {}).keys() - {"summary", "effort"})
+    found = [f"unknown parameter {name!r}" for name in unknown]
     if body.get("store") is not False:
         found.append("it would be stored")
     if body.get("max_output_tokens", 16) < 16:

@@ -30,6 +30,9 @@ PACKAGES = {
 _FOREIGN_FIELDS = {"reasoning_details", "reasoning_content", "reasoning"}
 """Fields of an assistant message in Chat Completions that OpenRouter, DeepSeek and vLLM require; OpenAI has none."""
 
+_OLDER_FIELDS = {"temperature", "top_p"}
+"""Fields of version 2023-06-01 of the Messages API, which is the one we use; the SDK's own version has none."""
+
 Check = Callable[[Any], None]
 
 
@@ -47,13 +50,17 @@ def type_errors(wire: str, body: dict[str, Any]) -> list[str]:
     if check is None:
         return []
     try:
-        check(_without_foreign_fields(body) if wire == "openai_chat" else body)
+        check(_without_foreign_fields(wire, body))
     except ValidationError as exc:
         return [f"the SDK's types: {error['loc']}: {error['msg']}" for error in exc.errors(include_url=False)[:5]]
     return []
 
 
-def _without_foreign_fields(body: dict[str, Any]) -> dict[str, Any]:
+def _without_foreign_fields(wire: str, body: dict[str, Any]) -> dict[str, Any]:
+    if wire == "anthropic":
+        return {name: value for name, value in body.items() if name not in _OLDER_FIELDS}
+    if wire != "openai_chat":
+        return body
     rows = [{name: row[name] for name in row if name not in _FOREIGN_FIELDS} for row in body["messages"]]
     return {**body, "messages": rows}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -391,8 +392,29 @@ async def test_an_agenticx_error_raised_by_a_gate_denies_by_policy_with_its_reas
     assert run.results == [("call_1", "denied", "Denied by policy. Reason: late")]
 
 
-@pytest.mark.parametrize("junk", [True, None, "yes", ConfirmAnswer(approved="no"), ConfirmAnswer(approved=1)])
-async def test_an_invalid_return_value_of_ask_denies(play, notes, junk):
+@pytest.mark.parametrize(
+    ("junk", "reason"),
+    [
+        (True, "bool; it must return a ConfirmAnswer"),
+        (None, "NoneType; it must return a ConfirmAnswer"),
+        (ConfirmAnswer(approved="no"), "an answer whose approved is str; it must be True or False"),
+        (ConfirmAnswer(approved=1), "an answer whose approved is int; it must be True or False"),
+        (
+            ConfirmAnswer(approved=True, by="me"),
+            "an answer whose by is str; it must be one of user, policy, timeout, stop, restart",
+        ),
+        (
+            ConfirmAnswer(approved=True, remember=True),
+            "an answer whose remember is bool; it must be one of once, session, always",
+        ),
+        (
+            ConfirmAnswer(approved=True, arguments="text"),
+            "an answer whose arguments is str; it must be a mapping or None",
+        ),
+        (ConfirmAnswer(approved=False, reason=5), "an answer whose reason is int; it must be a text or None"),
+    ],
+)
+async def test_an_invalid_return_value_of_ask_denies_with_the_reason(play, notes, junk, reason, caplog):
     class Junk(FunctionGate):
         async def ask(self, request, announce):
             return junk
@@ -400,11 +422,24 @@ async def test_an_invalid_return_value_of_ask_denies(play, notes, junk):
     run = await play([note(), "ok"], tools=notes.tools(), gate=Junk(None))
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
+    assert run.results == [("call_1", "denied", f"Denied by policy. Reason: the gate Junk returned {reason}")]
+    assert gate_lines(caplog) == [failed_gate(f"the gate Junk returned {reason}")]
     assert notes.kept == []
 
 
+def gate_lines(caplog):
+    """Return the lines of the log at level error, without the ids of session and agent."""
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    return [re.sub(r"session='\w+' agent='meta' ", "", line) for line in errors]
+
+
+def failed_gate(reason):
+    """Return the line about a gate that failed with `reason`."""
+    return f"the confirm gate failed; the call is denied tool_name='note' call_id='call_1' reason={reason!r}"
+
+
 @pytest.mark.parametrize("junk", ["yes", 1, None])
-async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_names_it(play, notes, junk):
+async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_names_it(play, notes, junk, caplog):
     class Chatty(ConfirmGate):
         def request_confirm(self, question, context):
             return junk
@@ -416,7 +451,25 @@ async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_name
     (response,) = run.events_of("confirm_response")
     assert (response.data["by"], response.data["reason"]) == ("policy", reason)
     assert run.results[0][2] == f"Denied by policy. Reason: {reason}"
+    assert gate_lines(caplog) == [failed_gate(reason)]
     assert notes.kept == []
+
+
+async def test_an_exception_of_a_gate_denies_with_its_text_and_one_line_in_the_log_with_its_traceback(
+    play, notes, caplog
+):
+    run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda *_: _raise(RuntimeError("broken"))))
+
+    reason = "the confirm gate raised RuntimeError: broken"
+    assert run.results == [("call_1", "denied", f"Denied by policy. Reason: {reason}")]
+    assert gate_lines(caplog) == [failed_gate(reason)]
+    assert [record.exc_info is not None for record in caplog.records if record.levelname == "ERROR"] == [True]
+
+
+@pytest.mark.parametrize("gate", [object(), lambda question, context: True, AsyncConfirmGate])
+async def test_a_runtime_takes_no_gate_that_is_none(play, gate):
+    with pytest.raises(TypeError, match="confirm_gate must be a ConfirmGate, such as a subclass with request_confirm"):
+        play.runtime(ScriptedModel(), gate)
 
 
 async def test_a_gate_that_hangs_and_ignores_cancellation_is_abandoned(play, notes):

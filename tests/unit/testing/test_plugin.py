@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import subprocess
 import sys
 import textwrap
@@ -10,6 +9,7 @@ import textwrap
 import pytest
 
 import agenticx.testing
+from tests.repo.documented_code import docstring_example
 
 
 def pytest_run(folder, code, *options):
@@ -77,7 +77,5 @@ def test_public_names_are_sorted_and_exist():
 
 
 def test_the_docstring_example_runs(tmp_path):
-    example = inspect.getdoc(agenticx.testing) or ""
-    code = textwrap.dedent(example.partition("\n\n")[2])
-    run = pytest_run(tmp_path, code, "-W", "error")
+    run = pytest_run(tmp_path, docstring_example("agenticx.testing"), "-W", "error")
     assert (run.returncode, run.stdout.splitlines()[-1][:8]) == (0, "1 passed"), run.stdout + run.stderr

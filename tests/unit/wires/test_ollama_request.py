@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.sampling import Sampling
 from agenticx.llms.wires.ollama._request import request_body
 from agenticx.messages import (
     AssistantMessage,
@@ -51,7 +52,7 @@ RESULT = ToolMessage(tool_call_id="c1", name="look", content="seen")
 
 def test_a_request_with_all_fields() -> None:
     messages = [SystemMessage(content="Be brief."), HELLO, assistant(), RESULT]
-    assert body_of(*messages, tools=[LOOK], max_output_tokens=9, context_window=8192) == {
+    assert body_of(*messages, tools=[LOOK], sampling=Sampling(max_output_tokens=9), context_window=8192) == {
         "model": "m",
         "messages": [
             {"role": "system", "content": "Be brief."},

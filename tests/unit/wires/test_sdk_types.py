@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, ToolSchema
+from agenticx.llms import ModelRequest, Sampling, ToolSchema
 from agenticx.llms.base import OutputSchema
 from agenticx.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
 from tests.support.wires import sdk_types
@@ -24,6 +24,7 @@ CONVERSATION = [
 ]
 SCHEMA = {"type": "object", "properties": {"at": {"type": "integer"}}, "required": ["at"]}
 LOOK, ANSWER = ToolSchema("look", "Look.", SCHEMA), OutputSchema("answer", SCHEMA)
+SAMPLING = Sampling(temperature=0.5, top_p=0.9, max_output_tokens=4096, stop="END", seed=7, reasoning_effort="low")
 
 
 EACH_WIRE = pytest.mark.parametrize("wire", [pytest.param(w, marks=sdk_types.needs_sdk(w)) for w in sdk_types.PACKAGES])
@@ -43,10 +44,17 @@ def test_a_conversation_with_files_and_tools_matches_the_types_of_the_sdk(wire: 
     [
         {"tool_choice": "required"},
         {"tool_choice": "none"},
-        {"max_output_tokens": 4096},
+        {"sampling": Sampling(max_output_tokens=4096)},
+        {"sampling": SAMPLING},
+        {"sampling": SAMPLING, "output_schema": ANSWER},
         {"output_schema": ANSWER},
         {"parallel_calls": False},
-        {"parallel_calls": False, "tool_choice": "required", "output_schema": ANSWER, "max_output_tokens": 16},
+        {
+            "parallel_calls": False,
+            "tool_choice": "required",
+            "output_schema": ANSWER,
+            "sampling": Sampling(max_output_tokens=16),
+        },
     ],
     ids=lambda options: " ".join(options),
 )

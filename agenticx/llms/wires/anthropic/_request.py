@@ -14,6 +14,7 @@ The rules of the API that a conversation is adapted to, beyond those of all prov
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Literal, cast
 
@@ -21,12 +22,14 @@ from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts
+from agenticx.llms.sampling import NO_SAMPLING
 from agenticx.llms.wires.anthropic._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["accepted_output_schema", "request_body", "sent_tool_names"]
+__all__ = ["NEWER_SAMPLING", "SAMPLING", "accepted_output_schema", "request_body", "sent_tool_names"]
 
 _Block = dict[str, Any]
 _Role = Literal["user", "assistant"]
@@ -44,6 +47,36 @@ _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 _IDS = IdentifierRule("a-zA-Z0-9_-", 64)
 """`^[a-zA-Z0-9_-]+$`; Bedrock and compatible servers take no more than 64."""
 
+SAMPLING = SamplingRules(
+    api="the Messages API",
+    parameters={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_output_tokens": "max_tokens",
+        "stop": "stop_sequences",
+        "reasoning_effort": "output_config.effort",
+    },
+    efforts={effort: effort for effort in ("low", "medium", "high", "xhigh", "max")},
+    other_keys=("model", "messages", "stream", "system", "tools", "tool_choice", "output_config.format"),
+    max_temperature=1,
+)
+"""There is no `seed`. The effort is `output_config.effort`, which applies with thinking and without: Opus 4.5 and the
+models since the 4.6 ones accept it. `thinking` itself can be part of an extra body.
+
+Read on 2026-11-23: https://platform.claude.com/docs/en/build-with-claude/effort, the types of Anthropic's SDK 2.12.
+"""
+
+NEWER_SAMPLING = replace(
+    SAMPLING,
+    api="the Messages API since Opus 4.7",
+    parameters={key: name for key, name in SAMPLING.parameters.items() if key not in ("temperature", "top_p")},
+    other_keys=(*SAMPLING.other_keys, "temperature", "top_p"),
+)
+"""The sampling of models that refuse `temperature` and `top_p`, in every version of the API.
+
+Read on 2026-11-23: https://platform.claude.com/docs/en/about-claude/models/migration-guide
+"""
+
 
 def request_body(
     request: ModelRequest,
@@ -57,9 +90,9 @@ def request_body(
 ) -> bytes:
     """Return the body as UTF-8; lone surrogates in it become U+FFFD. `thinking` is sent where the API permits it.
 
-    Without `output_schemas` an output schema is left out, for models that refuse one. Without `replay_state` the
-    model's earlier replies are sent as text and calls, without its thoughts. `names` are the tool names of the request,
-    if they are known.
+    `max_tokens` is the limit of a request without one. Without `output_schemas` an output schema is left out, for
+    models that refuse one. Without `replay_state` the model's earlier replies are sent as text and calls, without its
+    thoughts. `names` are the tool names of the request, if they are known.
     """
     leading = list(takewhile(lambda message: isinstance(message, SystemMessage), request.messages))
     system = [block for message in leading for block in _text_blocks(message.content)]
@@ -73,10 +106,12 @@ def request_body(
         body["tools"] = tools
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    if thinking and _is_thinking_allowed(thinking, body):
-        body["thinking"] = dict(thinking)
     if output_schemas and request.output_schema and (schema := accepted_output_schema(request.output_schema)):
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
+    if request.sampling is not NO_SAMPLING:
+        SAMPLING.add_to(body, request.sampling)
+    if thinking and "thinking" not in body and _is_thinking_allowed(thinking, body):
+        body["thinking"] = dict(thinking)
     return body_bytes(body)
 
 

@@ -14,8 +14,15 @@ from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.anthropic._reply import WIRE, AnthropicReplyParser
-from agenticx.llms.wires.anthropic._request import accepted_output_schema, request_body, sent_tool_names
+from agenticx.llms.wires.anthropic._request import (
+    NEWER_SAMPLING,
+    SAMPLING,
+    accepted_output_schema,
+    request_body,
+    sent_tool_names,
+)
 from agenticx.llms.wires.provider_model import PostRequest, ProviderModel, RequestMode, with_dialect
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.logs import get_logger
 
 __all__ = ["ANTHROPIC_BASE_URL", "AnthropicModel"]
@@ -35,6 +42,9 @@ _OUTPUT_TOKENS_BY_MODEL = (
 
 _TAKES_SCHEMAS = re.compile(r"claude-(opus-4-[1-9]\b|[a-z]+-4-[5-9]\b|[a-z]+-([5-9]|[1-9]\d)\b)")
 """Models that enforce an output schema: since Opus 4.1, and the 4.5 ones; earlier models refuse."""
+
+_REFUSES_TEMPERATURE = re.compile(r"claude-(opus-4-[7-9]\b|[a-z]+-([5-9]|[1-9]\d)\b)")
+"""Models without `temperature` and `top_p`: since Opus 4.7."""
 
 _REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", re.IGNORECASE | re.DOTALL)
 """Messages about thoughts that are not exactly this model's own, or not where the API expects them."""
@@ -106,11 +116,15 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         self._max_output_tokens = max_output_tokens or _default_output_tokens(model)
         self._thinking = thinking
 
+    @property
+    def _sampling_rules(self) -> SamplingRules:
+        return NEWER_SAMPLING if _REFUSES_TEMPERATURE.search(self._model) else SAMPLING
+
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return self._mode.dialect.output_schemas and accepted_output_schema(output) is not None
 
     def _build_request(self, request: ModelRequest, names: ToolNames, replay_state: bool) -> PostRequest:
-        max_tokens = request.max_output_tokens or self._max_output_tokens
+        max_tokens = self._max_output_tokens
         body = request_body(
             request,
             model=self._model,

@@ -10,18 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, assert_never
 
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import fields_in, items_in, text_in
 from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.gemini._reply import WIRE
 from agenticx.llms.wires.gemini._schema import accepted_schema
 from agenticx.llms.wires.request_body import arguments_object, body_bytes
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sent_tool_names"]
+__all__ = ["GeminiDialect", "contents", "function_declarations", "request_body", "sampling_rules", "sent_tool_names"]
 
 _FIRST_USER_TEXT, _LAST_USER_TEXT = "[The conversation begins here.]", "[Go on.]"
 """A user message for a history that does not begin or end with one, which the API refuses."""
@@ -43,6 +46,24 @@ colons (:), or dashes (-), with a maximum length of 64"; https://github.com/kait
 _IDS = IdentifierRule("a-zA-Z0-9_.:|-", 64)
 """No rule is documented for ids, which are only present where the API gave one; its own are of this form."""
 
+_THINKING_LEVELS: Mapping[ReasoningEffort, str] = {
+    "minimal": "MINIMAL",
+    "low": "LOW",
+    "medium": "MEDIUM",
+    "high": "HIGH",
+    "xhigh": "XHIGH",
+}
+"""The levels in the types of Google's SDK 3.4; each model has some of them, and none can be told not to think."""
+
+_THINKING_BUDGETS: Mapping[ReasoningEffort, int] = {
+    "none": 0,
+    "minimal": 1024,
+    "low": 1024,
+    "medium": 8192,
+    "high": 24_576,
+}
+"""The budgets that Google's own Chat Completions layer has for these levels (https://ai.google.dev/gemini-api/docs/openai)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeminiDialect:
@@ -56,6 +77,9 @@ class GeminiDialect:
 
     output_schemas: Literal["always", "without_tools", "never"] = "without_tools"
     """Support of output schemas; models before Gemini 3 refuse them together with tools."""
+
+    thinking_levels: bool = False
+    """True if the effort is a level, as since Gemini 3; before, it is a budget in tokens."""
 
 
 def request_body(
@@ -83,6 +107,8 @@ def request_body(
             body["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[request.tool_choice]}}
     if config := _generation_config(request, dialect):
         body["generationConfig"] = config
+    if request.sampling is not NO_SAMPLING:
+        sampling_rules(dialect).add_to(body, request.sampling)
     return body_bytes(body)
 
 
@@ -98,14 +124,39 @@ def _split_instructions(messages: Sequence[Message]) -> tuple[list[dict[str, Any
 
 def _generation_config(request: ModelRequest, dialect: GeminiDialect) -> dict[str, Any]:
     config: dict[str, Any] = {}
-    if request.max_output_tokens is not None:
-        config["maxOutputTokens"] = request.max_output_tokens
-    if dialect.include_thoughts:
+    if dialect.include_thoughts and request.sampling.reasoning_effort != "none":  # there are none to include then
         config["thinkingConfig"] = {"includeThoughts": True}
     if request.output_schema is not None and dialect.output_schemas != "never":
         config["responseMimeType"] = "application/json"
         config["responseJsonSchema"] = accepted_schema(request.output_schema.schema)
     return config
+
+
+@cache
+def sampling_rules(dialect: GeminiDialect) -> SamplingRules:
+    """Return the sampling of Gemini; both spellings of its keys are known, as the API accepts both."""
+    config = ("temperature", "topP", "maxOutputTokens", "stopSequences", "seed")
+    other = ("thinkingConfig", "responseMimeType", "responseJsonSchema", "responseSchema")
+    keys = ("contents", "systemInstruction", "tools", "toolConfig", *(f"generationConfig.{key}" for key in other))
+    spelled = (f"generationConfig.{_snake_case(key)}" for key in (*config, *other))
+    thinking = "generationConfig.thinkingConfig"
+    return SamplingRules(
+        api="the Gemini API",
+        parameters={
+            "temperature": "generationConfig.temperature",
+            "top_p": "generationConfig.topP",
+            "max_output_tokens": "generationConfig.maxOutputTokens",
+            "stop": "generationConfig.stopSequences",
+            "seed": "generationConfig.seed",
+            "reasoning_effort": f"{thinking}.{'thinkingLevel' if dialect.thinking_levels else 'thinkingBudget'}",
+        },
+        efforts=_THINKING_LEVELS if dialect.thinking_levels else _THINKING_BUDGETS,
+        other_keys={*keys, *spelled, *map(_snake_case, keys[:4]), "generation_config"},
+    )
+
+
+def _snake_case(key: str) -> str:
+    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
 
 
 # --- tools

@@ -12,8 +12,9 @@ from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
-from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
+from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sampling_rules, sent_tool_names
 from agenticx.llms.wires.provider_model import FIELD_REFUSED, PostRequest, ProviderModel, RequestMode, with_dialect
+from agenticx.llms.wires.sampling_rules import SamplingRules
 
 __all__ = ["GEMINI_BASE_URL", "GeminiDialect", "GeminiModel"]
 
@@ -24,7 +25,8 @@ _DOES_NOT_THINK = re.compile(r"(^|/)(gemini-1|gemini-2\.0|gemma|learnlm)|-image|
 
 _REFUSES_STATE = re.compile(r"thought.?signature", re.IGNORECASE)
 _REFUSES_THOUGHTS = re.compile(r"thinking|include.?thoughts", re.IGNORECASE)
-_SCHEMAS_WITH_TOOLS = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+_GEMINI_3 = re.compile(r"(^|/)gemini-([3-9]|\d\d)")
+"""Gemini 3 and later: output schemas together with tools, and levels of thinking."""
 _NO_SCHEMAS = re.compile(r"(^|/)(gemma|learnlm|gemini-1\.0)|-image|-tts")
 
 _REFUSES_SCHEMAS = re.compile(r"response mime type|json mode|response_?(json_?)?schema", re.IGNORECASE)
@@ -68,6 +70,10 @@ class GeminiModel(ProviderModel[GeminiDialect]):
         super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
         self._path = _path(base_url, model)
 
+    @property
+    def _sampling_rules(self) -> SamplingRules:
+        return sampling_rules(self._mode.dialect)
+
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         support = self._mode.dialect.output_schemas
         return support == "always" or (support == "without_tools" and not with_tools)
@@ -90,11 +96,12 @@ class GeminiModel(ProviderModel[GeminiDialect]):
 
 def _default_dialect(model: str, reasons: bool | None) -> GeminiDialect:
     include_thoughts = not _DOES_NOT_THINK.search(model) if reasons is None else reasons
-    if _NO_SCHEMAS.search(model):
-        return GeminiDialect(include_thoughts=include_thoughts, output_schemas="never")
+    is_gemini_3 = bool(_GEMINI_3.search(model))
+    with_tools = "always" if is_gemini_3 else "without_tools"
     return GeminiDialect(
         include_thoughts=include_thoughts,
-        output_schemas="always" if _SCHEMAS_WITH_TOOLS.search(model) else "without_tools",
+        output_schemas="never" if _NO_SCHEMAS.search(model) else with_tools,
+        thinking_levels=is_gemini_3,
     )
 
 

@@ -10,11 +10,13 @@ from pydantic_core import to_json
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.message_attachments import content_parts
+from agenticx.llms.sampling import NO_SAMPLING
 from agenticx.llms.wires.ollama._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes, encode_tools
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["encode_messages", "request_body", "sent_tool_names"]
+__all__ = ["SAMPLING", "encode_messages", "request_body", "sent_tool_names"]
 
 _IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 
@@ -26,6 +28,21 @@ All of them accept the names that OpenAI accepts.
 
 _IDS = IdentifierRule("a-zA-Z0-9_-", 40)
 """OpenAI's rule for call ids in messages, for the same reason."""
+
+SAMPLING = SamplingRules(
+    api="Ollama's API",
+    parameters={
+        "temperature": "options.temperature",
+        "top_p": "options.top_p",
+        "max_output_tokens": "options.num_predict",
+        "stop": "options.stop",
+        "seed": "options.seed",
+        "reasoning_effort": "think",
+    },
+    efforts={"none": False, "low": "low", "medium": "medium", "high": "high"},
+    other_keys=("model", "messages", "stream", "tools", "format", "options.num_ctx"),
+)
+"""The levels of `think` that the server documents; models that only think or not take each level as yes."""
 
 
 def request_body(
@@ -48,9 +65,10 @@ def request_body(
         body["messages"].append(_schema_row(request.output_schema))
     if request.tools and request.tool_choice != "none":
         body["tools"] = encode_tools(request.tools, names)
-    options = {"num_ctx": context_window, "num_predict": request.max_output_tokens}
-    if set_options := {name: value for name, value in options.items() if value is not None}:
-        body["options"] = set_options
+    if context_window is not None:
+        body["options"] = {"num_ctx": context_window}
+    if request.sampling is not NO_SAMPLING:
+        SAMPLING.add_to(body, request.sampling)
     return body_bytes(body)
 
 

@@ -9,8 +9,9 @@ from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.hosts import OLLAMA_BASE_URL, ollama_url
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
-from agenticx.llms.wires.ollama._request import request_body, sent_tool_names
+from agenticx.llms.wires.ollama._request import SAMPLING, request_body, sent_tool_names
 from agenticx.llms.wires.provider_model import PostRequest, ProviderModel
+from agenticx.llms.wires.sampling_rules import SamplingRules
 
 __all__ = ["OLLAMA_BASE_URL", "OllamaModel", "ollama_url"]
 
@@ -41,6 +42,10 @@ class OllamaModel(ProviderModel[None]):
         http = ProviderHttp(ollama_url(base_url), label=name, key=api_key, headers=headers)
         super().__init__(model, http, name=name, context_window=context_window, dialect=None)
         self.inline_calls = tuple(inline_calls)
+
+    @property
+    def _sampling_rules(self) -> SamplingRules:
+        return SAMPLING
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         """Return True without tools only: a model that must follow a schema cannot write a call."""

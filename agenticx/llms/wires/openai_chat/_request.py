@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, get_args
 
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
+from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS, WIRE
 from agenticx.llms.wires.request_body import arguments_text, body_bytes, encode_tools
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 
-__all__ = ["encode_messages", "request_body", "sent_tool_names"]
+__all__ = ["encode_messages", "request_body", "sampling_rules", "sent_tool_names"]
 
 _UNKNOWN_REASONING = "(not known)"
 """The reasoning of an answer that has none; Moonshot treats an empty one as missing."""
@@ -37,6 +40,11 @@ _DOTTED_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="cal
 
 _SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
 """Mistral: "must be a-z, A-Z, 0-9, with a length of 9"; https://github.com/jackmpcollins/magentic/issues/276"""
+
+_OWN_KEYS = (
+    *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
+    *("response_format", "max_tokens", "max_completion_tokens", "seed", "random_seed"),
+)
 
 
 def request_body(
@@ -68,10 +76,10 @@ def request_body(
             body["tool_choice"] = request.tool_choice
         if dialect.one_call and not request.parallel_calls:
             body["parallel_tool_calls"] = False
-    if request.max_output_tokens is not None:
-        body[dialect.output_limit] = request.max_output_tokens
     if request.output_schema is not None and dialect.output_schemas:
         body["response_format"] = _response_format(request.output_schema)
+    if request.sampling is not NO_SAMPLING:
+        sampling_rules(dialect).add_to(body, request.sampling)
     return body_bytes(body)
 
 
@@ -82,6 +90,25 @@ def _response_format(output: OutputSchema) -> dict[str, Any]:
         "type": "json_schema",
         "json_schema": {"name": output.name, "schema": schema, "strict": strict is not None},
     }
+
+
+@cache
+def sampling_rules(dialect: ChatDialect) -> SamplingRules:
+    """Return the sampling of Chat Completions; which levels of effort a model has, its server says."""
+    return SamplingRules(
+        api="Chat Completions",
+        parameters={
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "max_output_tokens": dialect.output_limit,
+            "stop": "stop",
+            "seed": dialect.seed,
+            "reasoning_effort": "reasoning_effort",
+        },
+        efforts={effort: effort for effort in get_args(ReasoningEffort)},
+        other_keys=_OWN_KEYS,
+        renamed=("max_output_tokens",),
+    )
 
 
 def sent_tool_names(request: ModelRequest) -> ToolNames:

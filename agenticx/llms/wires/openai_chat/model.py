@@ -12,7 +12,7 @@ from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
-from agenticx.llms.wires.openai_chat._request import request_body, sent_tool_names
+from agenticx.llms.wires.openai_chat._request import request_body, sampling_rules, sent_tool_names
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
     STREAMING_REFUSED,
@@ -21,6 +21,7 @@ from agenticx.llms.wires.provider_model import (
     with_dialect,
     without_streaming,
 )
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.provider_keys import find_key
 from agenticx.settings import provider_setting
@@ -93,6 +94,10 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
         dialect = dialect or _default_dialect(http.host)
         super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
         self.inline_calls = tuple(inline_calls)
+
+    @property
+    def _sampling_rules(self) -> SamplingRules:
+        return sampling_rules(self._mode.dialect)
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         support = self._mode.dialect.output_schemas

@@ -10,18 +10,20 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, assert_never, get_args
 
 from agenticx.llms.base import ModelRequest, OutputSchema, ToolSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, content_parts, data_url
+from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.openai_responses._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_text, body_bytes
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["ResponsesDialect", "encode_tools", "input_items", "request_body", "sent_tool_names"]
+__all__ = ["SAMPLING", "ResponsesDialect", "encode_tools", "input_items", "request_body", "sent_tool_names"]
 
 _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """OpenAI: "does not match '^[a-zA-Z0-9_-]{1,64}$'"."""
@@ -41,7 +43,22 @@ Reasoning always keeps its id: encrypted content is bound to it
 
 _ID_OPTIONAL = ("message", "function_call", "custom_tool_call", "compaction")
 
-_MIN_OUTPUT_TOKENS = 16  # fewer are refused
+SAMPLING = SamplingRules(
+    api="the Responses API",
+    parameters={
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "max_output_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning.effort",
+    },
+    efforts={effort: effort for effort in get_args(ReasoningEffort)},
+    other_keys=(
+        *("model", "input", "stream", "store", "include", "tools", "tool_choice"),
+        *("reasoning.summary", "text.format"),
+    ),
+    min_output_tokens=16,
+)
+"""It has neither `stop` nor `seed`; which levels of effort a model has, the server says."""
 
 _REPLAYABLE_TYPES = frozenset(
     {
@@ -103,10 +120,10 @@ def request_body(
         body["tools"] = encode_tools(request.tools, names)
         if request.tool_choice != "auto":
             body["tool_choice"] = request.tool_choice
-    if request.max_output_tokens is not None:
-        body["max_output_tokens"] = max(request.max_output_tokens, _MIN_OUTPUT_TOKENS)
     if request.output_schema is not None and dialect.output_schemas:
         body["text"] = {"format": _format(request.output_schema)}
+    if request.sampling is not NO_SAMPLING:
+        SAMPLING.add_to(body, request.sampling)
     return body_bytes(body)
 
 

@@ -11,7 +11,7 @@ from agenticx.llms.downgrades import Downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
-from agenticx.llms.wires.openai_responses._request import ResponsesDialect, request_body, sent_tool_names
+from agenticx.llms.wires.openai_responses._request import SAMPLING, ResponsesDialect, request_body, sent_tool_names
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
     STREAMING_REFUSED,
@@ -20,6 +20,7 @@ from agenticx.llms.wires.provider_model import (
     with_dialect,
     without_streaming,
 )
+from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
 
 __all__ = ["OpenAIResponsesModel", "ResponsesDialect"]
@@ -78,6 +79,10 @@ class OpenAIResponsesModel(ProviderModel[ResponsesDialect]):
         http = ProviderHttp(base_url, label=name, key=api_key, headers=headers, base_url_hint="usually ending in /v1")
         dialect = dialect or _default_dialect(model, reasons)
         super().__init__(model, http, name=name, context_window=context_window, dialect=dialect)
+
+    @property
+    def _sampling_rules(self) -> SamplingRules:
+        return SAMPLING
 
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return self._mode.dialect.output_schemas and strict_schema(output.schema) is not None

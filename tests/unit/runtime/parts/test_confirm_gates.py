@@ -25,6 +25,7 @@ from agenticx.runtime import (
     SyncConfirmGate,
     UnknownConfirm,
 )
+from agenticx.runtime.confirm import confirm_digest
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -179,6 +180,66 @@ class TestAsyncConfirmGate:
 
 def request_of(gate):
     return gate.last_request
+
+
+CALL = {"tool": "mail", "arguments": {"to": "a@example.com"}}
+
+
+async def asked(gate, question="Send it?", context=CALL):
+    """Return the task of a question that `request_confirm` has asked."""
+    task = asyncio.create_task(gate.request_confirm(question, context))
+    await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.promise("E2")
+class TestRequestConfirm:
+    """Questions outside of turns, asked through `AsyncConfirmGate.request_confirm`."""
+
+    @pytest.mark.parametrize("approved", [True, False])
+    async def test_another_task_resolves_the_question_by_its_id(self, approved):
+        gate = AsyncConfirmGate()
+        task = await asked(gate)
+        (question,) = gate.pending()
+        assert (question.question, question.context, gate.last_request) == ("Send it?", CALL, question)
+        assert question.digest == confirm_digest("mail", CALL["arguments"], {})
+
+        async def answer():
+            return gate.resolve(question.id, approved, digest=question.digest)
+
+        assert (await asyncio.create_task(answer())).approved is approved
+        assert await task is approved
+        assert gate.pending() == []
+
+    async def test_two_questions_at_once_have_answers_of_their_own(self):
+        gate = AsyncConfirmGate()
+        first, second = await asked(gate, "First?"), await asked(gate, "Second?", None)
+        ids = {question.question: question.id for question in gate.pending()}
+        gate.resolve(ids["Second?"], True)
+        assert await second is True
+        assert not first.done()
+        gate.resolve(ids["First?"], False)
+        assert await first is False
+
+    async def test_a_cancelled_question_is_closed_and_a_late_answer_is_refused(self):
+        gate = AsyncConfirmGate()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await gate.request_confirm("Send it?", CALL)
+        task = await asked(gate)
+        question = gate.last_request
+        task.cancel()
+        await asyncio.wait([task])
+        assert gate.pending() == []
+        with pytest.raises(ConfirmClosed):
+            gate.resolve(question.id, True)
+
+    async def test_an_answer_with_other_arguments_is_an_error_rather_than_a_yes_to_the_old_ones(self):
+        gate = AsyncConfirmGate()
+        task = await asked(gate)
+        gate.resolve(gate.last_request.id, True, arguments={"to": "b@example.com"})
+        with pytest.raises(AgenticXError, match="can only be answered with yes or no"):
+            await task
 
 
 async def test_auto_approval_approves_by_policy_and_stores_nothing():

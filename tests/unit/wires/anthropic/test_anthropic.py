@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SettingsError
-from agenticx.llms import ModelRequest, complete, resolve_wire
+from agenticx.llms import ModelRequest, Sampling, complete, resolve_wire
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session
 from agenticx.testing.fake_openai import FakeOpenAIServer
 from agenticx.testing.provider_replies import RawReply, body
@@ -71,7 +71,7 @@ async def test_the_output_limit_is_that_of_the_request_or_the_default(
     model: str, options: dict[str, Any], limit: int | None, sent: int
 ) -> None:
     async with FakeOpenAIServer([body(sse(*HI, END))]) as server, model_at(server.base_url, model, **options) as opened:
-        await complete(opened, ModelRequest(messages=HELLO.messages, max_output_tokens=limit))
+        await complete(opened, ModelRequest(messages=HELLO.messages, sampling=Sampling(max_output_tokens=limit)))
         assert server.requests[0].json["max_tokens"] == sent
 
 

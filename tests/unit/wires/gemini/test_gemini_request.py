@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.llms.base import ModelRequest, ToolSchema
+from agenticx.llms.sampling import Sampling
 from agenticx.llms.wires.gemini._request import GeminiDialect, request_body, sent_tool_names
 from agenticx.llms.wires.gemini._schema import accepted_schema
 from agenticx.messages import (
@@ -97,7 +98,7 @@ def test_a_request_with_all_fields() -> None:
         result("call_1"),
         tools=[LOOK, WAIT],
         tool_choice="required",
-        max_output_tokens=100,
+        sampling=Sampling(max_output_tokens=100),
         dialect=GeminiDialect(),
     )
     assert body == {
@@ -322,5 +323,6 @@ def test_every_sanitized_history_becomes_a_valid_request(
 @sdk_types.needs_sdk("gemini")
 @given(histories())
 def test_every_request_matches_the_types_of_the_sdk(history: list[Message]) -> None:
-    body = body_of(*history, tools=[LOOK, WAIT], tool_choice="required", max_output_tokens=9, dialect=GeminiDialect())
+    options = {"tools": [LOOK, WAIT], "tool_choice": "required", "sampling": Sampling(max_output_tokens=9)}
+    body = body_of(*history, **options, dialect=GeminiDialect())
     assert sdk_types.type_errors("gemini", body) == []

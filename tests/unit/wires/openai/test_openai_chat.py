@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, OpenAIProvider, ToolSchema, complete
+from agenticx.llms import ModelRequest, OpenAIProvider, Sampling, ToolSchema, complete
 from agenticx.llms.scripted import call, say, usage
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat import OpenAIChatModel
@@ -97,7 +97,7 @@ async def test_refusals_of_streaming_are_recognised(refusal: str) -> None:
     ],
 )
 async def test_a_refused_field_is_left_out_from_then_on(refusal: RawReply, field: str) -> None:
-    request = ModelRequest(messages=HELLO.messages, max_output_tokens=9)
+    request = ModelRequest(messages=HELLO.messages, sampling=Sampling(max_output_tokens=9))
     async with FakeOpenAIServer([refusal, "first", "second"]) as server, model_at(server.base_url) as model:
         assert [(await complete(model, request))[0].text for _ in range(2)] == ["first", "second"]
         assert [field in sent.json for sent in server.requests] == [True, False, False]
@@ -151,7 +151,10 @@ async def test_messages_tools_and_limits_in_the_form_of_chat_completions() -> No
         AssistantMessage(content="two"),
     ]
     request = ModelRequest(
-        messages=messages, tools=[ToolSchema("add", "adds", schema)], tool_choice="required", max_output_tokens=9
+        messages=messages,
+        tools=[ToolSchema("add", "adds", schema)],
+        tool_choice="required",
+        sampling=Sampling(max_output_tokens=9),
     )
     assert await sent(request) == {
         "model": "m",
