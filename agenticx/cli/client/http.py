@@ -92,11 +92,9 @@ class ServerEndpoint:
         headers = {"Host": f"{self.host}:{self.port}", "Connection": "close"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        content = b"" if body is None else json.dumps(body).encode()
-        if body is not None:
-            headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
-        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-        return request_bytes(method.encode(), path.encode(), encoded, content)
+        if body is None:
+            return request_bytes(method, path, headers)
+        return request_bytes(method, path, headers | {"Content-Type": "application/json"}, json.dumps(body).encode())
 
     async def _read_chunks(self, response: Http1Response) -> AsyncGenerator[bytes]:
         while True:
