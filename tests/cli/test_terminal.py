@@ -43,6 +43,7 @@ def test_the_same_call_can_be_allowed_for_the_session(agx: Any, terminal: Callab
     screen.wait_for(PROMPT)
     screen.type("?\n")
     screen.wait_for("run it, and in this session ask no more about the same call with the same arguments\n")
+    screen.wait_for(AGAIN)
     screen.type("s\n")
     screen.wait_for("← bash_exec ok")
     screen.wait_for("› ")
