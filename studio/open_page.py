@@ -16,8 +16,8 @@ from agenticx.cli.client.discovery import find_studio, studio_endpoint
 from agenticx.cli.client.http import ServerUnreachable
 from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, write_private
 from agenticx.errors import AgenticXError
-from agenticx.sessions.store.factory import database_path
-from agenticx.sessions.store.sqlite.owner import probe_owner_pid
+from agenticx.sessions.store.factory import probe_store_owner
+from agenticx.sessions.store.owner import probe_owner_pid
 from agenticx.settings import Settings, load_settings
 
 __all__ = ["StudioNotFound", "configure", "open_in_browser", "page_url", "remove_redirect_page", "run"]
@@ -42,7 +42,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     settings = load_settings()
-    address = find_studio(settings.home, response_timeout=_TIMEOUT_SECONDS)
+    address = asyncio.run(find_studio(settings.home, response_timeout=_TIMEOUT_SECONDS))
     if address is None:
         raise StudioNotFound(f"no studio is running for this AGX_HOME; {_start_hint(settings)}")
     url = page_url(address, _request_ticket(address))
@@ -71,8 +71,9 @@ def remove_redirect_page(address: StudioAddress, home: Path) -> None:
 
 def _start_hint(settings: Settings) -> str:
     """Return what the user can do where no studio runs: none can start while a process owns the sessions."""
-    paths = (settings.home / STUDIO_FILE, database_path(settings))
-    pid = next((pid for path in paths if (pid := probe_owner_pid(path)) is not None), None)
+    pid = probe_owner_pid(settings.home / STUDIO_FILE)
+    if pid is None:
+        pid = probe_store_owner(settings)
     if pid is None:
         return "`agx serve` starts one"
     if pid == 0:

@@ -27,8 +27,7 @@ from agenticx.errors import ResourcesExhausted, SettingsError
 from agenticx.llms.catalog.resolve import load_wire
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
-from agenticx.sessions.store.factory import database_path
-from agenticx.sessions.store.sqlite.owner import probe_owner_pid
+from agenticx.sessions.store.factory import probe_store_owner
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from agenticx.token_file import token_path
@@ -167,7 +166,7 @@ def serve(
     lock = lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
     try:
         limit_malloc_arenas()
-        if (owner_pid := probe_owner_pid(database_path(settings))) is not None:
+        if (owner_pid := probe_store_owner(settings)) is not None:
             request_handover(settings.home, owner_pid, print_to_stderr)  # of a chat; others are refused below
         listening = listen(host, port)
         services = app.state.services = _parts(app).make_services(settings)

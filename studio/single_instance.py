@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -14,7 +15,7 @@ from agenticx.cli.client.http import ServerUnresponsive
 from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, read_address
 from agenticx.errors import SettingsError, StoreError
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, OwnerLock
+from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
 
 __all__ = ["lock_home"]
 
@@ -72,7 +73,7 @@ def _take_over(home: Path, stopped: Callable[[], bool]) -> OwnerLock:
 def _confirmed(home: Path, pid: int, seconds: float) -> StudioAddress | None:
     """Return the address of the studio that is the process `pid`, if it answers and says so."""
     with suppress(ServerUnresponsive):
-        address = find_studio(home, response_timeout=seconds)
+        address = asyncio.run(find_studio(home, response_timeout=seconds))
         if address is not None and address.pid == pid:
             return address
     return None

@@ -15,7 +15,7 @@ import asyncio
 import re
 import ssl
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
@@ -248,12 +248,18 @@ class _Connection(asyncio.Protocol):
 # --- the head -------------------------------------------------------------------------------------------------------
 
 
-def request_bytes(method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bytes:
-    """Return a whole request as bytes; raise ValueError for line ends that would allow header injection."""
-    lines = [b"%b %b HTTP/1.1" % (method, target), *(b"%b: %b" % header for header in headers)]
-    if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
+def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+    """Return a whole request as bytes, with the length of its body if it has one.
+
+    Raises ValueError for text that is not ASCII, and for line ends that would allow header injection.
+    """
+    lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if body is not None:
+        lines.append(f"content-length: {len(body)}")
+    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
         raise ValueError("a line end in the head of a request")
-    return b"\r\n".join([*lines, b"", body])
+    head = "\r\n".join([*lines, "", ""]).encode("ascii")
+    return head if body is None else head + body
 
 
 async def _read_head(connection: _Connection, timeout: float | None) -> tuple[ResponseHead, bytes]:

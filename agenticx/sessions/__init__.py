@@ -8,6 +8,7 @@ from agenticx.sessions.hub.readers import SessionEvent
 from agenticx.sessions.hub.submission import Submission
 from agenticx.sessions.store.base import ArchivedFilter, Doubtful, Lease, OwnershipLost, SearchResult, Store
 from agenticx.sessions.store.memory import MemoryStore
+from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.sessions.store.records import (
     Commit,
     Fact,
@@ -19,7 +20,6 @@ from agenticx.sessions.store.records import (
 )
 from agenticx.sessions.store.search import SearchExcerpt
 from agenticx.sessions.store.sqlite import SqliteStore
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 
 __all__ = [

@@ -20,7 +20,7 @@ import pytest
 from agenticx import __version__
 from agenticx.cli.client.discovery import find_studio
 from agenticx.cli.client.studio_file import StudioAddress
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, OwnerLock
+from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
 from studio import parent_watch, single_instance
 from tests.support.forked import Process
 from tests.support.server.agx_processes import agx, agx_serve, environment, outcome
@@ -93,16 +93,16 @@ async def test_other_commands_find_the_studio_by_its_file(tmp_path: Path) -> Non
     home = tmp_path / "home"
     for _ in range(2):  # the second one replaces the file that the first one left
         async with agx_serve(home) as served:
-            found = find_studio(home)
+            found = await find_studio(home)
             assert found is not None
             assert (found.url, found.pid) == (served.url, served.process.pid)
             served.process.kill()
             await outcome(served.process)
         assert (home / "studio.json").exists()
-        assert find_studio(home) is None
+        assert await find_studio(home) is None
 
 
-@pytest.mark.parametrize("health", [b'{"instance": "of another run"}', b"{}", b"[1]", b"nothing", b"", None])
+@pytest.mark.parametrize("health", [b'{"instance": "of another run"}', b"{}", b"[" * 99_999, b"nothing", b"", None])
 async def test_a_program_on_the_port_of_a_killed_studio_gets_no_token(tmp_path: Path, health: bytes | None) -> None:
     home, requests = tmp_path / "home", list[bytes]()
 
@@ -131,7 +131,7 @@ async def test_a_program_on_the_port_of_a_killed_studio_gets_no_token(tmp_path: 
 )
 async def test_an_unreadable_discovery_file_is_that_of_no_studio(tmp_path: Path, content: str) -> None:
     (tmp_path / "studio.json").write_text(content)
-    assert find_studio(tmp_path) is None
+    assert await find_studio(tmp_path) is None
 
 
 # --- one studio per AGX_HOME ------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ async def test_a_newcomer_takes_over_once_the_turns_of_the_first_studio_have_end
     async with agx_serve(home) as first:
         async with turn_running_at(first.url, first.token) as types, agx_serve(home, "--take-over") as second:
             assert (first.process.returncode or await first.process.wait()) == 0
-            found = find_studio(home)
+            found = await find_studio(home)
             assert found is not None
             assert (found.url, found.pid) == (second.url, second.process.pid)
             async with second.client() as client:

@@ -22,7 +22,7 @@ from agenticx.errors import SettingsError
 from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AgentHook
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
+from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
 from studio import create_app
 from studio.app_import import import_app

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
-from agenticx.cli.client.http import ServerEndpoint
+from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
 from agenticx.cli.client.reading import ReadingClient
 from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.client.studio_file import StudioAddress, read_address
-from agenticx.errors import SettingsError
+from agenticx.errors import AgenticXError, SettingsError
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import database_path, open_store
+from agenticx.sessions.store.factory import open_store, open_store_reader, probe_store_owner
 from agenticx.sessions.store.memory import MemoryStore
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, probe_owner_pid
-from agenticx.sessions.store.sqlite.reader import SqliteReader
+from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings
-from agenticx.threads import run_in_thread
 
 __all__ = [
     "fallback_store",
@@ -34,7 +31,7 @@ _HEALTH_SECONDS = 10.0
 _MAX_HEALTH_BYTES = 64 * 1024
 
 
-def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
+async def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
     """Open the store, of which this process becomes the owner, or return the server that owns it.
 
     Raise `OwnedElsewhere` if another program that is not a server owns it, with the commands that work meanwhile,
@@ -43,7 +40,7 @@ def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
     try:
         return open_store(settings)
     except OwnedElsewhere as exc:
-        server = server_with_pid(settings, exc.pid)
+        server = await server_with_pid(settings, exc.pid)
         if server is None:
             still = "agx sessions list, show, export, replay and usage still work"
             raise OwnedElsewhere(f"{exc}; {still}", pid=exc.pid) from exc
@@ -52,7 +49,7 @@ def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
 
 def open_reader(settings: Settings) -> ReadingClient:
     """Return a client that reads the sessions beside their owner; raise `StoreError` if they cannot be read."""
-    return ReadingClient(SqliteReader(database_path(settings)))
+    return ReadingClient(open_store_reader(settings))
 
 
 def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
@@ -64,36 +61,33 @@ def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
 def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[str], None]) -> RemoteClient:
     """Return the client of a server, which may come back at another address."""
 
-    def find() -> ServerEndpoint | None:
-        pid = probe_owner_pid(database_path(settings))
-        return None if pid is None else server_with_pid(settings, pid)
-
     async def locate() -> ServerEndpoint | None:
-        return await run_in_thread(find, name="agx discovery")
+        pid = probe_store_owner(settings)
+        return None if pid is None else await server_with_pid(settings, pid)
 
     return RemoteClient(locate, server, notify)
 
 
-def server_with_pid(
+async def server_with_pid(
     settings: Settings, pid: int, *, response_timeout: float = _HEALTH_SECONDS
 ) -> ServerEndpoint | None:
     """Return the studio of this AGX_HOME if it is the process with that id and is ready, else None.
 
     Raises as `find_studio` does.
     """
-    address = find_studio(settings.home, response_timeout=response_timeout)
+    address = await find_studio(settings.home, response_timeout=response_timeout)
     return None if address is None or address.pid != pid else studio_endpoint(address)
 
 
-def find_studio(home: Path, *, response_timeout: float = _HEALTH_SECONDS) -> StudioAddress | None:
+async def find_studio(home: Path, *, response_timeout: float = _HEALTH_SECONDS) -> StudioAddress | None:
     """Return the address of the running studio of this AGX_HOME: its discovery file, checked against /api/health.
 
     None without a studio, also where a killed one left its file: its port may belong to another program, which must
-    not get the token. Raises `ServerUnresponsive` if its process accepts connections but sends nothing. Blocks for
-    `response_timeout` seconds at most.
+    not get the token. Raises `ServerUnresponsive` if its process accepts connections but does not answer
+    within `response_timeout` seconds.
     """
     address = read_address(home)
-    if address is None or _instance_at(address, response_timeout) != address.instance:
+    if address is None or await _instance_at(address, response_timeout) != address.instance:
         return None
     return address
 
@@ -103,17 +97,18 @@ def studio_endpoint(address: StudioAddress) -> ServerEndpoint:
     return ServerEndpoint(address.host, address.port, _read_server_token(address.token_file), address.pid)
 
 
-def _instance_at(address: StudioAddress, response_timeout: float) -> str | None:
+async def _instance_at(address: StudioAddress, response_timeout: float) -> str | None:
     """Return the instance of the studio that answers at an address, or None if none does."""
-    from http.client import HTTPConnection, HTTPException  # imported here: most commands find no server
-
+    server = ServerEndpoint(address.host, address.port, None, address.pid, response_timeout)
     try:
-        with closing(HTTPConnection(address.host.strip("[]"), address.port, timeout=response_timeout)) as connection:
-            connection.request("GET", "/api/health")
-            return str(json.loads(connection.getresponse().read(_MAX_HEALTH_BYTES))["instance"])
+        async with asyncio.timeout(response_timeout):
+            health = await server.request_json("GET", "/api/health", max_bytes=_MAX_HEALTH_BYTES)
+        return str(health["instance"])
     except TimeoutError as exc:
-        raise ServerEndpoint(address.host, address.port, "", address.pid).unresponsive_error() from exc
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        raise server.unresponsive_error() from exc
+    except ServerUnresponsive:
+        raise
+    except (AgenticXError, ValueError, RecursionError, KeyError, TypeError):  # another program
         return None
 
 

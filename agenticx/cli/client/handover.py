@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from agenticx.cli.client.process_ids import is_running
 from agenticx.errors import AgenticXError
 
 __all__ = ["HandoverListener", "HandoverRefused", "request_handover"]
@@ -106,16 +107,8 @@ def _remove_stale_sockets(home: Path) -> None:
     """Remove the sockets of chats that were killed."""
     for path in home.glob("chat-*.sock"):
         pid = path.stem.removeprefix("chat-")
-        if not pid.isdecimal() or not _is_running(int(pid)) or int(pid) == os.getpid():
+        if not pid.isdecimal() or not is_running(int(pid)) or int(pid) == os.getpid():
             path.unlink(missing_ok=True)
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (OSError, OverflowError):  # PermissionError: the id was reused by another user's process
-        return False
-    return True
 
 
 def _socket_path(home: Path, pid: int) -> Path:

@@ -16,6 +16,7 @@ __all__ = ["RequestRejected", "ServerEndpoint", "ServerUnreachable", "ServerUnre
 _CONNECT_TIMEOUT = 5.0  # seconds
 _RESPONSE_TIMEOUT = 10.0  # seconds; no request of the CLI takes long
 _READ_TIMEOUT = 25.0  # seconds; a stream has a heartbeat every 10 s
+_MAX_PROBLEM_BYTES = 64 * 1024
 
 
 class ServerUnreachable(AgenticXError):
@@ -36,11 +37,11 @@ class RequestRejected(AgenticXError):
 
 @dataclass(frozen=True, slots=True)
 class ServerEndpoint:
-    """The address of a server, as it is written in a URL, and the bearer token for it."""
+    """The address of a server, as it is written in a URL, and the bearer token for it; None sends no token."""
 
     host: str
     port: int
-    token: str = field(repr=False)
+    token: str | None = field(repr=False)
     pid: int | None = None
     response_timeout: float = _RESPONSE_TIMEOUT
     """Seconds that the server may take to start a response."""
@@ -49,14 +50,17 @@ class ServerEndpoint:
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
-    async def request_json(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def request_json(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, max_bytes: int | None = None
+    ) -> Any:
         """Send a request and return the decoded JSON body, None if it is empty.
 
-        Raise `ServerUnreachable`, or for a problem response: `SessionNotFound`, `SessionBusy`, `SettingsError` for an
-        unknown model, bad settings or an invalid body, else `RequestRejected`.
+        Raise `ServerUnreachable`, ValueError for a body that is not JSON, of which only `max_bytes` are read, or for a
+        problem response: `SessionNotFound`, `SessionBusy`, `SettingsError` for an unknown model, bad settings or an
+        invalid body, else `RequestRejected`.
         """
         async with self.stream(method, path, body) as chunks:
-            content = b"".join([chunk async for chunk in chunks])
+            content = await _read_up_to(max_bytes, chunks)
         return json.loads(content) if content else None
 
     @asynccontextmanager
@@ -73,7 +77,8 @@ class ServerEndpoint:
             with closing(response):
                 async with aclosing(self._read_chunks(response)) as chunks:
                     if response.head.status >= 400:
-                        raise _error_from_problem(response.head.status, b"".join([chunk async for chunk in chunks]))
+                        content = await _read_up_to(_MAX_PROBLEM_BYTES, chunks)
+                        raise _error_from_problem(response.head.status, content)
                     yield chunks
 
     def unresponsive_error(self) -> ServerUnresponsive:
@@ -84,16 +89,12 @@ class ServerEndpoint:
         return ServerUnresponsive(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
-        headers = {
-            "Host": f"{self.host}:{self.port}",
-            "Authorization": f"Bearer {self.token}",
-            "Connection": "close",
-        }
-        content = b"" if body is None else json.dumps(body).encode()
-        if body is not None:
-            headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
-        encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-        return request_bytes(method.encode(), path.encode(), encoded, content)
+        headers = {"Host": f"{self.host}:{self.port}", "Connection": "close"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        if body is None:
+            return request_bytes(method, path, headers)
+        return request_bytes(method, path, headers | {"Content-Type": "application/json"}, json.dumps(body).encode())
 
     async def _read_chunks(self, response: Http1Response) -> AsyncGenerator[bytes]:
         while True:
@@ -111,6 +112,16 @@ class ServerEndpoint:
             raise self.unresponsive_error() from exc
         except (OSError, ProtocolError) as exc:
             raise ServerUnreachable(f"the server at {self.url} {what}") from exc
+
+
+async def _read_up_to(max_bytes: int | None, chunks: AsyncIterator[bytes]) -> bytes:
+    """Return the bytes of all chunks, or of the first ones that have `max_bytes` together."""
+    content = bytearray()
+    async for chunk in chunks:
+        content += chunk
+        if max_bytes is not None and len(content) > max_bytes:
+            return bytes(content[:max_bytes])
+    return bytes(content)
 
 
 def _error_from_problem(status: int, content: bytes) -> AgenticXError:

@@ -10,17 +10,16 @@ from typing import Any, Literal
 
 from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
-from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.assembly import make_hub
 from agenticx.sessions.hub.hub import TurnRequest
-from agenticx.sessions.store.base import Store, read_log_pages
+from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
@@ -176,24 +175,12 @@ class LocalClient:
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
         await self._store.catalog.get(session_id)
-        yield self._all_events(session_id)
-
-    async def _all_events(self, session_id: str) -> AsyncGenerator[Envelope]:
-        async for events in read_log_pages(self._store.log, session_id):
-            for event in events:
-                yield Envelope.parse(event.frame_json)
+        yield read_envelopes(self._store.log, session_id)
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
         record = await self._store.catalog.get(session_id)
-        yield self._jsonl(session_id) if form == "jsonl" else self._markdown(record)
-
-    async def _jsonl(self, session_id: str) -> AsyncGenerator[bytes]:
-        async for events in read_log_pages(self._store.log, session_id):
-            yield as_jsonl(events)
-
-    async def _markdown(self, record: SessionRecord) -> AsyncGenerator[bytes]:
-        yield as_markdown(record, await read_messages(self._store.log, record.id)).encode()
+        yield export_log(self._store.log, record, form)
 
     # --- models and tools ---------------------------------------------------------------------------------------------
 

@@ -9,20 +9,18 @@ from typing import Any, Literal, cast
 
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.sessions.history.export import as_jsonl, as_markdown
-from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.cli.client.stored_log import export_log, read_envelopes
+from agenticx.sessions.store.base import Log, StoreReader
 from agenticx.sessions.store.records import SessionRecord
-from agenticx.sessions.store.sqlite.reader import SqliteReader
 from agenticx.sessions.store.usage import DailyUsage
 
 __all__ = ["ReadingClient"]
 
 
 class ReadingClient:
-    """A `SessionReader` of a database that another process owns."""
+    """A `SessionReader` of a store that another process owns."""
 
-    def __init__(self, reader: SqliteReader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._log = cast("Log", reader)  # of which only `head` and `read` are used
 
@@ -49,24 +47,12 @@ class ReadingClient:
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
         await self._reader.get(session_id)
-        yield self._all_events(session_id)
-
-    async def _all_events(self, session_id: str) -> AsyncGenerator[Envelope]:
-        async for events in read_log_pages(self._log, session_id):
-            for event in events:
-                yield Envelope.parse(event.frame_json)
+        yield read_envelopes(self._log, session_id)
 
     @asynccontextmanager
     async def export(self, session_id: str, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[AsyncIterator[bytes]]:
         record = await self._reader.get(session_id)
-        yield self._jsonl(session_id) if form == "jsonl" else self._markdown(record)
-
-    async def _jsonl(self, session_id: str) -> AsyncGenerator[bytes]:
-        async for events in read_log_pages(self._log, session_id):
-            yield as_jsonl(events)
-
-    async def _markdown(self, record: SessionRecord) -> AsyncGenerator[bytes]:
-        yield as_markdown(record, await read_messages(self._log, record.id)).encode()
+        yield export_log(self._log, record, form)
 
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None

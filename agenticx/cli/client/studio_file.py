@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx import __version__
+from agenticx.cli.client.process_ids import is_running
 
 __all__ = ["API_VERSION", "STUDIO_FILE", "StudioAddress", "read_address", "write_private"]
 
@@ -71,7 +72,7 @@ class StudioAddress:
 def read_address(home: Path) -> StudioAddress | None:
     """Return the address in the discovery file, or None if there is no valid one or its process has ended."""
     address = _read(home / STUDIO_FILE)
-    return address if address is not None and _is_running(address.pid) else None
+    return address if address is not None and is_running(address.pid) else None
 
 
 def write_private(path: Path, content: str) -> None:
@@ -98,11 +99,3 @@ def _read(path: Path) -> StudioAddress | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return address if host in _LOOPBACK_HOSTS else None
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (OSError, OverflowError):  # PermissionError: the pid was reused by another user's process
-        return False
-    return pid > 0

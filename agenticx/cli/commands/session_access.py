@@ -20,7 +20,7 @@ from agenticx.llms.catalog.resolve import default_model_spec
 from agenticx.llms.model_cache import ModelCache
 from agenticx.runtime import AsyncConfirmGate
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere
+from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.visible import visible_line
 
@@ -31,7 +31,7 @@ __all__ = ["open_client", "open_session", "open_session_reader", "open_stored_se
 async def open_client() -> AsyncGenerator[tuple[Client, Settings]]:
     """Yield the client of the server or database; raise `OwnedElsewhere` if another program owns the database."""
     settings = _settings()
-    async with _client_of(open_store_or_find_server(settings), settings) as client:
+    async with _client_of(await open_store_or_find_server(settings), settings) as client:
         yield client, settings
 
 
@@ -40,7 +40,7 @@ async def open_session_reader() -> AsyncGenerator[tuple[SessionReader, Settings]
     """Yield a client that need not change anything, also beside another program that owns the database."""
     settings = _settings()
     try:
-        owner = open_store_or_find_server(settings)
+        owner = await open_store_or_find_server(settings)
     except OwnedElsewhere:
         reader = open_reader(settings)
         try:

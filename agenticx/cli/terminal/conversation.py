@@ -48,8 +48,7 @@ from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.factory import database_path, open_store
-from agenticx.sessions.store.sqlite.owner import probe_owner_pid
+from agenticx.sessions.store.factory import open_store, probe_store_owner
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
@@ -285,7 +284,7 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
         output.show_note(Note(visible_line(text, 2_000), tone))
 
     make_fallback_client: Callable[[Exception], Client] | None = None
-    owner = _find_store(settings, arguments, notify)
+    owner = await _find_store(settings, arguments, notify)
     if isinstance(owner, ServerEndpoint):
         reject_local_options(arguments, owner.url)
         client: Client = remote_client(settings, owner, lambda text: output.show_note(Note(text, "warning")))
@@ -334,8 +333,8 @@ async def _reconnect(
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()
     while loop.time() < min(unowned_since + _UNOWNED_SECONDS, began + _STARTING_SECONDS):
-        pid = probe_owner_pid(database_path(settings))
-        server = server_with_pid(settings, pid) if pid else None
+        pid = probe_store_owner(settings)
+        server = await server_with_pid(settings, pid) if pid else None
         if server is not None:
             notify(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
             options = conversation.new_session_options
@@ -351,9 +350,11 @@ async def _reconnect(
     return client
 
 
-def _find_store(settings: Settings, arguments: Namespace, notify: Callable[[str], None]) -> Store | ServerEndpoint:
+async def _find_store(
+    settings: Settings, arguments: Namespace, notify: Callable[[str], None]
+) -> Store | ServerEndpoint:
     try:
-        return open_store_or_find_server(settings)
+        return await open_store_or_find_server(settings)
     except (StoreError, OSError) as exc:  # another owner, a later release's format, damage, a full or read-only disk
         if arguments.session is not None:
             raise

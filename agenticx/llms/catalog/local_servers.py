@@ -176,17 +176,15 @@ async def _fetch(base_url: str, path: str, body: dict[str, Any] | None) -> bytes
     url = Url.parse(base_url).with_path(path)
     if url.scheme not in ("http", "https"):
         return b""
-    content = b"" if body is None else json.dumps(body).encode()
+    content = None if body is None else json.dumps(body).encode()
     headers = {
         "host": url.netloc,
         "accept": "application/json",
         "accept-encoding": "identity",
         "content-type": "application/json",
-        "content-length": str(len(content)),
         "connection": "close",
     }
-    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    request = request_bytes(b"GET" if body is None else b"POST", url.target.encode(), encoded, content)
+    request = request_bytes("GET" if body is None else "POST", url.target, headers, content)
     tls = ssl.create_default_context() if url.scheme == "https" else None
     with closing(ConnectionPool(idle_seconds=0, tls=tls)) as pool:
         connection = await pool.acquire(url.origin, _WAIT_SECONDS)

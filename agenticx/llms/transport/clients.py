@@ -127,13 +127,10 @@ def _read_failure(exc: Exception) -> TransportFailure:
 
 
 def _encode_request(request: HttpRequest) -> bytes:
-    headers = dict(request.headers)
+    headers = request.headers
     if not any(name.lower() == "host" for name in headers):
         headers = {"host": request.url.netloc, **headers}
-    if request.body is not None:
-        headers["content-length"] = str(len(request.body))
-    encoded = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-    return request_bytes(request.method.encode(), request.url.target.encode("ascii"), encoded, request.body or b"")
+    return request_bytes(request.method, request.url.target, headers, request.body)
 
 
 def decode_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The lists of file edits and rewinds of earlier releases, which are facts since then.
 
-The two files are beside the contents of a session and have a line for each change. A line ends in a checksum of the
+The two lists, which `Blobs.read_old_lists` returns, have a line for each change. A line ends in a checksum of the
 rest of it. A line that a crash left unfinished is no edit: its file was not touched, and the next line begins after it.
 Any other line that is not as it was written is damage, and then the lists are refused as a whole.
 """
@@ -9,41 +9,24 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.files.changes import FileChange, FileEdit, RewindEdit, damaged_list_error, is_path
-from agenticx.sessions.store.blobs import OLD_LISTS, OpenFolder
+from agenticx.sessions.store.blobs import OLD_LISTS
 
-__all__ = ["read_old_lists", "remove_old_lists"]
+__all__ = ["parse_old_lists"]
 
 
-def read_old_lists(folder: Path) -> list[FileChange]:
-    """Return the edits of a session, then its rewinds, each in order; none if there are no lists.
+def parse_old_lists(lists: Mapping[str, bytes]) -> list[FileChange]:
+    """Return the edits of a session, then its rewinds, each in order; `lists` are their lists by name.
 
     Raises `DamagedData`.
     """
-    return [change for name in OLD_LISTS for change in _read_list(folder, name)]
+    return [change for name in OLD_LISTS if name in lists for change in _parse_list(name, lists[name])]
 
 
-def remove_old_lists(folder: Path) -> None:
-    """Delete the lists, which are facts in the store now."""
-    with OpenFolder(folder) as opened:
-        for name in OLD_LISTS:
-            opened.remove(name)
-
-
-def _read_list(path: Path, name: str) -> Iterator[FileChange]:
-    try:
-        with OpenFolder(path) as folder:
-            text = folder.read(name)
-    except FileNotFoundError:
-        return
-    except OSError as exc:
-        raise_if_exhausted(exc)
-        raise damaged_list_error(name, exc.strerror or type(exc).__name__) from exc
+def _parse_list(name: str, text: bytes) -> Iterator[FileChange]:
     for line in _complete_lines(text):
         change = _parse_row(name, _decode_line(line))
         if change is None:

@@ -23,12 +23,12 @@ from agenticx.sessions.files.changes import (
     damaged_list_error,
     parse_changes,
 )
-from agenticx.sessions.files.old_lists import read_old_lists, remove_old_lists
+from agenticx.sessions.files.old_lists import parse_old_lists
 from agenticx.sessions.store.base import Doubtful, Log
-from agenticx.sessions.store.blobs import BlobFolder, Blobs, content_digest
+from agenticx.sessions.store.blobs import Blobs, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import Fact
-from agenticx.threads import run_in_thread
+from agenticx.threads import run_sized
 
 __all__ = ["SessionSnapshots", "copied_edits", "share_contents"]
 
@@ -124,21 +124,16 @@ class SessionSnapshots:
     async def _import_old_lists(self) -> None:
         """Commit the lists of an earlier release as facts, then delete them; repeating is harmless."""
         async with self._lock:
-            if self._has_old_lists and isinstance(self._blobs, BlobFolder):
-                folder = self._blobs.folder(self._session_id)
-                if facts := await _old_facts(self._session_id, folder):
-                    await self._commit(facts)
-                    try:
-                        await run_in_thread(remove_old_lists, folder)
-                    except OSError as exc:
-                        raise StoreError(f"the old lists of changed files cannot be deleted: {exc.strerror}") from exc
+            if self._has_old_lists and (facts := await _old_facts(self._session_id, self._blobs)):
+                await self._commit(facts)
+                await self._blobs.remove_old_lists(self._session_id)
             self._has_old_lists = False
 
 
 async def copied_edits(log: Log, blobs: Blobs, session_id: str, calls: Collection[str]) -> list[FileChange] | None:
     """Return the edits of these calls, None if the session's changes cannot be read."""
     try:
-        old = await _old_facts(session_id, blobs.folder(session_id)) if isinstance(blobs, BlobFolder) else []
+        old = await _old_facts(session_id, blobs)
         changes = await _read_changes(lambda: log.file_facts(session_id), old)
     except DamagedData as exc:
         _log.error("file edits not copied to the fork", error=str(exc))
@@ -161,9 +156,13 @@ async def share_contents(
     return [change_fact(edit) for edit in edits]
 
 
-async def _old_facts(session_id: str, folder: Path) -> list[Fact]:
+async def _old_facts(session_id: str, blobs: Blobs) -> list[Fact]:
     """Return the facts that the lists of an earlier release become, with the same keys each time."""
-    changes = await run_in_thread(read_old_lists, folder)
+    try:
+        lists = await blobs.read_old_lists(session_id)
+    except DamagedData as exc:
+        raise damaged_list_error("old lists", str(exc)) from exc
+    changes = await run_sized(parse_old_lists, lists, size=sum(map(len, lists.values())), name="agx old lists")
     return [change_fact(change, f"{session_id}/{number}") for number, change in enumerate(changes)]
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "SearchResult",
     "SessionOwnedElsewhere",
     "Store",
+    "StoreReader",
     "read_log_pages",
 ]
 
@@ -328,6 +329,35 @@ class Store(Protocol):
     async def aclose(self) -> None:
         """Release the resources of the store; no method is called afterwards."""
         ...
+
+
+class StoreReader(Protocol):
+    """The readable part of a store that another process owns: what `Catalog` and `Log` return, as of each call.
+
+    Raises `StoreError` for a store that cannot be read.
+    """
+
+    async def get(self, session_id: str) -> SessionRecord: ...
+
+    async def sessions(
+        self, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
+    ) -> Sequence[SessionRecord]: ...
+
+    async def search(
+        self, query: str, *, limit: int = 50, before: str | None = None, archived: ArchivedFilter = "without"
+    ) -> Sequence[SearchResult]: ...
+
+    async def usage(
+        self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
+    ) -> Sequence[DailyUsage]: ...
+
+    async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]: ...
+
+    async def head(self, session_id: str) -> int: ...
+
+    async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]: ...
+
+    def close(self) -> None: ...
 
 
 _COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reached by new commits

@@ -15,7 +15,7 @@ import shutil
 import stat
 import threading
 import zlib
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +23,8 @@ from typing import Protocol
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
+from agenticx.resource_exhaustion import raise_if_exhausted
+from agenticx.sessions.store.damage import DamagedData
 from agenticx.threads import run_in_thread
 
 __all__ = [
@@ -32,7 +34,6 @@ __all__ = [
     "BlobFolder",
     "Blobs",
     "MemoryBlobs",
-    "OpenFolder",
     "content_digest",
 ]
 
@@ -81,6 +82,14 @@ class Blobs(Protocol):
         """Delete all contents of a session; raises `StoreError`."""
         ...
 
+    async def read_old_lists(self, session_id: str) -> Mapping[str, bytes]:
+        """Return the lists of `OLD_LISTS` that an earlier release stored, by name; raises `DamagedData`."""
+        ...
+
+    async def remove_old_lists(self, session_id: str) -> None:
+        """Delete these lists; raises `StoreError`."""
+        ...
+
 
 class MemoryBlobs:
     """The `Blobs` of all sessions in memory, without a limit."""
@@ -104,6 +113,12 @@ class MemoryBlobs:
 
     async def forget(self, session_id: str) -> None:
         self._contents.pop(session_id, None)
+
+    async def read_old_lists(self, session_id: str) -> Mapping[str, bytes]:
+        return {}
+
+    async def remove_old_lists(self, session_id: str) -> None:
+        pass
 
 
 class BlobFolder:
@@ -136,9 +151,15 @@ class BlobFolder:
     async def forget(self, session_id: str) -> None:
         await run_in_thread(self._forget, self.folder(session_id))
 
+    async def read_old_lists(self, session_id: str) -> Mapping[str, bytes]:
+        return await run_in_thread(_read_old_lists, self.folder(session_id))
+
+    async def remove_old_lists(self, session_id: str) -> None:
+        await run_in_thread(_remove_old_lists, self.folder(session_id))
+
     def _put(self, path: Path, content: bytes, synced: bool) -> str:
         name = content_digest(content)
-        with _mapped_errors(), OpenFolder(path, create=True) as folder:
+        with _mapped_errors(), _OpenFolder(path, create=True) as folder:
             folder.touch()
             if name == TOO_LARGE or folder.has(name):
                 return name
@@ -150,8 +171,8 @@ class BlobFolder:
         return name
 
     def _share(self, source: Path, target: Path, digests: Collection[str]) -> None:
-        with _mapped_errors(), suppress(FileNotFoundError), OpenFolder(source) as source_folder:
-            with OpenFolder(target, create=True) as folder:
+        with _mapped_errors(), suppress(FileNotFoundError), _OpenFolder(source) as source_folder:
+            with _OpenFolder(target, create=True) as folder:
                 for digest in filter(_DIGEST.fullmatch, digests):
                     folder.link(digest, source_folder)
             with self._lock:
@@ -193,14 +214,14 @@ class BlobFolder:
         return []
 
 
-class OpenFolder:
+class _OpenFolder:
     """A folder held open, so that it cannot be replaced by another one; new files are readable by the owner only."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self._path = path
         self._create = create
 
-    def __enter__(self) -> OpenFolder:
+    def __enter__(self) -> _OpenFolder:
         if self._create:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._path.mkdir(mode=0o700, exist_ok=True)
@@ -241,7 +262,7 @@ class OpenFolder:
         if synced:
             os.fsync(self._descriptor)
 
-    def link(self, name: str, other: OpenFolder) -> None:
+    def link(self, name: str, other: _OpenFolder) -> None:
         """Link a file of another folder, if it is there."""
         with suppress(FileNotFoundError, FileExistsError):
             os.link(name, name, src_dir_fd=other._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
@@ -267,11 +288,34 @@ def _read_content(path: Path, digest: str) -> bytes | None:
     if not _DIGEST.fullmatch(digest):
         return None
     try:
-        with OpenFolder(path) as folder:
+        with _OpenFolder(path) as folder:
             content = zlib.decompressobj().decompress(folder.read(digest), LARGEST_CONTENT + 1)
     except (OSError, zlib.error):
         return None
     return content if content_digest(content) == digest else None
+
+
+def _read_old_lists(path: Path) -> Mapping[str, bytes]:
+    lists: dict[str, bytes] = {}
+    for name in OLD_LISTS:
+        try:
+            with _OpenFolder(path) as folder:
+                lists[name] = folder.read(name)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise_if_exhausted(exc)
+            raise DamagedData(f"{name}: {exc.strerror or type(exc).__name__}") from exc
+    return lists
+
+
+def _remove_old_lists(path: Path) -> None:
+    try:
+        with _OpenFolder(path) as folder:
+            for name in OLD_LISTS:
+                folder.remove(name)
+    except OSError as exc:
+        raise StoreError(f"the old lists of changed files cannot be deleted: {exc.strerror}") from exc
 
 
 def _folder_bytes(folder: Path) -> int:

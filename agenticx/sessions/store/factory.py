@@ -7,12 +7,23 @@ from pathlib import Path
 from agenticx.clocks import Clock
 from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.base import Store, StoreReader
 from agenticx.sessions.store.blobs import BlobFolder
+from agenticx.sessions.store.owner import probe_owner_pid
 from agenticx.sessions.store.sqlite import SqliteStore
+from agenticx.sessions.store.sqlite.check import FileState, check_database
+from agenticx.sessions.store.sqlite.reader import SqliteReader
 from agenticx.settings import Settings
 
-__all__ = ["MEMORY_URL", "absolute_url", "database_path", "open_store"]
+__all__ = [
+    "MEMORY_URL",
+    "absolute_url",
+    "check_file",
+    "database_path",
+    "open_store",
+    "open_store_reader",
+    "probe_store_owner",
+]
 
 _FILE_NAME = "sessions.db"
 _SNAPSHOTS = "snapshots"
@@ -29,6 +40,21 @@ def open_store(settings: Settings, clock: Clock | None = None) -> Store:
     """
     blobs = BlobFolder(settings.home / _SNAPSHOTS)
     return SqliteStore(database_path(settings), clock=clock, blobs=blobs)
+
+
+def open_store_reader(settings: Settings) -> StoreReader:
+    """Open the store for reading beside the process that owns it; raises `StoreError` if it cannot be read."""
+    return SqliteReader(database_path(settings))
+
+
+def probe_store_owner(settings: Settings) -> int | None:
+    """Return the id of the process that owns the store, None if none does; 0 if it has not written its id yet."""
+    return probe_owner_pid(database_path(settings))
+
+
+def check_file(settings: Settings) -> FileState:
+    """Return the state of the store's file, which no process owns and which is left unchanged; raises `StoreError`."""
+    return check_database(database_path(settings))
 
 
 def database_path(settings: Settings) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from agenticx.errors import ToolError
 from agenticx.sessions import SessionRecord
 from agenticx.sessions.files.changes import FileEdit, RewindEdit, change_fact, parse_change, parse_changes
-from agenticx.sessions.files.old_lists import read_old_lists
+from agenticx.sessions.files.old_lists import parse_old_lists
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots, copied_edits, share_contents
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, content_digest
@@ -239,22 +239,21 @@ async def test_a_line_that_agenticx_did_not_write_refuses_a_rewind_and_changes_n
 
 async def test_damage_of_any_byte_of_an_old_list_is_never_ignored(folder: SnapshotSessions, workspace: Path) -> None:
     lists = write_old_lists(folder, workspace)
-    intact = read_old_lists(lists)
+    names = ("edits.jsonl", "rewinds.jsonl")
+    whole_lists = {name: (lists / name).read_bytes() for name in names}
+    intact = parse_old_lists(whole_lists)
     silent: list[tuple[str, int, int]] = []
-    for name in ("edits.jsonl", "rewinds.jsonl"):
-        whole = (lists / name).read_bytes()
+    for name, whole in whole_lists.items():
         for place in range(len(whole)):
             for bits in (0x01, 0x04, 0x20, 0x80):
                 damaged = bytearray(whole)
                 damaged[place] ^= bits
-                (lists / name).write_bytes(damaged)
                 try:
-                    changes = read_old_lists(lists)
+                    changes = parse_old_lists({**whole_lists, name: bytes(damaged)})
                 except DamagedData:
                     continue
                 if [change.path for change in changes] != [change.path for change in intact]:
                     silent.append((name, place, bits))
-        (lists / name).write_bytes(whole)
     assert silent == []
     done = await restore_files(await folder.session(), workspace, undone={"call_1", "call_2"}, redone=())
     assert [file.outcome for file in done] == ["removed", "removed"]

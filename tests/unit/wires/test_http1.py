@@ -65,7 +65,7 @@ async def serving(*answers):
 
 async def ask(server, connections, timeout=PATIENCE):
     wire = await connections.acquire(server.origin, timeout)
-    request = request_bytes(b"POST", b"/v1", [(b"host", b"here"), (b"content-length", b"0")], b"")
+    request = request_bytes("POST", "/v1", {"host": "here"}, b"")
     return await connections.send(wire, request, timeout)
 
 
@@ -243,10 +243,10 @@ async def test_another_protocol_is_recognised_by_its_first_bytes(begin, said):
             await get(server, connections)
 
 
-@pytest.mark.parametrize("header", [(b"key", b"a\r\nhost: evil"), (b"a\nb", b"x"), (b"key", b"\x00")])
+@pytest.mark.parametrize("header", [("key", "a\r\nhost: evil"), ("a\nb", "x"), ("key", "\x00")])
 def test_a_line_end_in_a_header_is_refused(header):
     with pytest.raises(ValueError, match="line end"):
-        request_bytes(b"POST", b"/", [header], b"")
+        request_bytes("POST", "/", dict([header]), b"")
 
 
 # --- connections ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agenticx.sessions.store.sqlite.owner import OwnedElsewhere, OwnerLock, probe_owner_pid
 from agenticx.sessions.store.sqlite.store import SqliteStore
 
-__all__ = ["OwnedElsewhere", "OwnerLock", "SqliteStore", "probe_owner_pid"]
+__all__ = ["SqliteStore"]

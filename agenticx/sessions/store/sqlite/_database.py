@@ -7,12 +7,12 @@ from pathlib import Path
 
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
+from agenticx.sessions.store.owner import FileIdentity, OwnerLock
 from agenticx.sessions.store.sqlite._cursors import SessionCursors
-from agenticx.sessions.store.sqlite._file import FileIdentity, require_database_file
+from agenticx.sessions.store.sqlite._file import require_database_file
 from agenticx.sessions.store.sqlite._opening import connect, prepare_file, read_log_position
 from agenticx.sessions.store.sqlite._recent_events import RecentEvents
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
-from agenticx.sessions.store.sqlite.owner import OwnerLock
 
 __all__ = ["Database"]
 

@@ -1,8 +1,7 @@
-"""Checks of the database file: its type, read-only access, integrity and identity."""
+"""Checks of the database file: its type, read-only access and integrity."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 from collections.abc import Generator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from agenticx.errors import StoreError
 
-__all__ = ["FileIdentity", "check_integrity", "map_file_errors", "read_only_uri", "require_database_file"]
+__all__ = ["check_integrity", "map_file_errors", "read_only_uri", "require_database_file"]
 
 _HEADER = b"SQLite format 3\0"
 """https://sqlite.org/fileformat2.html#the_database_header"""
@@ -65,23 +64,3 @@ def check_integrity(connection: sqlite3.Connection) -> None:
             f"it is damaged ({verdict}); it was left unchanged. Move it away to start with an empty database,"
             " or restore a copy of it"
         )
-
-
-class FileIdentity:
-    """The identity of the file at a path, to detect that it was moved away or replaced."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._known = _identity(path)
-
-    def is_unchanged(self) -> bool:
-        """Return True if the same file is still at the path."""
-        return _identity(self._path) == self._known
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino

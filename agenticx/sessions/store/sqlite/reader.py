@@ -25,10 +25,7 @@ _BUSY_SECONDS = 5.0
 
 
 class SqliteReader:
-    """The readable part of a store: what `Catalog` and `Log` return, as it is committed at each call.
-
-    Raises `StoreError` for a file that cannot be read, or whose owner is another release.
-    """
+    """The `StoreReader` of a database file; raises `StoreError` for one whose owner is another release."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()

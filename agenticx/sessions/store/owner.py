@@ -1,4 +1,4 @@
-"""Ownership of a database by one process at a time, with a lock on a file beside it."""
+"""Ownership of a file by one process at a time, with a lock on a file beside it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from agenticx.errors import StoreError
-from agenticx.sessions.store.sqlite._file import FileIdentity
 
-__all__ = ["OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
+__all__ = ["FileIdentity", "OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
 
 _ATTEMPTS = 250
 _PAUSE_SECONDS = 0.02
 
 
 class OwnedElsewhere(StoreError):
-    """An error because another process owns the database; `pid` is its id, 0 if it could not be read."""
+    """An error because another process owns the file; `pid` is its id, 0 if it could not be read."""
 
     def __init__(self, message: str, *, pid: int) -> None:
         super().__init__(message)
@@ -30,8 +29,8 @@ class OwnedElsewhere(StoreError):
 class OwnerLock:
     """A lock held from construction until `release`; the system frees it when the process dies."""
 
-    def __init__(self, database: Path) -> None:
-        path = _lock_file(database)
+    def __init__(self, owned: Path) -> None:
+        path = _lock_file(owned)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -41,7 +40,7 @@ class OwnerLock:
             pid, program = _read_owner_info(self._file)
             os.close(self._file)
             raise OwnedElsewhere(
-                f"{str(database)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME", pid=pid
+                f"{str(owned)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME", pid=pid
             )
         owner_info = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
         os.ftruncate(self._file, 0)
@@ -63,13 +62,25 @@ class OwnerLock:
             self._file = -1
 
 
-def probe_owner_pid(database: Path) -> int | None:
-    """Return the id of the process that owns the database, None if none does; 0 if it has not written its id yet.
+class FileIdentity:
+    """The identity of the file at a path, to detect that it was moved away or replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known = _identity(path)
+
+    def is_unchanged(self) -> bool:
+        """Return True if the same file is still at the path."""
+        return _identity(self._path) == self._known
+
+
+def probe_owner_pid(owned: Path) -> int | None:
+    """Return the id of the process that owns the file, None if none does; 0 if it has not written its id yet.
 
     If no process owns it, the probe takes the lock for a moment; `OwnerLock` retries meanwhile.
     """
     try:
-        file = os.open(_lock_file(database), os.O_RDWR)
+        file = os.open(_lock_file(owned), os.O_RDWR)
     except OSError:
         return None
     try:
@@ -93,10 +104,10 @@ def _lock_with_retries(file: int) -> bool:
     return False
 
 
-def _lock_file(database: Path) -> Path:
-    """Return the path of the lock, beside the file to which all links resolve: one database has one lock."""
-    database = database.resolve()
-    return database.with_name(f"{database.name}.owner")
+def _lock_file(owned: Path) -> Path:
+    """Return the path of the lock, beside the file to which all links resolve: one file has one lock."""
+    owned = owned.resolve()
+    return owned.with_name(f"{owned.name}.owner")
 
 
 def _read_owner_info(file: int) -> tuple[int, str]:
@@ -119,6 +130,14 @@ def _is_running(pid: int) -> bool:
     except OSError:  # a process of another user
         pass
     return True
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _program() -> str:

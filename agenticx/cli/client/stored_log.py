@@ -1,0 +1,30 @@
+"""The log of a stored session, as envelopes and as an exported file, read page by page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.sessions.history.export import as_jsonl, as_markdown
+from agenticx.sessions.history.transcript import read_messages
+from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.records import SessionRecord
+
+__all__ = ["export_log", "read_envelopes"]
+
+
+async def read_envelopes(log: Log, session_id: str) -> AsyncGenerator[Envelope]:
+    """Yield all events of a session."""
+    async for events in read_log_pages(log, session_id):
+        for event in events:
+            yield Envelope.parse(event.frame_json)
+
+
+async def export_log(log: Log, record: SessionRecord, form: Literal["jsonl", "markdown"]) -> AsyncGenerator[bytes]:
+    """Yield the parts of a session's export."""
+    if form == "markdown":
+        yield as_markdown(record, await read_messages(log, record.id)).encode()
+        return
+    async for events in read_log_pages(log, record.id):
+        yield as_jsonl(events)
