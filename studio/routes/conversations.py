@@ -18,7 +18,7 @@ from agenticx.logs import get_logger
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.fork import fork as fork_session
 from agenticx.sessions.history.transcript import read_messages
-from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.threads import run_in_thread
 from studio.http.bodies import RequestBody, read_body
 from studio.http.queries import RequestQuery, read_query
@@ -37,8 +37,6 @@ __all__ = [
     "messages",
     "rewind",
 ]
-
-_BATCH_EVENTS = 1_000
 
 _log = get_logger(__name__)
 
@@ -167,11 +165,8 @@ async def export(request: Request) -> Response:
 
 async def _lines(log: Log, session_id: str, last: int) -> AsyncGenerator[bytes]:
     """Yield the log up to event `last`; events that a running session adds meanwhile are left out, so that it ends."""
-    seq = 0
-    while seq < last:
-        events = await log.read(session_id, seq, min(_BATCH_EVENTS, last - seq))
+    async for events in read_log_pages(log, session_id, until=last):
         yield as_jsonl(events)
-        seq = events[-1].seq
 
 
 async def _stream_or_abort(request: Request, first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -117,6 +117,18 @@ async def test_a_cursor_ahead_of_a_studios_copy_of_the_log_waits_for_the_copy_wi
                 assert [frame.raw for frame in rest] == [frame.raw for frame in live[-2:]]
 
 
+async def test_an_export_waits_for_a_studios_copy_of_the_log(tmp_path: Path, rng: random.Random) -> None:
+    async with TwoStudios(tmp_path, rng, *["hello"] * 2).running() as studios:
+        session_id = await studios.one.session()
+        await run_turn(studios.one, session_id)
+        assert await log(studios.two, session_id) == await log(studios.one, session_id)
+        with studios.store_of_two.held_log():
+            await run_turn(studios.one, session_id)
+            exporting = asyncio.create_task(log(studios.two, session_id))
+            await asyncio.wait([exporting], timeout=0.05)
+        assert await exporting == await log(studios.one, session_id)
+
+
 async def test_requests_to_either_studio_are_those_of_one_conversation(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:

@@ -148,6 +148,9 @@ class _Ownership:
     def orphans(self) -> Any:
         return self._ownership.orphans()
 
+    def follow_orphans(self) -> Any:
+        return self._ownership.follow_orphans()
+
 
 class _Lease:
     """A lease whose commits go through `around`, and whose other calls are those of `others`."""

@@ -19,7 +19,7 @@ from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock
 
-__all__ = ["TwoHubs", "UnreliableStore", "authority", "hub_over"]
+__all__ = ["TwoHubs", "UnreliableStore", "authority", "end_takeover", "hub_over"]
 
 COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer_confirm")
 READS = ("open_confirms", "running_turn_ids")
@@ -153,14 +153,17 @@ class UnreliableStore(InterceptedStore):
         await self._pause()
         if self.has_died:
             raise OwnershipLost("the process has died")
-        fate = self.rng.random()
-        if fate < self.failure_rate:
+        outcome = self.rng.random()
+        if outcome < self.failure_rate:
             raise StoreError("the store refused the commit")
         stored = await write.make()
         if self.rng.random() < self.lost_answers:
             await self._pause()
-            stored = await write.repeat()
-        if fate > 1 - self.failure_rate:
+            try:
+                stored = await write.repeat()
+            except OwnershipLost as exc:
+                raise Doubtful("the store did not answer, and another owner has the session") from exc
+        if outcome > 1 - self.failure_rate:
             raise Doubtful("the store did not answer")
         self._show_own_write()
         await self._pause()
@@ -227,6 +230,12 @@ def hub_over(
         return Hub(store, **options)
     hubs = Hub(store, **options), Hub(store.other_worker(), **options)
     return TwoHubs(*hubs, unreliable, loses_leases=loses_leases)
+
+
+async def end_takeover(hub: Hub | TwoHubs) -> None:
+    """Let a hub, which stands for a process that has died, take over no more sessions."""
+    for each in hub.hubs if isinstance(hub, TwoHubs) else (hub,):
+        await each._takeover.close()  # pyright: ignore[reportPrivateUsage]
 
 
 def authority(store: Store) -> Store:

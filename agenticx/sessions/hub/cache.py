@@ -84,6 +84,12 @@ class ActorCache:
             work_left = actor.unresumed is not None
             await asyncio.shield(self._run(actor.id, actor.lease.release(work_left=work_left)))
 
+    async def abandon(self, actor: SessionActor) -> None:
+        """Drop an actor that no longer owns its session, and end its tasks."""
+        if self.get(actor.id) is actor:
+            self.discard(actor)
+            await asyncio.shield(self._run(actor.id, actor.abandon()))
+
     def discard(self, actor: SessionActor) -> None:
         """Remove an actor that no longer owns its session."""
         if self._actors.get(actor.id) is actor:

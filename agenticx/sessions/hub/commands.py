@@ -14,6 +14,7 @@ from agenticx.errors import AgenticXError, StoreError
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.submission import Submission, TurnRequest
+from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Change",
     "Command",
     "Delete",
+    "NothingStored",
     "Rewind",
     "Stop",
     "Submit",
@@ -30,6 +32,10 @@ __all__ = [
     "encode_error",
     "encode_result",
 ]
+
+
+class NothingStored(OwnershipLost):
+    """A command to a former owner of the session, which stored nothing of it: the new one can carry it out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

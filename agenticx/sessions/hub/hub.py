@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from itertools import chain, repeat
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from weakref import WeakSet
 
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
-from agenticx.errors import AgenticXError, SettingsError, StoreError
+from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage
@@ -25,6 +26,7 @@ from agenticx.sessions.hub.commands import (
     Change,
     Command,
     Delete,
+    NothingStored,
     Rewind,
     Stop,
     Submit,
@@ -40,8 +42,9 @@ from agenticx.sessions.hub.records import check_fields
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
+from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import TurnServices
-from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, Store
+from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
@@ -51,7 +54,8 @@ from agenticx.tools.permissions import PermissionMode
 
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
 
-_ATTEMPTS = 5  # at a session whose owner changes meanwhile
+_OWNER_SECONDS = 10.0  # time for the lease of an owner that does not answer to run out
+_PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a session whose owner changes
 
 _log = get_logger(__name__)
 
@@ -91,6 +95,7 @@ class Hub:
             own_system_prompt=system_prompt,
         )
         self._actors = ActorCache(self._claim)
+        self._takeover = Takeover(store, self._take_over, self._services.clock)
         self._resume_only: Collection[str] | None = ()  # no turn resumes before `recover`
         self._serving, self._is_serving = AsyncExitStack(), False
         self._readers = WeakSet[EventReader]()
@@ -256,14 +261,25 @@ class Hub:
         return await self._perform(session_id, Rewind(message_id=message_id))
 
     async def delete(self, session_id: str) -> None:
-        """Stop the session's turn and delete the session with its queued messages; it may be unreadable."""
+        """Stop the session's turn and delete the session with its queued messages; it may be unreadable.
+
+        Its kept contents of files are deleted last, as only the deletion shows that no other process owns the session.
+        What a crash or an error leaves of them is deleted when this is called again, which raises `SessionNotFound`.
+        """
         try:
             await self._perform(session_id, Delete())
         except DamagedData as exc:
             _log.error("unreadable session is being deleted", error=str(exc))
-            if self.store.blobs is not None:
-                await self.store.blobs.forget(session_id)
             await self.store.delete(await self.store.ownership.claim(session_id))
+            await self._forget_contents(session_id)
+        except SessionNotFound:
+            await self._forget_contents(session_id)
+            raise
+
+    async def _forget_contents(self, session_id: str) -> None:
+        """Delete the contents that are left of a deleted session."""
+        if self.store.blobs is not None:
+            await self.store.blobs.forget(session_id)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
@@ -285,21 +301,27 @@ class Hub:
 
     async def _perform(self, session_id: str, command: Command) -> Any:
         """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
-        for _ in range(_ATTEMPTS):
-            try:
-                return await self._perform_here(session_id, command)
-            except SessionOwnedElsewhere:
+        clock = self._services.clock
+        limit = clock.monotonic() + _OWNER_SECONDS
+        for pause in chain(_PAUSE_SECONDS, repeat(_PAUSE_SECONDS[-1])):
+            with suppress(NoOwner, NothingStored):
                 try:
+                    return await self._perform_here(session_id, command)
+                except SessionOwnedElsewhere:
                     answer = await self.store.ownership.call(session_id, encode_command(command))
-                except NoOwner:
-                    continue
                 return decode_result(command, answer)
-        raise StoreError(f"session {session_id!r} changes its owner; try again")
+            if self._services.closing or clock.monotonic() + pause > limit:
+                break
+            await clock.sleep(pause)
+        raise StoreError(f"the owner of session {session_id!r} does not answer; try again")
 
     async def _perform_here(self, session_id: str, command: Command) -> Any:
         actor = await self._actors.open(session_id)
         try:
             return await actor.perform(command)
+        except OwnershipLost:
+            await self._actors.abandon(actor)
+            raise
         finally:
             if actor.deleted or self._actors.is_closed:
                 await self._actors.finish(actor)
@@ -311,6 +333,8 @@ class Hub:
             raise NoOwner(f"session {session_id!r} is not owned here")
         try:
             return encode_result(command, await self._perform_here(session_id, command))
+        except SessionOwnedElsewhere as exc:
+            raise NoOwner(f"session {session_id!r} is not owned here any more") from exc
         except AgenticXError as exc:
             return encode_error(exc)
 
@@ -321,7 +345,8 @@ class Hub:
 
         Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
         by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
-        any other session is left unchanged, with the messages queued after it, for a later call or process.
+        any other session is left unchanged, with the messages queued after it, for a later call or process. Where the
+        store has other workers, the sessions that one leaves later are taken over in the same way until `close`.
         """
         self._resume_only = resume_only
         if not self._is_serving:
@@ -329,13 +354,22 @@ class Hub:
             await self._serving.enter_async_context(self.store.ownership.serve(self._handle))
         session_ids = [session_id async for session_id in self.store.ownership.orphans()]
         for session_id in (*session_ids, *(resume_only or ())):
-            with bound_ids(session=session_id):
-                try:
-                    actor = await self._actors.open(session_id)
-                    if actor.unresumed is not None:
-                        await actor.recover(may_resume=self._may_resume(session_id))
-                except StoreError as exc:
-                    _log.error("session recovery failed", error=str(exc))
+            try:
+                await self._take_over(session_id)
+            except StoreError as exc:
+                _log.error("session recovery failed", session=session_id, error=str(exc))
+        self._takeover.start()
+
+    async def _take_over(self, session_id: str) -> None:
+        """Become the owner of a session without one, and go on with what is left of it."""
+        with bound_ids(session=session_id):
+            actor = await self._actors.open(session_id)
+            try:
+                if actor.unresumed is not None:
+                    await actor.recover(may_resume=self._may_resume(session_id))
+            finally:
+                if self._actors.is_closed:
+                    await self._actors.finish(actor)
 
     async def close(self) -> None:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
@@ -344,6 +378,7 @@ class Hub:
         queued after them: they continue after a restart.
         """
         self._services.closing = True
+        await self._takeover.close()
         actors = list(self._actors)
         for actor in actors:
             actor.turns.suspend()

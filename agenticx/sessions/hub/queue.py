@@ -46,8 +46,8 @@ class QueuedMessage:
     """A message in the queue; it begins turn `turn_id`, or, if it `steers`, is taken into that turn.
 
     `interrupts`: the running turn is stopped for it, even if an earlier interrupt has only just begun that turn.
-    `cancelled`: it is handed back as soon as no turn runs. `refused`: its sender was told that it could not be stored,
-    although it may be. `resolved` is set once it has an outcome.
+    `cancelled`: it is handed back as soon as no turn runs. `refused`: it was reported as failed, although it may
+    be stored. `resolved` is set once it has an outcome.
     """
 
     session_id: str
@@ -147,6 +147,11 @@ class MessageQueue:
         if message in self.messages:
             self.messages.remove(message)
         message.resolved.set()
+
+    def clear(self) -> None:
+        """Remove all messages and set their `resolved` events."""
+        for message in list(self.messages):
+            self.remove(message)
 
     def cancel(self, turn_id: str | None = None) -> None:
         """Mark all messages, or those of one turn, as cancelled: they are to be handed back."""

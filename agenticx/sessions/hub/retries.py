@@ -19,7 +19,10 @@ _log = get_logger(__name__)
 
 
 class RetriedWork:
-    """Tasks that each call `work` until it returns True; of those that must wait only one goes on."""
+    """Tasks that call `work` until it returns True.
+
+    A task pauses after each failure. While one is in its pause, no second one waits: it ends instead.
+    """
 
     def __init__(self, work: Callable[[], Awaitable[bool]], clock: Clock, name: str) -> None:
         self._work = work

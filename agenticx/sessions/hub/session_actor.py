@@ -14,7 +14,7 @@ from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.interrupted import resume_point
-from agenticx.sessions.hub.commands import Answer, Change, Command, Delete, Rewind, Stop, Submit
+from agenticx.sessions.hub.commands import Answer, Change, Command, Delete, NothingStored, Rewind, Stop, Submit
 from agenticx.sessions.hub.confirmations import answer_question
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
 from agenticx.sessions.hub.recovery import end_leftover_processes, read_interrupted
@@ -56,6 +56,7 @@ class SessionActor:
         self._writer = SessionWriter(lease, loaded, self.session, self._queue)
         self._snapshots = _snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
+        self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
         self.turns = TurnRunner(self.session, self._writer, services, self._on_free)
         self.unresumed = loaded.running
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
@@ -63,24 +64,35 @@ class SessionActor:
         self.deleted = False
         self._unused = asyncio.Event()
         self._unused.set()
-        self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
 
     async def perform(self, command: Command) -> Any:
-        """Carry out a command and return its result; raises as the operation does."""
-        with self._used():
-            match command:
-                case Submit():
-                    return await self.submit(command.request)
-                case Stop():
-                    return await self.stop()
-                case Change():
-                    return await self.change(command.changes)
-                case Rewind():
-                    return await run_to_completion(self.rewind(command.message_id))
-                case Answer():
-                    return await self.answer(command.request_id, command.answer, command.digest)
-                case Delete():
-                    return await run_to_completion(self.delete())
+        """Carry out a command and return its result; raises as the operation does.
+
+        Raises `NothingStored` where another owner has the session, and it is known that the command stored nothing.
+        """
+        stored_count = self._writer.stored_count
+        try:
+            with self._used():
+                return await self._perform(command)
+        except OwnershipLost as exc:
+            if self._writer.stored_count == stored_count and self._writer.unsettled is None:
+                raise NothingStored(str(exc)) from exc
+            raise
+
+    async def _perform(self, command: Command) -> Any:
+        match command:
+            case Submit():
+                return await self.submit(command.request)
+            case Stop():
+                return await self.stop()
+            case Change():
+                return await self.change(command.changes)
+            case Rewind():
+                return await run_to_completion(self.rewind(command.message_id))
+            case Answer():
+                return await self.answer(command.request_id, command.answer, command.digest)
+            case Delete():
+                return await run_to_completion(self.delete())
 
     @contextmanager
     def _used(self) -> Generator[None]:
@@ -164,8 +176,8 @@ class SessionActor:
     async def _earlier_submission(self, request: TurnRequest) -> Submission | RunningTurn | None:
         """Return the state of an earlier message with the same `client_turn_id`, None if there is none.
 
-        Raises `TurnConflict` if its input was another one. A message whose sender was told of a failure is queued again
-        if it was stored nevertheless, which may append an event.
+        Raises `TurnConflict` if its input was another one. A message that was reported as failed is queued again if
+        it was stored nevertheless, which may append an event.
         """
         client_turn_id = request.client_turn_id
         if client_turn_id is None:
@@ -192,7 +204,7 @@ class SessionActor:
         return Submission(state="started", turn=turn, after_seq=turn.after_seq or 0)
 
     async def _requeue(self, message: QueuedMessage) -> None:
-        """Queue `message` again if it is to be handed back because its sender was told of a failure."""
+        """Queue `message` again if it is to be handed back because it was reported as failed."""
         if not message.refused:
             return
         message.refused = message.cancelled = False
@@ -310,7 +322,7 @@ class SessionActor:
         try:
             await run_to_completion(self._lock_and_dispatch())
         except (SessionNotFound, OwnershipLost):  # deleted meanwhile, with its queue, or another owner's now
-            self._drop_queue()
+            self._queue.clear()
             self.turns.pending_end = None
         except StoreError as exc:
             _log.error("queue dispatch failed; retrying", session=self.id, error=str(exc))
@@ -321,10 +333,6 @@ class SessionActor:
     async def _lock_and_dispatch(self) -> None:
         async with self._lock:
             await self._dispatch()
-
-    def _drop_queue(self) -> None:
-        for message in list(self._queue.messages):
-            self._queue.remove(message)
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
@@ -357,7 +365,7 @@ class SessionActor:
         """End all tasks without writing anything: another owner has the session."""
         await self.turns.abandon()
         await self._dispatching.cancel()
-        self._drop_queue()
+        self._queue.clear()
 
     # --- after a restart ----------------------------------------------------------------------------------------------
 
@@ -471,14 +479,14 @@ class SessionActor:
         """Stop the turn and delete the session with its queued messages; do not cancel it midway."""
         async with self._lock:  # no turn begins meanwhile; callers that wait for the lock get SessionNotFound
             self._check_exists()
-            self._drop_queue()
+            self._queue.clear()
             await self.turns.stop()
-            if self._snapshots is not None:
-                await self._snapshots.delete()
             await self._services.store.delete(self.lease)
             self.deleted = True
-            self._drop_queue()
+            self._queue.clear()
             self.turns.pending_end = None
+            if self._snapshots is not None:  # only now: with a lost lease, they are another owner's
+                await self._snapshots.delete()
 
 
 def _snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:

@@ -169,7 +169,8 @@ class TurnRunner:
             await self._abort(running, "interrupted", "The server shut down before the turn had ended.")
             raise
         except StoreError as exc:
-            await self._abort(running, "storage", f"The session's log could not be written: {exc}")
+            why = exc if isinstance(exc, OwnershipLost) else None
+            await self._abort(running, "storage", f"The session's log could not be written: {exc}", why)
         except (SettingsError, ResourcesExhausted) as exc:
             await self._abort(running, "internal", f"The turn could not begin: {exc}", exc)
         except MemoryError as exc:
@@ -341,7 +342,7 @@ class TurnRunner:
 class _FactJournal:
     """The `CallJournal` of one turn, kept as facts."""
 
-    writer: TurnRunner
+    turns: TurnRunner
     turn: TurnRecord
 
     async def record_call(self, call: ToolCall) -> None:
@@ -353,7 +354,7 @@ class _FactJournal:
 
     async def _write(self, kind: FactKind, key: str, data: Mapping[str, Any]) -> None:
         turn_id = self.turn.id
-        await self.writer.write_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
+        await self.turns.write_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
 
 
 def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:

@@ -40,14 +40,15 @@ class SessionWriter:
     """The only writer of a session.
 
     What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
-    repeated before anything else is written; `unsettled` is that commit, or the one that is being made. With
-    `state_frozen` the conversation stays as it is stored.
+    repeated before anything else is written; `unsettled` is that commit, or the one that is being made. `stored_count`
+    is the number of commits that have returned. With `state_frozen` the conversation stays as it is stored.
     """
 
     def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue) -> None:
         self.record = loaded.record
         self.seq = loaded.last_seq
         self.state_frozen = False
+        self.stored_count = 0
         self.unsettled: _Write | None = None
         self._lease = lease
         self._queue = queue
@@ -129,9 +130,10 @@ class SessionWriter:
             self.unsettled = None
             raise
         self.unsettled = None
+        self.stored_count += 1
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
-        if commit.facts and self._queue.messages:  # those that a message was taken are among them
+        if commit.facts and self._queue.messages:  # which include each `message_taken`
             self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record
         self.seq += len(stored)

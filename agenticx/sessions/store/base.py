@@ -114,13 +114,16 @@ class Lease(Protocol):
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         """Store `commit` and return its events.
 
-        Raises `OwnershipLost`; `Doubtful` if the outcome is unknown; `SessionNotFound` or another `StoreError` if it is
+        Raises `Doubtful` if the outcome is unknown; `OwnershipLost`, `SessionNotFound` or another `StoreError` if it is
         known that nothing was stored.
         """
         ...
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        """Store `commit`, whose outcome is unknown, unless it is stored; return its events; raises as `commit` does."""
+        """Store `commit`, whose outcome is unknown, unless it is stored; return its events; raises as `commit` does.
+
+        After `OwnershipLost` the outcome stays unknown here: the commit may be stored.
+        """
         ...
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:
@@ -161,6 +164,13 @@ class Ownership(Protocol):
 
     def orphans(self) -> AsyncIterator[str]:
         """Yield the ids of sessions with work left and no owner: a running turn, or an open fact; oldest turn first."""
+        ...
+
+    def follow_orphans(self) -> AsyncGenerator[str]:
+        """Yield the ids of orphans for as long as another worker may leave one: those there are, then each new one.
+
+        An id is repeated until the session is claimed. In a store with one worker, nothing is yielded.
+        """
         ...
 
 
@@ -354,15 +364,20 @@ _COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reach
 _PAGE_EVENTS = 256  # about two milliseconds of work
 
 
-async def read_log_pages(log: Log, session_id: str, after: int = 0) -> AsyncGenerator[Sequence[StoredEvent]]:
+async def read_log_pages(
+    log: Log, session_id: str, after: int = 0, *, until: int | None = None
+) -> AsyncGenerator[Sequence[StoredEvent]]:
     """Yield the events after `after` page by page, up to the end of the log at the time it is reached.
 
-    If the copy that `log` reads lags behind, this waits for the events that are stored now; raises `StoreError` if they
-    do not come.
+    With `until`, which is at most the log's `head`, that event is the last one. If the copy that `log` reads lags
+    behind, this waits for the events that are stored now; raises `StoreError` if they do not come.
     """
-    head = await log.head(session_id)
-    while (events := await log.read(session_id, after, _PAGE_EVENTS)) or after < head:
-        if not events:
+    head = await log.head(session_id) if until is None else until
+    while until is None or after < until:
+        limit = _PAGE_EVENTS if until is None else min(_PAGE_EVENTS, until - after)
+        if not (events := await log.read(session_id, after, limit)):
+            if after >= head:
+                return
             await _wait_for_events(log, session_id, after)
             continue
         yield events

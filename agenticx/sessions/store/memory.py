@@ -64,7 +64,10 @@ class MemoryStore:
         return other
 
     def empty_copy(self) -> MemoryStore:
-        """Return an empty store with the same log id, for readers: it changes as `follow` and `apply` have it."""
+        """Return an empty store with the same log id, for readers.
+
+        Give its `apply` each change that `follow` reports.
+        """
         copy = type(self)(self._clock, blobs=self._blobs)
         copy._data.log_id = self.log_id
         return copy
@@ -136,15 +139,18 @@ class MemoryStore:
         session.owner = _MemoryLease(self._data, self._clock, session_id, session.epoch, self._worker)
         return session.owner
 
-    def expire(self, session_id: str, *, only_idle: bool = False) -> None:
-        """End the lease of the session's owner, as a store does whose owner has not been heard of.
+    def expire(self, session_id: str, *, only_idle: bool = False, noticed: bool = True) -> None:
+        """End the lease of the session's owner, as a store does that has not heard from the owner for some time.
 
-        With `only_idle` it ends only if the session has no running turn and no open fact.
+        With `only_idle` it ends only if the session has no running turn and no open fact. Unless it is `noticed`, the
+        owner learns of it when it uses the lease the next time.
         """
         session = self._data.sessions.get(session_id)
         if session is not None and session.owner is not None and not (only_idle and session.has_work):
-            session.owner.lost.set()
+            if noticed:
+                session.owner.lost.set()
             session.owner = None
+            self._data.notify_of_work(session)
 
     async def call(self, session_id: str, command: bytes) -> bytes:
         owner = self._data.session(session_id).owner
@@ -170,6 +176,13 @@ class MemoryStore:
         ]
         for _, session_id in sorted(waiting, key=itemgetter(0)):
             yield session_id
+
+    async def follow_orphans(self) -> AsyncGenerator[str]:
+        while True:
+            seen = self._data.orphan_count
+            async for session_id in self.orphans():
+                yield session_id
+            await self._data.wait_for_orphan(seen)
 
     # --- log ----------------------------------------------------------------------------------------------------------
 
@@ -326,6 +339,7 @@ class _MemoryLease:
         session = self._data.sessions.get(self.session_id)
         if session is not None and session.owner is self:
             session.owner = None
+            self._data.notify_of_work(session)
         self.lost.set()
 
 

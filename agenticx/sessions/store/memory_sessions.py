@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -134,13 +135,18 @@ class MemorySession:
 
 @dataclass(slots=True)
 class MemoryData:
-    """The data of a store; `handlers` are those of its workers by their names, `followers` get each change."""
+    """The data of a store; `handlers` are those of its workers by their names, `followers` get each change.
+
+    `orphan_count` rises with each session with work that loses its owner, and wakes the subscribers of `orphaned`.
+    """
 
     log_id: str = field(default_factory=lambda: new_id("log"))
     sessions: dict[str, MemorySession] = field(default_factory=dict[str, MemorySession])
     log: list[StoredEvent] = field(default_factory=list[StoredEvent])
     position: int = 0
     notifier: Notifier = field(default_factory=Notifier)
+    orphaned: Notifier = field(default_factory=Notifier)
+    orphan_count: int = 0
     handlers: dict[str, CommandHandler] = field(default_factory=dict[str, CommandHandler])
     followers: list[Callable[[Change], None]] = field(default_factory=list["Callable[[Change], None]"])
 
@@ -184,6 +190,19 @@ class MemoryData:
         del self.sessions[session_id]
         self.log = [event for event in self.log if event.session_id != session_id]
         self.notifier.notify(session_id)
+
+    def notify_of_work(self, session: MemorySession) -> None:
+        """Count a session that has just lost its owner, if it has work."""
+        if session.has_work:
+            self.orphan_count += 1
+            self.orphaned.notify(session.record.id)
+
+    async def wait_for_orphan(self, seen: int) -> None:
+        """Wait until `orphan_count` is no longer `seen`."""
+        wakeup = asyncio.Event()
+        with self.orphaned.subscribe(None, wakeup):
+            if self.orphan_count == seen:
+                await wakeup.wait()
 
     def session(self, session_id: str) -> MemorySession:
         """Return a session; raises `SessionNotFound`."""

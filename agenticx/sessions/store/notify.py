@@ -51,11 +51,6 @@ class Notifier:
         self._delayed.discard(key)
         _set_all(self._readers.get(key, ()))
 
-    @property
-    def subscription_count(self) -> int:
-        """The number of open subscriptions."""
-        return sum(len(readers) for readers in self._readers.values())
-
 
 def _set_all(readers: Collection[asyncio.Event]) -> None:
     for wakeup in readers:

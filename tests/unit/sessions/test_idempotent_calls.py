@@ -23,7 +23,7 @@ from agenticx.tools.base import Assessment
 from agenticx.tools.registry import FunctionTool, tool
 from tests.support.commits import end_lease
 from tests.support.timeouts import PATIENCE
-from tests.support.two_hubs import hub_over
+from tests.support.two_hubs import end_takeover, hub_over
 
 pytestmark = pytest.mark.anyio
 
@@ -88,6 +88,7 @@ async def test_calls_under_way_beside_a_question_run_again_if_their_tool_is_idem
     (asked,) = (
         one for one in await envelopes(inner, record.id, "confirm_required") if one["type"].startswith("confirm")
     )
+    await end_takeover(first)
     await end_lease(inner, record.id)
     second = make_hub(inner, ScriptedModel(["Done."]), tools, tmp_path)
     caplog.set_level(logging.INFO, logger="agenticx")

@@ -19,17 +19,19 @@ from typing import Any
 
 import pytest
 
-from agenticx.errors import AgenticXError, SessionBusy
+from agenticx.clocks import Clock, ScaledClock
+from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Fact, Hub, MemoryStore, SessionRecord, StoredEvent, TurnRequest
+from agenticx.sessions import Fact, Hub, MemoryStore, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store import memory
 from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.sessions.store.records import Position
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
@@ -114,7 +116,7 @@ class Workers:
         self.hubs[index] = await self.start(self.stores[index])
 
     async def operate(self, number: int) -> None:
-        """Make a random operation at one of the hubs; errors are told to the client."""
+        """Make a random operation at one of the hubs; errors go to the client."""
         rng, hub, id_ = self.rng, self.rng.choice(self.hubs), self.session.id
         match rng.choices(["submit", "stop", "change", "rewind", "answer", "expire", "kill"], [8, 2, 1, 2, 6, 2, 1])[0]:
             case "submit":
@@ -182,9 +184,9 @@ async def check(workers: Workers) -> None:
     assert (loaded.running, loaded.open_facts, loaded.last_seq) == (None, [], len(stored))
 
     inputs = (event["data"].get("input") or event["data"]["text"] for event in events if event["type"] in OUTCOMES)
-    fates = Counter(inputs)
-    assert {text for text in workers.accepted if fates[text] != 1} == set()
-    assert [text for text, times in fates.items() if times > 1] == []
+    outcomes = Counter(inputs)
+    assert {text for text in workers.accepted if outcomes[text] != 1} == set()
+    assert [text for text, times in outcomes.items() if times > 1] == []
 
     assert [what for what, times in workers.runs.items() if times > 1] == []
     asked, results = ([event for event in events if event["type"] == type_] for type_ in ("tool_call", "tool_result"))
@@ -295,6 +297,135 @@ async def test_only_processes_of_this_host_are_ended() -> None:
         assert process.poll() is None
         await end_leftover_processes([replace(fact, data=data | {"host": platform.node()})])
         await wait_until(lambda: process.poll() is not None)
+
+
+# --- workers that die -------------------------------------------------------------------------------------------------
+
+
+def hub_in(folder: Path, store: Store, *script: Any, tools: Sequence[Tool] = (), clock: Clock | None = None) -> Hub:
+    model, settings = ScriptedModel(script), load_settings({"home": folder / "home"}, environ={})
+    return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings, clock=clock or PatientClock())
+
+
+async def store_with_session(folder: Path, rng: random.Random) -> tuple[UnreliableStore, SessionRecord]:
+    store = UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng)
+    record = SessionRecord(name="Named", workspace=str(folder), created_at="2026-01-01T00:00:00.000Z")
+    await store.create(record)
+    return store, record
+
+
+async def test_a_turn_of_a_worker_that_dies_is_ended_by_the_one_that_lives(tmp_path: Path, rng: random.Random) -> None:
+    store, record = await store_with_session(tmp_path, rng)
+    dying, living = (hub_in(tmp_path, each, [say("so"), hang()]) for each in (store, store.other_worker()))
+    for hub in (dying, living):
+        await hub.recover()
+    reader = living.follow(record.id)
+    await dying.start(record.id, TurnRequest(input="hi"))
+    event = (await anext(reader)).event
+    while event.type != "token":
+        event = (await anext(reader)).event
+    store.has_died = True
+    store.memory.expire(record.id, noticed=False)
+    async with asyncio.timeout(PATIENCE):
+        while event.type != "error":
+            event = (await anext(reader)).event
+    assert event.data["code"] == "interrupted"
+    assert (await living.submit(record.id, TurnRequest(input="again"))).state == "started"
+    await asyncio.gather(living.close(), dying.close())
+
+
+async def test_a_turn_with_a_question_of_a_worker_that_ends_goes_on_at_the_one_that_lives(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    @tool(risk="write")
+    async def note(what: str) -> str:
+        """Write a note."""
+        return what
+
+    store, record = await store_with_session(tmp_path, rng)
+    first = hub_in(tmp_path, store, call("note", {"what": "x"}), tools=[note])
+    second = hub_in(tmp_path, store.other_worker(), "done", tools=[note])
+    for hub in (first, second):
+        await hub.recover()
+    turn = await first.start(record.id, TurnRequest(input="hi"))
+    await wait_until(lambda: first.gate.pending())
+    await first.close()
+    async with asyncio.timeout(PATIENCE):
+        await wait_until(lambda: second.gate.pending())
+        (question,) = second.gate.pending()
+        await second.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        async for event in second.follow(record.id, after=turn.after_seq or 0):
+            if event.event.type == "final":
+                break
+    await second.close()
+
+
+# --- commands while the owner changes ---------------------------------------------------------------------------------
+
+
+async def test_commands_to_an_owner_that_learns_late_of_its_lost_lease_reach_the_new_one(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    store, record = await store_with_session(tmp_path, rng)
+    old, new = (hub_in(tmp_path, each, "one", "two") for each in (store, store.other_worker()))
+    for hub in (old, new):
+        await hub.recover()
+    commands: list[Callable[[], Any]] = [
+        lambda: old.change(record.id, {"pinned": True}),
+        lambda: old.submit(record.id, TurnRequest(input="hi")),
+        lambda: old.rewind(record.id, None),
+        lambda: old.delete(record.id),
+    ]
+    for command in commands:
+        store.memory.expire(record.id)
+        await old.change(record.id, {"name": "Old"})  # is the owner now
+        store.memory.expire(record.id, noticed=False)
+        await new.change(record.id, {"name": "New"})
+        await command()
+        if command is commands[1]:
+            await wait_until(lambda: new.running_turn_id(record.id) is None)
+    with pytest.raises(SessionNotFound):
+        await store.catalog.get(record.id)
+    await asyncio.gather(old.close(), new.close())
+
+
+async def test_a_command_waits_for_the_lease_of_a_silent_owner_to_run_out(tmp_path: Path, rng: random.Random) -> None:
+    store, record = await store_with_session(tmp_path, rng)
+    silent, other = store.other_worker(), hub_in(tmp_path, store)
+    await silent.ownership.claim(record.id)
+    changing = asyncio.create_task(other.change(record.id, {"pinned": True}))
+    await asyncio.wait([changing], timeout=0.05)
+    assert not changing.done()
+    store.memory.expire(record.id)
+    assert (await changing).pinned
+    await other.close()
+
+
+async def test_a_command_to_a_silent_owner_is_refused_after_a_while(tmp_path: Path, rng: random.Random) -> None:
+    store, record = await store_with_session(tmp_path, rng)
+    other = hub_in(tmp_path, store, clock=ScaledClock(500.0))
+    await store.other_worker().ownership.claim(record.id)
+    with pytest.raises(StoreError, match="does not answer; try again"):
+        await other.change(record.id, {"pinned": True})
+    await other.close()
+
+
+async def test_a_failed_deletion_leaves_the_contents_to_the_new_owner(tmp_path: Path, rng: random.Random) -> None:
+    store, record = await store_with_session(tmp_path, rng)
+    blobs = store.blobs
+    assert blobs is not None
+    digest = await blobs.put(record.id, b"before")
+    old = hub_in(tmp_path, store)
+    await old.change(record.id, {"pinned": True})
+    store.memory.expire(record.id, noticed=False)
+    store.has_died = True
+    with pytest.raises(OwnershipLost):
+        await old.delete(record.id)
+    assert await blobs.get(record.id, digest) == b"before"
+    new = hub_in(tmp_path, store.other_worker())
+    await new.delete(record.id)
+    assert await blobs.get(record.id, digest) is None
+    await asyncio.gather(old.close(), new.close())
 
 
 # --- deliberate faults ------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from agenticx.sessions import Store
 from tests.support.commits import end_lease
 from tests.support.intercepted_store import FailingCommits
 from tests.support.message_queue import QueueHarness, outline_of
+from tests.support.two_hubs import end_takeover
 
 pytestmark = pytest.mark.anyio
 
@@ -124,6 +125,7 @@ async def test_a_session_whose_recovery_cannot_be_stored_is_recovered_by_its_nex
     await harness.open(ScriptedModel([[say("so"), hang()]]))
     await harness.submit("one")
     await harness.submit("two")
+    await end_takeover(harness.hub)
     await end_lease(working, harness.record.id)
 
     store = harness.store = FailingCommits(working)
