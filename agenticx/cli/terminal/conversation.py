@@ -66,7 +66,10 @@ _HANDED_OVER_SECONDS = 5.0
 """The time after a hand-over in which a server must take the sessions, or this process does again."""
 _RESTART_SECONDS = 1.0
 """The same time after the end of a server."""
-_STARTING_SECONDS = 30.0
+_TAKEOVER_SECONDS = 30.0
+"""The time that a server which took the sessions may take to start."""
+_ENDING_SECONDS = 10.0
+"""The time that a server which owns the sessions may take to answer again, or to end."""
 _POLL_SECONDS = 0.1
 
 
@@ -98,8 +101,7 @@ class TerminalConversation:
     at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the user may type a message, so that nothing uses the client."""
     reconnect: Callable[[], Awaitable[Client]] | None = None
-    """Makes the client to go on with after a hand-over or the end of a server; None if this process must run the turns.
-    """
+    """Makes the client to go on with after a hand-over or a server's end; None if this process must run the turns."""
     is_handed_over: bool = False
     make_fallback_client: Callable[[Exception], Client] | None = None
     """Makes a client that stores sessions in memory only, used if the store fails before the first turn starts."""
@@ -356,8 +358,10 @@ async def _reconnect(
 
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()
-    unowned_limit = _HANDED_OVER_SECONDS if conversation.is_handed_over else _RESTART_SECONDS
-    while loop.time() < min(unowned_since + unowned_limit, began + _STARTING_SECONDS):
+    unowned_limit, limit = _RESTART_SECONDS, _ENDING_SECONDS
+    if conversation.is_handed_over:
+        unowned_limit, limit = _HANDED_OVER_SECONDS, _TAKEOVER_SECONDS
+    while loop.time() < min(unowned_since + unowned_limit, began + limit):
         pid = probe_store_owner(settings)
         server = await server_with_pid(settings, pid) if pid else None
         if server is not None:
