@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,18 @@ def test_run_sync_may_be_called_repeatedly_on_one_runtime_and_session() -> None:
     with_memory, session = runtime("one", "two"), Session()
     assert [with_memory.run_sync("go", session).text for _ in range(2)] == ["one", "two"]
     assert len(session.messages) == 4
+
+
+def test_run_sync_returns_although_a_tool_ignores_cancellation() -> None:
+    @tool(risk="read", timeout=0.05)
+    async def poll() -> str:
+        """Poll for ever."""
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+
+    result = runtime(call("poll"), "ok", tools=[poll]).run_sync("go")
+    assert result.text == "ok"
 
 
 async def test_run_sync_inside_a_loop_names_run() -> None:
