@@ -38,7 +38,7 @@ from agenticx.sessions.hub.commands import (
 )
 from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
-from agenticx.sessions.hub.records import check_fields
+from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
@@ -82,6 +82,8 @@ class Hub:
         system_prompt: str | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if system_prompt is not None:
+            check_text("system_prompt", system_prompt)
         self.gate = gate or AsyncConfirmGate()
         self.store = store
         self._services = TurnServices(
@@ -214,8 +216,8 @@ class Hub:
         session's workspace cannot be used.
         """
         self._check_open()
-        if request.permission_mode is not None:
-            check_fields({"permission_mode": request.permission_mode})
+        own = {"model": request.model, "permission_mode": request.permission_mode}
+        check_fields({name: value for name, value in own.items() if value is not None})
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")

@@ -186,6 +186,7 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
         ({"model": object()}, TypeError, "is not a model"),
         ({"tools": [1]}, TypeError, "neither a tool nor a function"),
         ({"hooks": [1]}, TypeError, "is no hook"),
+        ({"system_prompt": 5}, TypeError, "system_prompt must be a text, not int"),
     ],
 )
 async def test_a_part_that_cannot_be_used_is_named(
@@ -206,7 +207,13 @@ async def test_a_part_that_cannot_be_used_is_named(
         ("model", "nonsense", SettingsError, "'nonsense' is not provider:name"),
         ("permission_mode", "bold", ValueError, "known modes: default, accept_edits, plan, auto"),
         ("system_prompt", "", ValueError, "1 to 65536 bytes"),
+        ("system_prompt", "\ud800 hi", ValueError, "half of a surrogate pair"),
+        ("system_prompt", 5, TypeError, "must be a text, not int"),
         ("name", "a\0", ValueError, "NUL"),
+        ("name", "a\nb", ValueError, "one line"),
+        ("name", True, TypeError, "must be a text, not bool"),
+        ("model", 5, TypeError, "must be a text, not int"),
+        ("tools", "note", TypeError, "a list of names"),
     ],
 )
 async def test_a_field_of_a_session_that_cannot_be_used_is_named(
