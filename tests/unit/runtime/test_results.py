@@ -223,6 +223,12 @@ async def test_any_other_input_is_a_type_error_before_the_turn(given: Any) -> No
     assert session.messages == []
 
 
+@pytest.mark.parametrize("given", ["ses_1", 5, [], Session])
+async def test_any_other_session_is_a_type_error_before_the_turn(given: Any) -> None:
+    with pytest.raises(TypeError, match="session must be a Session"):
+        await runtime("ok").run("hi", given)
+
+
 async def test_a_turn_right_after_a_break_waits_for_the_end_of_the_abandoned_one() -> None:
     session, runs = Session(), runtime([say("one", pieces=3)], "two")
     async for event in runs.run_turn("go", session):
