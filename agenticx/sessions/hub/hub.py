@@ -15,10 +15,11 @@ from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
+from agenticx.llms.openai_rows import user_message
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, Event, HookRegistry
+from agenticx.runtime.results import UserInput
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
@@ -141,7 +142,7 @@ class Hub:
     async def run_turn(
         self,
         session_id: str,
-        user_input: str | UserMessage,
+        user_input: UserInput,
         *,
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
@@ -150,7 +151,8 @@ class Hub:
     ) -> AsyncGenerator[Event]:
         """Submit a message and yield the events of its turn, up to the terminal one, each once it is stored.
 
-        The turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
+        `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The
+        turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
         question (`confirm_required`) is answered in the loop with `answer_confirm`. While another turn runs, the
         message is refused with `SessionBusy` unless `when_busy` says otherwise. With a `client_turn_id` that was used
         before, the events are those of that turn. The terminal event is missing only if the hub is closed while the
@@ -159,7 +161,7 @@ class Hub:
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.
         """
-        message = UserMessage(content=user_input) if isinstance(user_input, str) else user_input
+        message = user_message(user_input)
         request = TurnRequest(
             input=message.content,
             attachments=message.attachments,

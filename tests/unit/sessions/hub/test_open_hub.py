@@ -162,6 +162,17 @@ async def test_tools_may_not_touch_the_store_in_the_workspace(
 
 
 @pytest.mark.promise("A5")
+async def test_a_message_may_be_a_dict_row_and_nothing_else(tmp_path: Path) -> None:
+    async with opened(tmp_path, "Hi.") as hub:
+        session = await hub.create()
+        wrong: Any
+        for wrong in (5, None, {"role": "assistant", "content": "hi"}):
+            with pytest.raises(TypeError, match="user_input must be a str, a UserMessage or a dict row"):
+                await anext(hub.run_turn(session.id, wrong))
+        events = await collect(hub.run_turn(session.id, {"role": "user", "content": "hello"}))
+        assert events[-1].type == "final"
+
+
 async def test_a_store_has_one_hub(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chat.db"
     for _ in range(2):
