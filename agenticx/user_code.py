@@ -108,14 +108,25 @@ def describe_exception(exc: BaseException) -> str:
 
 
 async def abandon(task: asyncio.Future[Any], what: str) -> None:
-    """Cancel `task` and wait `GRACE_SECONDS` for its end; its result or exception is dropped."""
+    """Cancel `task` and wait `GRACE_SECONDS` for its end; its result or exception is dropped.
+
+    The end of the event loop does not wait for a task that has not ended by then.
+    """
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if not task.done():
         _log.warning("user code ignores cancellation and was abandoned", what=what)
         task.add_done_callback(_retrieve_exception)
+        if isinstance(task, asyncio.Task):
+            _release(task)
     else:
         _retrieve_exception(task)
+
+
+def _release(task: Any) -> None:
+    """Have `asyncio.run`, which waits for all tasks without a limit, end without this one."""
+    asyncio._unregister_task(task)
+    task._log_destroy_pending = False
 
 
 def _retrieve_exception(task: asyncio.Future[Any]) -> None:

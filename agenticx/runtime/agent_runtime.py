@@ -44,7 +44,7 @@ from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.results import RunMethods, UserInput
 from agenticx.runtime.resume import ResumePoint
-from agenticx.runtime.session import Session
+from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
 from agenticx.runtime.turn import EventSink, Turn, TurnContext, attachment_data
@@ -154,7 +154,7 @@ class AgentRuntime(RunMethods):
         attachments that are not accepted, and `SessionBusy` while the session runs another turn, all before the turn
         begins. A turn whose generator was left by a `break` is waited for, at most 3 s.
         """
-        message, session = user_message(user_input), Session() if session is None else _checked_session(session)
+        message, session = user_message(user_input), Session() if session is None else checked_session(session)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
         _begin_turn(turn, message)
@@ -183,7 +183,7 @@ class AgentRuntime(RunMethods):
         An exception of `sink` ends the turn and is raised. A cancellation ends it too; it is raised once all events are
         written.
         """
-        message, session = user_message(user_input), _checked_session(session)
+        message, session = user_message(user_input), checked_session(session)
         turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
         _begin_turn(turn, message)
         await self._write(turn, (), sink, should_stop)
@@ -441,13 +441,6 @@ def _resolve(name: str, settings: Settings) -> ChatModel:
     from agenticx.llms.assembly import resolve_model  # on first use: it imports the HTTP client
 
     return resolve_model(name, settings=settings)
-
-
-def _checked_session(session: object) -> Session:
-    """Return `session`; raise `TypeError` if it is no `Session`."""
-    if not isinstance(session, Session):
-        raise TypeError(f"session must be a Session, not {type(session).__name__}")
-    return session
 
 
 def _checked_gate(gate: object) -> ConfirmGate:

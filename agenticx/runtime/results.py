@@ -36,7 +36,7 @@ from agenticx.messages import Message, UserMessage
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
 from agenticx.runtime.interrupts import StopSignal
-from agenticx.runtime.session import Session
+from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import OutputType
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
@@ -145,7 +145,7 @@ class RunMethods(ABC):
         With an `output_type`, anything that pydantic can validate, `output` of the result is an object of that type.
         Raises `TurnError` if the turn fails, and what `run_turn` raises before the turn begins.
         """
-        session = Session() if session is None else session
+        session = Session() if session is None else checked_session(session)
         output = None if output_type is None else OutputType(output_type)
         before = {message.message_id for message in session.all_messages}
         async with aclosing(self.run_turn(user_input, session, output_type=output, **options)) as turn:

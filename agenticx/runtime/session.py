@@ -15,7 +15,7 @@ from agenticx.messages import Message, clean_text, new_id
 from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["Session"]
+__all__ = ["Session", "checked_session"]
 
 _RANDOM_CHARS = 16
 """A provider's id of at least this length is random and unique; the shortest of these have more than 20 characters."""
@@ -185,3 +185,10 @@ class Session:
         chosen = new_id("call") if is_ambiguous or not preferred else preferred
         self._call_ids.add(chosen)
         return chosen
+
+
+def checked_session(session: object) -> Session:
+    """Return `session`; raise `TypeError` if it is no `Session`."""
+    if not isinstance(session, Session):
+        raise TypeError(f"session must be a Session, not {type(session).__name__}; a hub runs those that it stores")
+    return session

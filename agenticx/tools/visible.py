@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-__all__ = ["control_pictures", "escape_controls", "visible", "visible_line", "without_invisible"]
+__all__ = ["control_pictures", "escape_controls", "visible", "visible_line", "visible_path", "without_invisible"]
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 # Letters, marks and symbols without a visible glyph: joiners, fillers, variation selectors, the blank Braille cell.
@@ -49,6 +49,11 @@ def visible_line(text: str, limit: int = 500) -> str:
         tail = limit // 4
         text = f"{text[: limit - tail]}⟨… {len(text)} characters …⟩{text[-tail:]}"
     return visible(text).replace("\n", "⟨U+000A⟩")
+
+
+def visible_path(path: str) -> str:
+    """Return a path on one line, whole, so that no name of a file looks like several in a list."""
+    return visible_line(path, len(path))
 
 
 def _is_hidden(character: str) -> bool:

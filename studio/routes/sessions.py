@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal, NotRequired, cast
@@ -14,7 +13,13 @@ from typing_extensions import TypedDict
 
 from agenticx.errors import AgenticXError, ResourcesExhausted, SessionNotFound, ToolError
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.sessions.hub.records import MAX_PROMPT_BYTES, check_system_prompt
+from agenticx.sessions.hub.records import (
+    MAX_NAME_CHARS,
+    MAX_PROMPT_BYTES,
+    check_model_name,
+    check_name,
+    check_system_prompt,
+)
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.tools.permissions import PermissionMode
@@ -61,34 +66,9 @@ class SessionListQuery(RequestQuery):
     )
 
 
-_LINE_BREAK_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
-_DIRECTION_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
-
-
-def _validate_name(name: str) -> str:
-    if not any(character.isprintable() and not character.isspace() for character in name):
-        raise ValueError("a name must have a visible character; null means no name")
-    if any(
-        unicodedata.category(character) in _LINE_BREAK_CATEGORIES or _changes_direction(character) for character in name
-    ):
-        raise ValueError("a name must be one line without control characters")
-    return name
-
-
-def _changes_direction(character: str) -> bool:
-    """Return True if the character changes the direction of the text after it."""
-    return unicodedata.bidirectional(character) in _DIRECTION_CONTROLS
-
-
-def _validate_model_name(name: str) -> str:
-    if "\0" in name:
-        raise ValueError("the name of a model must not contain the character NUL")
-    return name
-
-
 _SystemPrompt = Annotated[str, Field(max_length=MAX_PROMPT_BYTES), AfterValidator(check_system_prompt)]
-_Name = Annotated[str, Field(max_length=200), AfterValidator(_validate_name)]
-ModelName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_validate_model_name)]
+_Name = Annotated[str, Field(max_length=MAX_NAME_CHARS), AfterValidator(check_name)]
+ModelName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(check_model_name)]
 
 
 class CreateSessionBody(RequestBody):

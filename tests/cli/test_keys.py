@@ -101,7 +101,7 @@ def test_a_terminal_does_not_show_the_key(agx: Any, terminal: Callable[..., Any]
     screen.wait_for("Key for openai: ")
     screen.type(f"{KEY}\n")
     assert screen.exit_code() == 0
-    assert "the key of openai is stored in " in screen.screen.replace("\n", "")
+    assert "the key of openai and openai-chat is stored in " in screen.screen.replace("\n", "")
     assert "canary" not in screen.raw
     assert KEY in (tmp_path / "home" / "keys.json").read_text()
 

@@ -33,7 +33,14 @@ from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
-from agenticx.tools.visible import control_pictures, escape_controls, visible, visible_line, without_invisible
+from agenticx.tools.visible import (
+    control_pictures,
+    escape_controls,
+    visible,
+    visible_line,
+    visible_path,
+    without_invisible,
+)
 from tests.linear.case import LinearCase, Make
 from tests.linear.llm_cases import parsed
 from tests.linear.texts import JSON, LINES, TEXTS, repeated
@@ -200,6 +207,7 @@ def _writing(function: FunctionTool) -> Callable[[str], None]:
 TOOL_CASES = [
     LinearCase(of=visible, run=visible, inputs=TEXTS, where="thread"),
     LinearCase(of=visible_line, run=visible_line, inputs=TEXTS),
+    LinearCase(of=visible_path, run=visible_path, inputs=TEXTS, where="thread"),
     LinearCase(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program"),
     LinearCase(of=control_pictures, run=lambda text: control_pictures(text[: 64 * 1024]), inputs=TEXTS),
     LinearCase(

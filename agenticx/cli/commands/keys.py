@@ -17,6 +17,7 @@ from agenticx.llms.catalog.keys import (
     NoStoredKey,
     find_provider,
     list_key_sources,
+    names_sharing_key,
     remove_key,
     store_key,
 )
@@ -53,7 +54,8 @@ def configure(parser: ArgumentParser) -> None:
         "set", help="store a key, asked for or read from stdin", description="Store the key of a provider."
     )
     setting.add_argument("provider", metavar="PROVIDER", help="a provider, such as openai")
-    setting.add_argument("rest", nargs=REMAINDER, help=SUPPRESS)  # argparse would print it as unrecognized
+    rest = setting.add_argument("rest", nargs=REMAINDER, help=SUPPRESS)  # argparse would print it as unrecognized
+    rest.required = False
     removing = actions.add_parser("remove", help="remove a stored key", description="Remove the stored key.")
     removing.add_argument("provider", metavar="PROVIDER", help="a provider, such as openai")
 
@@ -88,7 +90,9 @@ def _set(name: str, *, has_more: bool) -> int:
         stored = store_key(name, _read_key(name))
     except InvalidKey as exc:
         return _report(str(exc), USAGE)
-    _report(f"the key of {name} is stored in {'the keyring' if stored == 'keyring' else key_store().path}", DONE)
+    _report(
+        f"the key of {_owners(name)} is stored in {'the keyring' if stored == 'keyring' else key_store().path}", DONE
+    )
     if provider.key_source() == "env" and (found := provider.find_key()) is not None:
         _report(f"{found.variable} is set in this environment and takes precedence over it here", DONE)
     return DONE
@@ -99,7 +103,11 @@ def _remove(name: str) -> int:
         remove_key(name)
     except (KeyInEnvironment, NoStoredKey) as exc:
         return _report(str(exc), FAILED)
-    return _report(f"the stored key of {name} is removed", DONE)
+    return _report(f"the stored key of {_owners(name)} is removed", DONE)
+
+
+def _owners(name: str) -> str:
+    return " and ".join(names_sharing_key(name))
 
 
 def _read_key(name: str) -> str:

@@ -16,6 +16,7 @@ __all__ = [
     "UnknownProvider",
     "find_provider",
     "list_key_sources",
+    "names_sharing_key",
     "remove_key",
     "store_key",
 ]
@@ -51,6 +52,13 @@ def find_provider(name: str) -> Provider:
     if not providers[name].keys:
         raise UnknownProvider(f"provider {name!r} needs no key; providers with a key: {known}")
     return providers[name]
+
+
+def names_sharing_key(name: str) -> list[str]:
+    """Return the names of the providers that have the key of this one, it first."""
+    variable = find_provider(name).keys[0]
+    others = load_model_catalog().providers.values()
+    return [name, *(other.name for other in others if other.name != name and variable in other.keys)]
 
 
 def list_key_sources() -> list[ProviderKeySource]:

@@ -42,6 +42,8 @@ async def open_hub(
 ) -> AsyncGenerator[Hub]:
     """Open a hub: stored sessions, whose turns survive a restart, as in the studio.
 
+        from agenticx import ConfirmAnswer, open_hub
+
         async with open_hub("sqlite:///chat.db", model="openai-chat:gpt-4.1-mini") as hub:
             session = await hub.create(name="Notes")
             async for event in hub.run_turn(session.id, "Write notes.txt"):

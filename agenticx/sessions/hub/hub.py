@@ -15,10 +15,11 @@ from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
+from agenticx.llms.openai_rows import user_message
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, Event, HookRegistry
+from agenticx.runtime.results import UserInput
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
@@ -38,7 +39,7 @@ from agenticx.sessions.hub.commands import (
 )
 from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
-from agenticx.sessions.hub.records import check_fields
+from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
@@ -82,6 +83,8 @@ class Hub:
         system_prompt: str | None = None,
         clock: Clock | None = None,
     ) -> None:
+        if system_prompt is not None:
+            check_text("system_prompt", system_prompt)
         self.gate = gate or AsyncConfirmGate()
         self.store = store
         self._services = TurnServices(
@@ -139,7 +142,7 @@ class Hub:
     async def run_turn(
         self,
         session_id: str,
-        user_input: str | UserMessage,
+        user_input: UserInput,
         *,
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
@@ -148,7 +151,8 @@ class Hub:
     ) -> AsyncGenerator[Event]:
         """Submit a message and yield the events of its turn, up to the terminal one, each once it is stored.
 
-        The turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
+        `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The
+        turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
         question (`confirm_required`) is answered in the loop with `answer_confirm`. While another turn runs, the
         message is refused with `SessionBusy` unless `when_busy` says otherwise. With a `client_turn_id` that was used
         before, the events are those of that turn. The terminal event is missing only if the hub is closed while the
@@ -157,7 +161,7 @@ class Hub:
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.
         """
-        message = UserMessage(content=user_input) if isinstance(user_input, str) else user_input
+        message = user_message(user_input)
         request = TurnRequest(
             input=message.content,
             attachments=message.attachments,
@@ -214,8 +218,8 @@ class Hub:
         session's workspace cannot be used.
         """
         self._check_open()
-        if request.permission_mode is not None:
-            check_fields({"permission_mode": request.permission_mode})
+        own = {"model": request.model, "permission_mode": request.permission_mode}
+        check_fields({name: value for name, value in own.items() if value is not None})
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")

@@ -8,47 +8,121 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast, get_args
 
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.store.records import Fact, SessionRecord
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible
 
-__all__ = ["MAX_PROMPT_BYTES", "check_fields", "check_system_prompt", "derive_name", "name_announcement"]
+__all__ = [
+    "MAX_NAME_CHARS",
+    "MAX_PROMPT_BYTES",
+    "check_fields",
+    "check_model_name",
+    "check_name",
+    "check_system_prompt",
+    "check_text",
+    "derive_name",
+    "name_announcement",
+]
 
 MAX_PROMPT_BYTES = 64 * 1024
 """Limit of a session's own system prompt, in bytes of UTF-8."""
 
-_CHANGEABLE = ("name", "model", "permission_mode", "tools", "system_prompt", "pinned", "archived")
-_MAX_NAME_CHARS = 60
+MAX_NAME_CHARS = 200
+"""Limit of the name of a session or a model, in characters."""
+
+_MAX_DERIVED_CHARS = 60
 _MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
-    """Raise `ValueError` for a field of a record that cannot be changed, or a value that cannot be stored."""
+    """Raise `TypeError` or `ValueError` for a field that a record lacks, or a value that it cannot have."""
     for name, value in fields.items():
-        if name not in _CHANGEABLE:
-            raise ValueError(f"{name!r} of a session cannot be changed; these can: {', '.join(_CHANGEABLE)}")
-        texts = (value or ()) if name == "tools" else (value,)
-        if any(isinstance(text, str) and "\0" in text for text in texts):
-            raise ValueError(f"the {name} of a session must not contain the character NUL")
-    mode = fields.get("permission_mode", "default")
-    if mode not in get_args(PermissionMode):
-        raise ValueError(f"unknown permission mode {mode!r}; known modes: {', '.join(get_args(PermissionMode))}")
-    if (prompt := fields.get("system_prompt")) is not None:
-        check_system_prompt(prompt)
+        if name not in _CHECKS:
+            raise ValueError(f"{name!r} of a session cannot be changed; these can: {', '.join(_CHECKS)}")
+        if value is not None or name in _REQUIRED:
+            _CHECKS[name](value)
+
+
+def check_name(name: str) -> str:
+    """Return the name; raise `ValueError` for one that a session cannot have."""
+    check_text("name", name)
+    if len(name) > MAX_NAME_CHARS:
+        raise ValueError(f"a name must have at most {MAX_NAME_CHARS} characters, not {len(name)}")
+    if not any(char.isprintable() and not char.isspace() for char in name):
+        raise ValueError("a name must have a visible character; null means no name")
+    if any(unicodedata.category(char) in _LINE_BREAK_CATEGORIES or _changes_direction(char) for char in name):
+        raise ValueError("a name must be one line without control characters")
+    return name
+
+
+def check_model_name(name: str) -> str:
+    """Return the name of a model; raise `ValueError` for one that no model has."""
+    check_text("model", name)
+    if not 1 <= len(name) <= MAX_NAME_CHARS:
+        raise ValueError(f"the name of a model must have 1 to {MAX_NAME_CHARS} characters, not {len(name)}")
+    return name
 
 
 def check_system_prompt(prompt: str) -> str:
     """Return the prompt; raise `ValueError` for one that a session cannot have."""
-    size = len(prompt.encode("utf-8", "surrogatepass"))
-    if not prompt or size > MAX_PROMPT_BYTES:
+    size = len(check_text("system_prompt", prompt))
+    if not 1 <= size <= MAX_PROMPT_BYTES:
         raise ValueError(f"a system prompt must have 1 to {MAX_PROMPT_BYTES} bytes, not {size}; null is the usual one")
-    if "\0" in prompt:
-        raise ValueError("a system prompt must not contain the character NUL")
     return prompt
+
+
+def check_text(field: str, value: object) -> bytes:
+    """Return a text as UTF-8; raise `TypeError` or `ValueError` for anything that cannot be stored as one."""
+    if not isinstance(value, str):
+        raise TypeError(f"{field} must be a text, not {type(value).__name__}")
+    if "\0" in value:
+        raise ValueError(f"{field} must not contain the character NUL")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as exc:
+        raise ValueError(f"{field} must not contain half of a surrogate pair") from exc
+
+
+def _check_mode(mode: object) -> None:
+    if mode not in get_args(PermissionMode):
+        raise ValueError(f"unknown permission mode {mode!r}; known modes: {', '.join(get_args(PermissionMode))}")
+
+
+def _check_tools(names: object) -> None:
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f"tools must be a list of names, not {type(names).__name__}")
+    for name in cast("Sequence[object]", names):
+        check_text("tools", name)
+
+
+def _check_flag(value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"a session is pinned or archived with True or False, not {value!r}")
+
+
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
+    "name": check_name,
+    "model": check_model_name,
+    "permission_mode": _check_mode,
+    "tools": _check_tools,
+    "system_prompt": check_system_prompt,
+    "pinned": _check_flag,
+    "archived": _check_flag,
+}
+_REQUIRED = frozenset({"permission_mode", "pinned", "archived"})
+
+_LINE_BREAK_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
+_DIRECTION_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+
+
+def _changes_direction(character: str) -> bool:
+    """Return True if the character changes the direction of the text after it."""
+    return unicodedata.bidirectional(character) in _DIRECTION_CONTROLS
 
 
 def derive_name(text: str) -> str | None:
@@ -63,10 +137,10 @@ def derive_name(text: str) -> str | None:
 
 
 def _shorten(line: str) -> str:
-    if len(line) <= _MAX_NAME_CHARS:
+    if len(line) <= _MAX_DERIVED_CHARS:
         return line
-    head = line[:_MAX_NAME_CHARS]
-    at_a_word = head[: head.rfind(" ")] if " " in head[_MAX_NAME_CHARS // 2 :] else head
+    head = line[:_MAX_DERIVED_CHARS]
+    at_a_word = head[: head.rfind(" ")] if " " in head[_MAX_DERIVED_CHARS // 2 :] else head
     return f"{at_a_word.rstrip(' ,;:.-')}…"
 
 

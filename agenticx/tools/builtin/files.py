@@ -19,7 +19,7 @@ from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
-from agenticx.tools.visible import visible
+from agenticx.tools.visible import visible, visible_path
 
 __all__ = ["file_read", "file_version", "holds_secrets", "is_binary", "is_private", "list_files", "resolve_accessible"]
 
@@ -65,8 +65,8 @@ def _list_entries(target: WorkspacePath, depth: int, context: ToolContext, lines
 
 
 def _format_entry(target: WorkspacePath, entry: FolderEntry) -> str:
-    link = "" if entry.link_target is None else f" -> {visible(entry.link_target)}"
-    return visible(target.relative) + ("/" if entry.is_folder else link)
+    link = "" if entry.link_target is None else f" -> {visible_path(entry.link_target)}"
+    return visible_path(target.relative) + ("/" if entry.is_folder else link)
 
 
 # --- file_read --------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
-from agenticx.tools.visible import control_pictures, visible
+from agenticx.tools.visible import control_pictures, visible, visible_path
 
 __all__ = ["file_search"]
 
@@ -106,7 +106,7 @@ class _Search:
 
     def _search_file(self, file: WorkspacePath) -> None:
         if holds_secrets(file):
-            self.secret_files.append(visible(file.relative))
+            self.secret_files.append(visible_path(file.relative))
             return
         try:
             content, status = read_file(file, _MAX_FILE_BYTES)
@@ -128,7 +128,7 @@ class _Search:
         text = control_pictures(line.removesuffix("\r"))
         if len(text) > _MAX_LINE_CHARS:
             text = f"{text[:_MAX_LINE_CHARS]}… [{len(text):,} characters]"
-        row = f"{visible(file.relative)}:{number}:{text}"
+        row = f"{visible_path(file.relative)}:{number}:{text}"
         self.lines.append(row)
         self.chars_left -= len(row) + 1
 

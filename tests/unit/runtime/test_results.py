@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,18 @@ def test_run_sync_may_be_called_repeatedly_on_one_runtime_and_session() -> None:
     with_memory, session = runtime("one", "two"), Session()
     assert [with_memory.run_sync("go", session).text for _ in range(2)] == ["one", "two"]
     assert len(session.messages) == 4
+
+
+def test_run_sync_returns_although_a_tool_ignores_cancellation() -> None:
+    @tool(risk="read", timeout=0.05)
+    async def poll() -> str:
+        """Poll for ever."""
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+
+    result = runtime(call("poll"), "ok", tools=[poll]).run_sync("go")
+    assert result.text == "ok"
 
 
 async def test_run_sync_inside_a_loop_names_run() -> None:
@@ -208,6 +221,12 @@ async def test_any_other_input_is_a_type_error_before_the_turn(given: Any) -> No
     with pytest.raises(TypeError, match="user_input must be a str, a UserMessage or a dict row with role 'user'"):
         await runtime("x").run(given, session)
     assert session.messages == []
+
+
+@pytest.mark.parametrize("given", ["ses_1", 5, [], Session])
+async def test_any_other_session_is_a_type_error_before_the_turn(given: Any) -> None:
+    with pytest.raises(TypeError, match="session must be a Session"):
+        await runtime("ok").run("hi", given)
 
 
 async def test_a_turn_right_after_a_break_waits_for_the_end_of_the_abandoned_one() -> None:

@@ -162,6 +162,17 @@ async def test_tools_may_not_touch_the_store_in_the_workspace(
 
 
 @pytest.mark.promise("A5")
+async def test_a_message_may_be_a_dict_row_and_nothing_else(tmp_path: Path) -> None:
+    async with opened(tmp_path, "Hi.") as hub:
+        session = await hub.create()
+        wrong: Any
+        for wrong in (5, None, {"role": "assistant", "content": "hi"}):
+            with pytest.raises(TypeError, match="user_input must be a str, a UserMessage or a dict row"):
+                await anext(hub.run_turn(session.id, wrong))
+        events = await collect(hub.run_turn(session.id, {"role": "user", "content": "hello"}))
+        assert events[-1].type == "final"
+
+
 async def test_a_store_has_one_hub(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/chat.db"
     for _ in range(2):
@@ -186,6 +197,7 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
         ({"model": object()}, TypeError, "is not a model"),
         ({"tools": [1]}, TypeError, "neither a tool nor a function"),
         ({"hooks": [1]}, TypeError, "is no hook"),
+        ({"system_prompt": 5}, TypeError, "system_prompt must be a text, not int"),
     ],
 )
 async def test_a_part_that_cannot_be_used_is_named(
@@ -206,7 +218,13 @@ async def test_a_part_that_cannot_be_used_is_named(
         ("model", "nonsense", SettingsError, "'nonsense' is not provider:name"),
         ("permission_mode", "bold", ValueError, "known modes: default, accept_edits, plan, auto"),
         ("system_prompt", "", ValueError, "1 to 65536 bytes"),
+        ("system_prompt", "\ud800 hi", ValueError, "half of a surrogate pair"),
+        ("system_prompt", 5, TypeError, "must be a text, not int"),
         ("name", "a\0", ValueError, "NUL"),
+        ("name", "a\nb", ValueError, "one line"),
+        ("name", True, TypeError, "must be a text, not bool"),
+        ("model", 5, TypeError, "must be a text, not int"),
+        ("tools", "note", TypeError, "a list of names"),
     ],
 )
 async def test_a_field_of_a_session_that_cannot_be_used_is_named(
