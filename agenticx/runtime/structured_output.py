@@ -61,14 +61,22 @@ class OutputType:
     def read(self, text: str) -> Any:
         """Return the JSON value of the output in `text`, and keep the validated object as `value`.
 
-        Raises `InvalidArguments` with its problems if it does not fit.
+        A value that is not in the field `value` it was asked for is accepted too. Raises `InvalidArguments` with the
+        problems of `text` if it does not fit.
         """
+        if not self._is_wrapped:
+            return self._accept(parse_arguments(text))
         try:
-            value: Any = parse_arguments(text)
-            if self._is_wrapped:
-                if _WRAPPED_KEY not in value:
-                    raise InvalidArguments(f"{_WRAPPED_KEY}: Field required")
-                value = value[_WRAPPED_KEY]
+            return self._accept(_wrapped_value(text))
+        except InvalidArguments as exc:
+            problem = exc
+        try:
+            return self._accept(_bare_value(text))
+        except InvalidArguments:
+            raise problem from None
+
+    def _accept(self, value: Any) -> Any:
+        try:
             return user_code.call_sync(self._validate, to_json(value), what=f"output_type {self.name}")
         except InvalidArguments:
             raise
@@ -211,6 +219,21 @@ def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
     definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     return {"type": "object", "properties": {_WRAPPED_KEY: inner}, "required": [_WRAPPED_KEY], **definitions}
+
+
+def _wrapped_value(text: str) -> Any:
+    fields = parse_arguments(text)
+    if _WRAPPED_KEY not in fields:
+        raise InvalidArguments(f"{_WRAPPED_KEY}: Field required")
+    return fields[_WRAPPED_KEY]
+
+
+def _bare_value(text: str) -> Any:
+    """Return the one JSON value that `text` is, by the rules for arguments."""
+    fields = parse_arguments(f'{{"{_WRAPPED_KEY}":{text}\n}}')
+    if len(fields) != 1:
+        raise InvalidArguments("the answer must be one JSON value")
+    return fields[_WRAPPED_KEY]
 
 
 def _describe_errors(exc: ValidationError) -> str:

@@ -69,8 +69,9 @@ def absolute_url(url: str) -> str:
     """Return the URL of a database with its resolved path; raise `SettingsError` for any other URL."""
     path = url.removeprefix(_SQLITE)
     if path in ("", url):
-        scheme = url.partition("://")[0] if "://" in url else ""  # the rest may hold a password
-        raise SettingsError(f"the URL of a store is sqlite:///PATH or {MEMORY_URL}, not one of {scheme!r}")
+        scheme, separator, _ = url.partition("://")  # the rest may hold a password
+        given = f"one of {scheme!r}" if separator else "a path alone"
+        raise SettingsError(f"the URL of a store is sqlite:///PATH or {MEMORY_URL}, not {given}")
     return f"{_SQLITE}{_resolve(Path(path), 'the URL of the store')}"
 
 

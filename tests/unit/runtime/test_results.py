@@ -79,9 +79,16 @@ async def test_messages_that_were_compacted_during_the_turn_are_in_the_result() 
         (list[City], '{"value": [{"name": "Lyon"}]}', [City(name="Lyon")]),
         (City | None, '{"value": null}', None),
         (int, '{"value": 7}', 7),
+        (int, "7", 7),
+        (list[City], '```json\n[{"name": "Lyon"}]\n```', [City(name="Lyon")]),
+        (City | None, "null", None),
+        (City | None, '{"name": "Lyon"}', City(name="Lyon")),
+        (str, '"seven"', "seven"),
     ],
 )
-async def test_the_output_is_an_object_of_the_requested_type(type_: Any, answer: str, output: object) -> None:
+async def test_the_output_has_the_requested_type_with_or_without_the_field_it_was_asked_in(
+    type_: Any, answer: str, output: object
+) -> None:
     result = await runtime(answer).run("go", output_type=type_)
     assert result.output == output
     assert type(result.output) is type(output)

@@ -192,7 +192,7 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
             "PATH or memory://, not one of 'postgres'$",
         ),
         ({"url": "sqlite:///"}, SettingsError, "sqlite:///PATH"),
-        ({"url": "chat.db"}, SettingsError, "sqlite:///PATH"),
+        ({"url": "chat.db"}, SettingsError, "sqlite:///PATH or memory://, not a path alone"),
         ({"model": "nonsense"}, SettingsError, "'nonsense' is not provider:name"),
         ({"model": object()}, TypeError, "is not a model"),
         ({"tools": [1]}, TypeError, "neither a tool nor a function"),
