@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -51,6 +57,93 @@ def test_a_chat_goes_on_through_the_server_that_takes_its_sessions_over(
         assert chat.exit_code() == 0
         server.terminate()
     assert not list(home.glob("chat-*.sock"))
+
+
+def test_a_chat_goes_on_by_itself_after_the_end_of_the_server_and_through_the_next_one(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        chat.type("say via\r")
+        chat.wait_for("\nvia\n")
+        chat.wait_for("› ")
+        server.terminate()
+    chat.type("say one\r")
+    chat.wait_for("no server has the sessions; this chat stores them and runs the turns itself")
+    chat.wait_for("\none\n")
+    chat.wait_for("› ")
+    for answer, note in (("two", "has taken the sessions over; "), ("three", "now runs at ")):
+        with agx.start("serve", "--port", "0") as server:
+            assert "/#" in server.stderr.readline()
+            chat.type(f"say {answer}\r")
+            chat.wait_for(note)
+            chat.wait_for(f"\n{answer}\n")
+            chat.wait_for("› ")
+            assert len(json.loads(agx("sessions", "show", "last", "--json").stdout)["turns"]) >= 3
+            server.terminate()
+    owner = terminal("chat")
+    owner.wait_for("› ")
+    chat.type("/sessions\r")
+    chat.wait_for("; quit; `agx chat -c` continues")
+    owner.type("\x04")
+    assert owner.exit_code() == 0
+    chat.type("/new\r")
+    chat.wait_for("your next message starts a new session")
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+
+
+def test_a_message_that_a_server_accepted_before_it_was_killed_is_not_run_again(
+    agx: Any, terminal: Callable[..., Any], home: Path
+) -> None:
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        with proxy_that_kills(home, server.pid):
+            chat = terminal("chat")
+            chat.wait_for("› ")
+            chat.type("say once\r")
+            chat.wait_for("no server has the sessions; this chat stores them and runs the turns itself")
+            chat.wait_for("› ")
+            chat.type("say twice\r")
+            chat.wait_for("\ntwice\n")
+            chat.type("\x04")
+            assert chat.exit_code() == 0
+    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    said = [message["content"] for message in session["messages"] if message["role"] == "user"]
+    assert (len(session["turns"]), said) == (2, ["say once", "say twice"])
+
+
+@contextmanager
+def proxy_that_kills(home: Path, pid: int) -> Generator[None]:
+    """Put a proxy between clients and the server, which is killed once it has accepted a turn; its answer is lost."""
+    found = json.loads((home / "studio.json").read_text())
+
+    class Proxy(StreamRequestHandler):
+        def handle(self) -> None:
+            head = b"".join(iter(self.rfile.readline, b"\r\n"))
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            head = head.replace(str(proxy.server_address[1]).encode(), str(found["port"]).encode())
+            with socket.create_connection(("127.0.0.1", found["port"])) as upstream, suppress(OSError):
+                upstream.sendall(head + b"\r\n" + self.rfile.read(int(length[1]) if length else 0))
+                while data := upstream.recv(65536):
+                    if re.match(rb"POST \S+/turns ", head):
+                        os.kill(pid, signal.SIGKILL)
+                        return
+                    self.wfile.write(data)
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        proxy.daemon_threads = True
+        thread = Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        port = proxy.server_address[1]
+        (home / "studio.json").write_text(json.dumps({**found, "port": port, "url": f"http://127.0.0.1:{port}"}))
+        try:
+            yield
+        finally:
+            proxy.shutdown()
+            thread.join()
 
 
 def test_a_chat_takes_its_sessions_back_if_no_server_comes(agx: Any, terminal: Callable[..., Any], home: Path) -> None:

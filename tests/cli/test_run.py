@@ -80,7 +80,13 @@ def test_an_open_pipe_that_brings_nothing_is_left_alone(agx: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["run", "say hi", "--model", "demo"], ["run", "say hi"], ["model", "call", "demo", "x"]]
+    "command",
+    [
+        ["run", "say hi", "--model", "demo"],
+        ["run", "say hi"],
+        ["model", "call", "demo", "x"],
+        ["chat", "--model", "demo"],
+    ],
 )
 def test_a_base_url_with_the_demo_is_a_usage_error(agx: Any, command: list[str]) -> None:
     done = agx(*command, "--base-url", "http://127.0.0.1:9/v1")

@@ -71,7 +71,9 @@ def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell
     assert show(shell)["messages"] == []
     unknown = shell("sessions", "rewind", "last", "msg_nothing")
     assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "msg_nothing" in unknown.stderr
+    listing = f"`agx sessions show {show(shell)['id']} --ids` lists them"
+    assert unknown.stderr == f"agx: no message of this session has the id 'msg_nothing'; {listing}\n"
+    assert shell("sessions", "fork", "last", "--message", "msg_nothing").stderr == unknown.stderr
     assert shell("sessions", "rewind", "last", "msg_", stdin="").returncode in (1, 2)
 
 

@@ -16,13 +16,18 @@ from pathlib import Path
 from agenticx.cli.client.process_ids import is_running
 from agenticx.errors import AgenticXError
 
-__all__ = ["HandoverListener", "HandoverRefused", "request_handover"]
+__all__ = ["HandoverListener", "HandoverRefused", "is_chat", "request_handover"]
 
 _CONNECT_SECONDS = 2.0
 
 
 class HandoverRefused(AgenticXError):
     """Raised by a chat that cannot give its data folder up; the message says why."""
+
+
+def is_chat(home: Path, pid: int) -> bool:
+    """Return True if the process is a chat that can be asked for the data folder."""
+    return _socket_path(home, pid).exists()
 
 
 def request_handover(home: Path, pid: int, notify: Callable[[str], None]) -> bool:

@@ -129,9 +129,14 @@ class LocalClient:
         *,
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
+        client_turn_id: str | None = None,
     ) -> TurnPosition:
         request = TurnRequest(
-            input=message.content, attachments=message.attachments, model=model, permission_mode=permission_mode
+            input=message.content,
+            attachments=message.attachments,
+            client_turn_id=client_turn_id,
+            model=model,
+            permission_mode=permission_mode,
         )
         turn = await self._hub.start(session_id, request)
         return TurnPosition(turn.id, str(turn.after_seq))

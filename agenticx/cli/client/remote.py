@@ -63,6 +63,19 @@ class RemoteClient:
     def persistent(self) -> bool:
         return True
 
+    async def find_server(self) -> bool:
+        """Look the server up again and use what is found; return False if no server owns the sessions.
+
+        A restarted server may have another address, and its former port may belong to another program.
+        """
+        found = await self._locate()
+        if found is None:
+            return False
+        if (found.url, found.pid) != (self._server.url, self._server.pid):
+            self._notify(f"agx serve now runs at {found.url} (process {found.pid}), through which this goes on")
+        self._server, self._lost_since = found, None
+        return True
+
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     async def create(self, options: SessionOptions) -> SessionInfo:
@@ -119,11 +132,14 @@ class RemoteClient:
         *,
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
+        client_turn_id: str | None = None,
     ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
         body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
         if permission_mode is not None:  # a server of an earlier release knows no such field
             body["permission_mode"] = permission_mode
+        if client_turn_id is not None:
+            body["client_turn_id"] = client_turn_id
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
         return TurnPosition(turn["turn_id"], turn["cursor"])
 

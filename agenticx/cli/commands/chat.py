@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Any, Self, TypeVar, get_args
 
 from agenticx.cli.client.handover import HandoverListener
-from agenticx.cli.client.local import LocalClient
 from agenticx.cli.client.session_lookup import LAST, find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
@@ -50,7 +49,8 @@ in its repository; the first lines name them.
 A chat starts a new session, which is stored: -c continues the last one, --session any other, and /sessions, /open and
 /new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
 process was killed is asked again. `agx serve` takes the sessions over from a chat between two turns, and the chat goes
-on through it. Beside another chat, which owns the sessions, a new one is not stored, and -c is an error.
+on through it, or by itself once the server has ended. Beside another chat, which owns the sessions, a new one is not
+stored, and -c is an error.
 
 From a pipe each line is one message, and the exit code is that of the last turn; there /mode cannot allow more than
 the command line does, and /attach is refused.
@@ -78,6 +78,8 @@ def run(arguments: Namespace) -> int:
     is_typed = sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())
     output = _chat_output() if is_typed else output_for()
     with open_conversation(arguments, output) as conversation:
+        if arguments.base_url is not None:  # refused for the demo, before the first message is typed
+            conversation.run(conversation.client.resolve_model(conversation.model_name))
         chat = _Chat(conversation, output)
         if is_typed:
             _run_typed(chat, was_mode_given=arguments.permission_mode is not None)
@@ -120,7 +122,7 @@ def _run_typed(chat: _Chat, *, was_mode_given: bool) -> None:
         conversation.edit_text = edit_text
         chat.wait_for_answer = partial(leaving.wait_for, conversation.runner)
         chat.print_greeting(was_mode_given=was_mode_given)
-        if conversation.client.persistent and isinstance(conversation.client, LocalClient):
+        if conversation.client.persistent:  # through a server too: the chat owns the sessions once that ends
             conversation.run(listener.start())
         while True:
             try:

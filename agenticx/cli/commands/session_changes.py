@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from agenticx.cli.client.base import Client, RewindReport, SessionInfo
+from agenticx.cli.client.http import RequestRejected
 from agenticx.cli.commands.session_access import open_session, print_note
 from agenticx.cli.exit_codes import DONE
 from agenticx.cli.terminal.session_views import session_rows, transcript_of
 from agenticx.errors import SettingsError
 from agenticx.messages import clean_text
+from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = ["START", "archive", "fork", "pin", "rename", "rewind"]
@@ -44,7 +48,9 @@ async def fork(arguments: Namespace) -> int:
     """Create a session with the conversation up to a message, and print it."""
     async with open_session(arguments) as (client, session):
         message = None if arguments.message is None else await _find_message(client, session, arguments.message)
-        _print_session(await client.fork(session.id, message))
+        with _explain_unknown_message(session):
+            copy = await client.fork(session.id, message)
+        _print_session(copy)
     return DONE
 
 
@@ -54,7 +60,9 @@ async def rewind(arguments: Namespace) -> int:
         message = None
         if arguments.message != START:
             message = await _find_message(client, session, arguments.message)
-        _print_rewind(session, await client.rewind(session.id, message))
+        with _explain_unknown_message(session):
+            report = await client.rewind(session.id, message)
+        _print_rewind(session, report)
     return DONE
 
 
@@ -78,6 +86,18 @@ async def _find_message(client: Client, session: SessionInfo, reference: str) ->
     if reference not in ids and len(found) > 1:
         raise SettingsError(f"{reference!r} is the prefix of {len(found)} message ids: {', '.join(found[:5])}")
     return found[0] if len(found) == 1 else reference
+
+
+@contextmanager
+def _explain_unknown_message(session: SessionInfo) -> Generator[None]:
+    """Name the command that lists the ids, where the store or server names a request that does."""
+    try:
+        yield
+    except (MessageNotFound, RequestRejected) as exc:
+        if isinstance(exc, RequestRejected) and exc.code != "message_not_found":
+            raise
+        what = str(exc).partition("; ")[0]
+        raise MessageNotFound(f"{what}; `agx sessions show {session.id} --ids` lists them") from exc
 
 
 def _print_session(session: SessionInfo) -> None:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from agenticx.cli.client.base import Client, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.discovery import fallback_store, open_store_or_find_server, remote_client, server_with_pid
-from agenticx.cli.client.handover import HandoverRefused
-from agenticx.cli.client.http import ServerEndpoint
+from agenticx.cli.client.handover import HandoverRefused, is_chat
+from agenticx.cli.client.http import ServerEndpoint, ServerUnreachable, ServerUnresponsive
 from agenticx.cli.client.local import LocalClient, PolicyGate
+from agenticx.cli.client.remote import RemoteClient
 from agenticx.cli.client.session_lookup import find_session, remember_last_session
 from agenticx.cli.options import (
     configure_terminal_logging,
@@ -60,9 +62,14 @@ T = TypeVar("T")
 _WIDER_MODES = frozenset({"accept_edits", "auto"})
 """The modes that allow more without asking than mode default."""
 
-_UNOWNED_SECONDS = 5.0
+_HANDED_OVER_SECONDS = 5.0
 """The time after a hand-over in which a server must take the sessions, or this process does again."""
-_STARTING_SECONDS = 30.0
+_RESTART_SECONDS = 1.0
+"""The same time after the end of a server."""
+_TAKEOVER_SECONDS = 30.0
+"""The time that a server which took the sessions may take to start."""
+_ENDING_SECONDS = 10.0
+"""The time that a server which owns the sessions may take to answer again, or to end."""
 _POLL_SECONDS = 0.1
 
 
@@ -94,7 +101,7 @@ class TerminalConversation:
     at_prompt: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the user may type a message, so that nothing uses the client."""
     reconnect: Callable[[], Awaitable[Client]] | None = None
-    """Makes the client to go on with after a hand-over; None if this process must run the turns."""
+    """Makes the client to go on with after a hand-over or a server's end; None if this process must run the turns."""
     is_handed_over: bool = False
     make_fallback_client: Callable[[Exception], Client] | None = None
     """Makes a client that stores sessions in memory only, used if the store fails before the first turn starts."""
@@ -153,8 +160,13 @@ class TerminalConversation:
         await self.client.aclose()
 
     async def go_on(self) -> None:
-        """Go on after a hand-over, through the server; raise `StoreError` if that is not possible yet."""
-        if self.is_handed_over and self.reconnect is not None:
+        """Go on after a hand-over or the end of a server, through the server that owns the sessions or without one.
+
+        Raises an `AgenticXError` if neither is possible yet.
+        """
+        if self.reconnect is None:
+            return
+        if self.is_handed_over or (isinstance(self.client, RemoteClient) and not await self.client.find_server()):
             self.client, self.make_fallback_client = await self.reconnect(), None
             self.is_handed_over = False
 
@@ -172,8 +184,15 @@ class TerminalConversation:
 
     async def _run_turn(self, message: UserMessage) -> int:
         is_new, started = self.session is None, list[TurnPosition]()
+        # a server may have accepted the message before it ended: with the same id it is not run twice
+        client_turn_id = uuid4().hex if isinstance(self.client, RemoteClient) else None
         try:
-            return await self._start_and_show_turn(message, started)
+            return await self._start_and_show_turn(message, started, client_turn_id)
+        except ServerUnreachable as exc:
+            if started or self.reconnect is None or isinstance(exc, ServerUnresponsive):
+                raise
+            await self.go_on()
+            return await self._start_and_show_turn(message, started, client_turn_id)
         except StoreError as exc:
             if not is_new or started or self.make_fallback_client is None:
                 raise
@@ -181,7 +200,9 @@ class TerminalConversation:
             self.client, self.session, self.make_fallback_client = self.make_fallback_client(exc), None, None
             return await self._start_and_show_turn(message, started)
 
-    async def _start_and_show_turn(self, message: UserMessage, started: list[TurnPosition]) -> int:
+    async def _start_and_show_turn(
+        self, message: UserMessage, started: list[TurnPosition], client_turn_id: str | None = None
+    ) -> int:
         """Start a turn, in a new session if there is none, and show it; `started` receives its position."""
         session = self.session = self.session or await self.client.create(self.new_session_options)
         if self.client.persistent:
@@ -195,8 +216,11 @@ class TerminalConversation:
 
         async def start() -> TurnPosition:
             own_mode = None if limited == mode else limited
-            started.append(await self.client.start(session.id, message, model=self.model, permission_mode=own_mode))
-            return started[0]
+            position = await self.client.start(
+                session.id, message, model=self.model, permission_mode=own_mode, client_turn_id=client_turn_id
+            )
+            started.append(position)
+            return position
 
         return await show_turn(self.client, session.id, start, self.output, self._confirm_responder(), self.keyboard)
 
@@ -283,6 +307,7 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
     def notify(text: str, tone: Tone = "warning") -> None:
         output.show_note(Note(visible_line(text, 2_000), tone))
 
+    make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
     make_fallback_client: Callable[[Exception], Client] | None = None
     owner = await _find_store(settings, arguments, notify)
     if isinstance(owner, ServerEndpoint):
@@ -291,7 +316,6 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
         options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
         session = await _requested_session(client, arguments, settings)
     else:
-        make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
 
         def make_memory_client(error: Exception) -> Client:
             return make_client(fallback_store(error, notify), settings)
@@ -314,8 +338,7 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
         make_fallback_client=make_fallback_client,
         keeps_mode=can_prompt() or arguments.yes or arguments.permission_mode is not None,
     )
-    if make_fallback_client is not None and arguments.base_url is None and arguments.max_tool_rounds is None:
-        make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
+    if arguments.base_url is None and arguments.max_tool_rounds is None:
         conversation.reconnect = partial(_reconnect, conversation, settings, make_client)
     if session is not None:
         await _resume(conversation, session, arguments)
@@ -325,14 +348,20 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
 async def _reconnect(
     conversation: TerminalConversation, settings: Settings, make_client: Callable[[Store, Settings], LocalClient]
 ) -> Client:
-    """Return the client of the server that has taken the sessions over, or of the store if none has."""
+    """Return the client of the server that has taken the sessions over, or of the store if none has.
+
+    Raise `StoreError` if another program has taken them or the store cannot be used.
+    """
 
     def notify(text: str) -> None:
         conversation.output.show_note(Note(text, "warning"))
 
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()
-    while loop.time() < min(unowned_since + _UNOWNED_SECONDS, began + _STARTING_SECONDS):
+    unowned_limit, limit = _RESTART_SECONDS, _ENDING_SECONDS
+    if conversation.is_handed_over:
+        unowned_limit, limit = _HANDED_OVER_SECONDS, _TAKEOVER_SECONDS
+    while loop.time() < min(unowned_since + unowned_limit, began + limit):
         pid = probe_store_owner(settings)
         server = await server_with_pid(settings, pid) if pid else None
         if server is not None:
@@ -340,13 +369,19 @@ async def _reconnect(
             options = conversation.new_session_options
             conversation.new_session_options = replace(options, model=options.model or settings.model)
             return remote_client(settings, server, notify)
-        if pid is not None:  # it is starting
+        if pid and is_chat(settings.home, pid):
+            break
+        if pid is not None:  # it is starting or ending
             unowned_since = loop.time()
         await asyncio.sleep(_POLL_SECONDS)
     session = conversation.session
     own = settings if session is None else settings.in_workspace(Path(session.record.workspace))
-    client = make_client(open_store(settings), own)
+    try:
+        client = make_client(open_store(settings), own)
+    except (StoreError, OSError) as exc:
+        raise StoreError(f"no server has the sessions: {exc}; quit; `agx chat -c` continues") from exc
     await client.recover()
+    notify("no server has the sessions; this chat stores them and runs the turns itself")
     return client
 
 
