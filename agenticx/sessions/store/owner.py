@@ -40,7 +40,8 @@ class OwnerLock:
             pid, program = _read_owner_info(self._file)
             os.close(self._file)
             raise OwnedElsewhere(
-                f"{str(owned)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME or store", pid=pid
+                f"{str(owned)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME or store",
+                pid=pid,
             )
         owner_info = json.dumps({"pid": os.getpid(), "program": _program()}).encode()
         os.ftruncate(self._file, 0)
