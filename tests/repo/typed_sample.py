@@ -82,7 +82,8 @@ async def main() -> None:
         stored = await hub.create(name="Sample")
         async for event in hub.run_turn(stored.id, "say one"):
             assert_type(event, Event)
-        assert event.type == "final"
+            shown.append(event.type)
+        assert shown[-1] == "final"
 
 
 if __name__ == "__main__":

@@ -473,7 +473,7 @@ async def test_a_runtime_takes_no_gate_that_is_none(play, gate):
 
 
 async def test_a_gate_that_hangs_and_ignores_cancellation_is_abandoned(play, notes):
-    release = asyncio.Event()
+    release, ended = asyncio.Event(), asyncio.Event()
 
     class Deaf(FunctionGate):
         async def ask(self, request, announce):
@@ -483,13 +483,13 @@ async def test_a_gate_that_hangs_and_ignores_cancellation_is_abandoned(play, not
                     await release.wait()
                 except asyncio.CancelledError:
                     continue
+            ended.set()
             return ConfirmAnswer(approved=True)
 
-    before = asyncio.all_tasks()
     runtime = play.runtime(ScriptedModel([note(), "ok"]), Deaf(None), settings={"confirm_timeout_seconds": 1})
     events = [event async for event in runtime.run_turn("go", play.session(), tools=notes.tools())]
     release.set()
-    await asyncio.wait(asyncio.all_tasks() - before)
+    await ended.wait()
 
     assert [event.type.value for event in events][-5:] == ["state", "token", "usage", "state", "final"]
     assert notes.kept == []

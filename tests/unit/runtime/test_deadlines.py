@@ -192,7 +192,7 @@ async def test_the_hard_clock_may_be_the_shortest(play):
 
 
 async def test_a_model_that_ignores_cancellation_does_not_block_the_turn(play):
-    release = asyncio.Event()
+    release, ended = asyncio.Event(), asyncio.Event()
 
     class Deaf(ScriptedModel):
         async def stream(self, request):
@@ -201,12 +201,12 @@ async def test_a_model_that_ignores_cancellation_does_not_block_the_turn(play):
                     await release.wait()
                 except asyncio.CancelledError:
                     continue
+            ended.set()
             yield (Finished("end", "stop"),)
 
-    before = asyncio.all_tasks()
     runtime = play.runtime(Deaf(), settings=CLOCKS)
     events = [event async for event in runtime.run_turn("go", play.session())]
     release.set()
-    await asyncio.wait(asyncio.all_tasks() - before)
+    await ended.wait()
 
     assert events[-1].data["code"] == "timeout.first_chunk"

@@ -139,7 +139,7 @@ async def test_a_finished_result_that_its_hook_has_not_seen_is_withheld(play):
 
 
 async def test_a_stop_ends_the_turn_while_a_tool_ignores_cancellation(play):
-    release = asyncio.Event()
+    release, ended = asyncio.Event(), asyncio.Event()
 
     @tool(risk="read")
     async def deaf() -> None:
@@ -149,9 +149,9 @@ async def test_a_stop_ends_the_turn_while_a_tool_ignores_cancellation(play):
                 await release.wait()
             except asyncio.CancelledError:
                 continue
+        ended.set()
 
     stop = TimedStop("tool_call")
-    before = asyncio.all_tasks()
     events = []
     async for event in play.runtime(ScriptedModel([call("deaf")])).run_turn(
         "go", play.session(), stop.signal, tools=[deaf]
@@ -159,7 +159,7 @@ async def test_a_stop_ends_the_turn_while_a_tool_ignores_cancellation(play):
         events.append(event)
         stop(event)
     release.set()
-    await asyncio.wait(asyncio.all_tasks() - before)
+    await ended.wait()
 
     assert [event.type.value for event in events][-3:] == ["tool_result", "state", "error"]
     assert stop.seconds < LIMIT

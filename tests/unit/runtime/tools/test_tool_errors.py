@@ -191,7 +191,7 @@ async def test_a_tool_that_cancels_its_task_is_an_error(play):
 
 
 async def test_a_tool_that_ignores_cancellation_is_timed_out(play):
-    release = asyncio.Event()
+    release, ended = asyncio.Event(), asyncio.Event()
 
     @tool(risk="read", name="odd", timeout=1)
     async def deaf() -> str:
@@ -201,15 +201,15 @@ async def test_a_tool_that_ignores_cancellation_is_timed_out(play):
                 await release.wait()
             except asyncio.CancelledError:
                 continue
+        ended.set()
         return "late"
 
-    before = asyncio.all_tasks()
     model = ScriptedModel([call("odd"), "ok"])
     runtime = play.runtime(model)
     session = play.session()
     events = [event async for event in runtime.run_turn("go", session, tools=[deaf])]
     release.set()
-    await asyncio.wait(asyncio.all_tasks() - before)
+    await ended.wait()
 
     assert [event.data["outcome"] for event in events if event.type == "tool_result"] == ["timed_out"]
     assert [message.role for message in session.messages] == ["user", "assistant", "tool", "assistant"]
