@@ -50,7 +50,7 @@ def check_fields(fields: Mapping[str, Any]) -> None:
 
 def check_name(name: str) -> str:
     """Return the name; raise `ValueError` for one that a session cannot have."""
-    check_text("name", name)
+    _encode("name", name)
     if len(name) > MAX_NAME_CHARS:
         raise ValueError(f"a name must have at most {MAX_NAME_CHARS} characters, not {len(name)}")
     if not any(char.isprintable() and not char.isspace() for char in name):
@@ -78,10 +78,15 @@ def check_system_prompt(prompt: str) -> str:
 
 def check_text(field: str, value: object) -> bytes:
     """Return a text as UTF-8; raise `TypeError` or `ValueError` for anything that cannot be stored as one."""
+    encoded = _encode(field, value)
+    if b"\0" in encoded:
+        raise ValueError(f"{field} must not contain the character NUL")
+    return encoded
+
+
+def _encode(field: str, value: object) -> bytes:
     if not isinstance(value, str):
         raise TypeError(f"{field} must be a text, not {type(value).__name__}")
-    if "\0" in value:
-        raise ValueError(f"{field} must not contain the character NUL")
     try:
         return value.encode()
     except UnicodeEncodeError as exc:

@@ -220,7 +220,7 @@ async def test_a_part_that_cannot_be_used_is_named(
         ("system_prompt", "", ValueError, "1 to 65536 bytes"),
         ("system_prompt", "\ud800 hi", ValueError, "half of a surrogate pair"),
         ("system_prompt", 5, TypeError, "must be a text, not int"),
-        ("name", "a\0", ValueError, "NUL"),
+        ("name", "a\0", ValueError, "one line without control characters"),
         ("name", "a\nb", ValueError, "one line"),
         ("name", True, TypeError, "must be a text, not bool"),
         ("model", 5, TypeError, "must be a text, not int"),
