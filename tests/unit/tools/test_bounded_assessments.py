@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import random
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -186,28 +185,32 @@ def test_text_that_cannot_be_encoded_is_refused(runner) -> None:
 
 # --- how much is looked at --------------------------------------------------------------------------------------------
 
-_listings: list[str] = []
-_hook_installed = False
+@pytest.fixture
+def listings(monkeypatch) -> list[str]:
+    """Return a list that names each folder passed to `os.scandir`.
+
+    An audit hook would see more, but stays for the whole process and lets threads switch within `sys.settrace`, which
+    coverage calls in each new thread: two at once end one of them (`RuntimeError` of CPython 3.11).
+    """
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def record_and_scan(path="."):
+        listed.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", record_and_scan)
+    return listed
 
 
-def record_listings() -> None:
-    """Record in `_listings` every folder that any code lists, by an audit hook of the interpreter."""
-    global _hook_installed
-    if not _hook_installed:
-        _hook_installed = True
-        sys.addaudithook(lambda event, args: _listings.append(str(args[0])) if event == "os.scandir" else None)
-    _listings.clear()
-
-
-def test_each_folder_is_listed_once_and_only_for_globs(runner) -> None:
+def test_each_folder_is_listed_once_and_only_for_globs(runner, listings) -> None:
     for name in ("a", "b", "c"):
         (runner.workspace / name).mkdir()
         (runner.workspace / name / "x").touch()
-    record_listings()
     runner.assess(bash_exec, command="ls a b c x y z")
-    assert _listings == []
+    assert listings == []
     runner.assess(bash_exec, command=" ".join(f"*{n} */*{n} */x?{n} ./a/../*.{n} {{*,a/*}}" for n in range(64)))
-    assert sorted(_listings) == sorted(map(str, (runner.workspace, *map(runner.workspace.joinpath, "abc"))))
+    assert sorted(listings) == sorted(map(str, (runner.workspace, *map(runner.workspace.joinpath, "abc"))))
 
 
 @pytest.fixture
@@ -220,11 +223,11 @@ def large_folder_runner(runner):
     return runner
 
 
-def test_a_folder_with_too_many_files_is_asked_about_if_a_glob_reaches_it(large_folder_runner) -> None:
+def test_a_folder_with_too_many_files_is_asked_about_if_a_glob_reaches_it(large_folder_runner, listings) -> None:
     assert decisions(large_folder_runner, "ls many") == ["allow"] * 3
-    record_listings()
+    listings.clear()
     assert decisions(large_folder_runner, " ".join(f"many/f*{n}*" for n in range(64))) == ["ask"] * 3
-    assert _listings == [f"{large_folder_runner.workspace}/many"]
+    assert listings == [f"{large_folder_runner.workspace}/many"]
     assert (
         last_reason(large_folder_runner, "ls many/*")
         == "Its patterns reach more than the 20,000 files that can be checked."
