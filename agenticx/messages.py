@@ -110,7 +110,10 @@ class UserMessage(_FrozenModel):
 
 
 class AssistantMessage(_FrozenModel):
-    """A model's reply: text, reasoning and tool calls; `partial` marks one that ended before its end marker."""
+    """A model's reply: text, reasoning and tool calls; `partial` marks one that ended before its end marker.
+
+    `sender` is the name of the agent that replied, None in conversations with one agent.
+    """
 
     role: Literal["assistant"] = "assistant"
     content: str = ""
@@ -119,6 +122,7 @@ class AssistantMessage(_FrozenModel):
     partial: bool = False
     provider_state: ProviderState | None = None
     message_id: str = Field(default_factory=lambda: new_id("msg"))
+    sender: str | None = None
 
 
 class ToolMessage(_FrozenModel):

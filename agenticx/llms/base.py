@@ -87,7 +87,8 @@ class ModelRequest:
     `sampling` takes precedence over the model's own. `output_schema` may only be set for models of which
     `takes_output_schema` is true; the answer is validated anyway. `timeout` is the provider's request timeout in
     seconds, longer than all our own limits. `attempt_seconds` limits the seconds to the first delta of an attempt that
-    has a fallback. With `parallel_calls` False the model is asked to make one call at a time, if its wire can ask.
+    has a fallback. With `parallel_calls` False the model is asked to make one call at a time, and with the tool choice
+    `required` to call `required_tool`, if that is not empty; both only if its wire can ask for it.
     """
 
     messages: Sequence[Message]
@@ -98,6 +99,7 @@ class ModelRequest:
     timeout: float | None = None
     attempt_seconds: float | None = None
     parallel_calls: bool = True
+    required_tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

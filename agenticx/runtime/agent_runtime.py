@@ -22,14 +22,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inline_forms
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
-from agenticx.messages import ToolCall, UserMessage
+from agenticx.messages import ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.compactor import ContextCompactor
@@ -47,7 +46,8 @@ from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import EventSink, Turn, TurnContext, attachment_data
+from agenticx.runtime.turn import EventSink, Turn, TurnContext
+from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_task import TurnTask, wait_for_abandoned_turn
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread, run_sized
@@ -55,6 +55,9 @@ from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
 __all__ = ["AgentRuntime"]
+
+MAIN_AGENT = "meta"
+"""The name of the agent that the user talks to directly, if it is given no other."""
 
 _DEFAULT_TOOL_ROUNDS = 10
 _MAX_CHARS_ON_LOOP = 4096
@@ -95,15 +98,19 @@ class AgentRuntime(RunMethods):
         self._settings = settings or load_settings()
         self._clock = clock or SystemClock()
         self._model = _resolve(llm, self._settings) if isinstance(llm, str) else adapt(llm)
-        self._tools = tools if isinstance(tools, Toolbox) else Toolbox(tools)
-        self._system_prompt = system_prompt
-        self._sampling = NO_SAMPLING if sampling is None else self._checked_sampling(sampling)
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
         LoopDetector(*self._loop_thresholds)  # raises for invalid thresholds here rather than in the first turn
-        self._hooks = HookRegistry.from_hooks(hooks).with_default_limit(
-            self._clock.real(self._settings.hook_timeout_seconds)
+        self._agent = TurnAgent(
+            name=MAIN_AGENT,
+            model=self._model,
+            tools=tools if isinstance(tools, Toolbox) else Toolbox(tools),
+            hooks=HookRegistry.from_hooks(hooks).with_default_limit(
+                self._clock.real(self._settings.hook_timeout_seconds)
+            ),
+            system_prompt=system_prompt,
+            sampling=NO_SAMPLING if sampling is None else self._checked_sampling(sampling),
         )
         self._compactor = compactor or ContextCompactor(
             threshold_messages=self._settings.compaction_threshold_messages,
@@ -114,13 +121,11 @@ class AgentRuntime(RunMethods):
             clock=self._clock,
         )
         self._clocks = ModelClocks.from_settings(self._settings)
-        self._request_builder = RequestBuilder(
-            model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks
-        )
-        self._endings = Endings(hooks=self._hooks, clock=self._clock)
+        self._request_builder = RequestBuilder(compactor=self._compactor, clocks=self._clocks)
+        self._endings = Endings(clock=self._clock)
         gate = SyncConfirmGate() if confirm_gate is None else _checked_gate(confirm_gate)
         authorizer = CallAuthorizer(gate=gate, settings=self._settings, clock=self._clock)
-        self._calls = ToolCalls(authorizer=authorizer, hooks=self._hooks, settings=self._settings, clock=self._clock)
+        self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
 
     async def run_turn(
         self,
@@ -128,7 +133,7 @@ class AgentRuntime(RunMethods):
         session: Session | None = None,
         should_stop: StopSignal | Callable[[], bool] | None = None,
         *,
-        agent_id: str = "meta",
+        agent_id: str = MAIN_AGENT,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
         output_type: Any = None,
@@ -141,7 +146,8 @@ class AgentRuntime(RunMethods):
         one.
 
         `agent_id` names the agent in the events; `meta` is the main agent, the one that the user talks to. No call runs
-        before the consumer has taken its `tool_call` and asks for the next event.
+        before the consumer has taken its `tool_call` and asks for the next event. An agent of the `context` is used
+        instead of the five arguments that describe one.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
@@ -157,7 +163,7 @@ class AgentRuntime(RunMethods):
         message, session = user_message(user_input), Session() if session is None else checked_session(session)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
-        _begin_turn(turn, message)
+        turn.begin(message)
         running = TurnTask(turn, self._run(turn, ()), should_stop)
         try:
             while batch := await turn.channel.take():
@@ -184,8 +190,8 @@ class AgentRuntime(RunMethods):
         written.
         """
         message, session = user_message(user_input), checked_session(session)
-        turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
-        _begin_turn(turn, message)
+        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context)
+        turn.begin(message)
         await self._write(turn, (), sink, should_stop)
 
     async def resume_turn(
@@ -200,8 +206,8 @@ class AgentRuntime(RunMethods):
         context: TurnContext | None = None,
     ) -> None:
         """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
-        turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
-        _resume_turn(turn, point)
+        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context)
+        turn.resume(point)
         await self._write(turn, point.calls, sink, should_stop)
 
     async def aclose(self) -> None:
@@ -237,20 +243,35 @@ class AgentRuntime(RunMethods):
         context: TurnContext | None,
         sampling: Sampling | None = None,
     ) -> Turn:
-        toolbox = self._tools if tools is None else tools if isinstance(tools, Toolbox) else Toolbox(tools)
+        context = context or TurnContext()
+        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling)
         return Turn(
             session=session,
-            agent_id=agent_id,
-            tools=toolbox,
-            output=TurnOutput(output_type, self._model, toolbox.names),
-            system_prompt=self._system_prompt if system_prompt is None else system_prompt,
-            model_name=self._model.name,
-            max_rounds=self._max_rounds,
+            agent=agent,
+            output=TurnOutput(output_type, agent.model, agent.tools.names),
+            max_rounds=context.max_rounds or self._max_rounds,
+            on_exhausted=context.on_exhausted or ("pause" if agent.name != MAIN_AGENT else self._settings.on_exhausted),
             clock=self._clock,
             loops=self._new_loop_detector(session),
-            sampling=self._sampling if sampling is None else self._sampling.updated(self._checked_sampling(sampling)),
             interrupts=Interrupts(self._turn_seconds),
-            context=context or TurnContext(),
+            context=context,
+        )
+
+    def _agent_with(
+        self,
+        name: str,
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None,
+        system_prompt: str | None,
+        sampling: Sampling | None,
+    ) -> TurnAgent:
+        """Return the runtime's agent under this name, with what is not None instead of its own."""
+        agent = self._agent
+        return replace(
+            agent,
+            name=name,
+            tools=agent.tools if tools is None else tools if isinstance(tools, Toolbox) else Toolbox(tools),
+            system_prompt=agent.system_prompt if system_prompt is None else system_prompt,
+            sampling=agent.sampling if sampling is None else agent.sampling.updated(self._checked_sampling(sampling)),
         )
 
     def _checked_sampling(self, sampling: object) -> Sampling:
@@ -291,7 +312,7 @@ class AgentRuntime(RunMethods):
                     await self._check_for_loop(turn, calls, await self._calls.resume(turn, calls))
                 await self._turn(turn)
         except TurnInterrupted as exc:
-            if exc.reason != "timeout.turn" or self._settings.on_exhausted != "partial":
+            if exc.reason != "timeout.turn" or turn.on_exhausted != "partial":
                 raise
             async with turn.renew_interrupts(self._turn_seconds):
                 await self._partial_answer(turn)
@@ -309,6 +330,8 @@ class AgentRuntime(RunMethods):
             if calls is None:
                 self._remind_of_tools(turn, reply, message_id)
             elif calls:
+                if not turn.context.execute_tools:
+                    return await self._end_with_calls(turn, reply, message_id, calls)
                 await self._act(turn, reply, message_id, calls)
             elif turn.output.is_requested and (problem := await self._submit_text(turn, reply)):
                 self._request_correction(turn, reply, message_id, problem)
@@ -317,17 +340,18 @@ class AgentRuntime(RunMethods):
             else:
                 return await self._finish(turn, reply, message_id)
             turn.output.check_attempts()
-            if turn.output.is_complete:
-                return await self._endings.final(turn, reply.text, message_id, "answer")
+            if turn.output.is_complete or turn.ending is not None:
+                return await self._endings.final(turn, reply.text, message_id, turn.ending or "answer")
+            turn.hand_over()
             self._endings.checkpoint(turn)
         await self._end_out_of_rounds(turn)
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await self._call(turn, request)
         turn.last_text = reply.text
-        if "after_model" in self._hooks.overridden:
+        if "after_model" in turn.hooks.overridden:
             try:
-                await self._hooks.run_after_model(reply, turn.hook_context, turn.report_hook_failure)
+                await turn.hooks.run_after_model(reply, turn.hook_context, turn.report_hook_failure)
             except asyncio.CancelledError:  # its calls will not run, but text that was streamed stays in the history
                 turn.append_reply(replace(reply, provider_state=None), message_id)
                 raise
@@ -337,7 +361,7 @@ class AgentRuntime(RunMethods):
 
     async def _with_inline_calls(self, turn: Turn, reply: Reply, tool_names: Sequence[str]) -> Reply:
         """Return the reply with its text parsed as calls; if the text is not only calls, return the reply unchanged."""
-        forms = inline_forms(self._model, turn.answering_model)
+        forms = inline_forms(turn.agent.model, turn.answering_model)
         read = partial(parse_inline_calls, reply.text, tool_names, forms)
         calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
         if not calls:
@@ -348,17 +372,18 @@ class AgentRuntime(RunMethods):
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         """Call the model; compact a history that it finds too long once and send it again."""
         try:
-            return await call_model(turn, self._model, request, self._clocks)
+            return await call_model(turn, turn.agent.model, request, self._clocks)
         except ModelError as exc:
             shorter = (
                 await self._request_builder.prepare_shortened(turn, request) if exc.code == "context_overflow" else None
             )
             if shorter is None:
                 raise
-        return await call_model(turn, self._model, shorter, self._clocks)
+        return await call_model(turn, turn.agent.model, shorter, self._clocks)
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
         turn.append_reply(reply, message_id, calls)
+        turn.made_calls = True
         outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
         await self._check_for_loop(turn, calls, outcomes)
 
@@ -394,10 +419,16 @@ class AgentRuntime(RunMethods):
         turn.append_reply(reply, message_id)
         await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
 
+    async def _end_with_calls(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
+        """End the turn with a reply whose calls the application makes itself."""
+        turn.steering.close()
+        turn.append_reply(reply, message_id, calls)
+        await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
+
     async def _end_out_of_rounds(self, turn: Turn) -> None:
-        if not turn.is_meta:
+        if turn.on_exhausted == "pause":
             return await self._endings.paused(turn)
-        if self._settings.on_exhausted == "partial":
+        if turn.on_exhausted == "partial":
             return await self._partial_answer(turn)
         raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
@@ -464,24 +495,3 @@ def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> Recorded
         outcome=outcome.outcome,
         read_only=turn.is_read_only(call),
     )
-
-
-def _begin_turn(turn: Turn, message: UserMessage) -> None:
-    """Check the attachments, begin the turn and emit its first event; append the user's message."""
-    if message.attachments:
-        check_attachments(message.attachments)
-    turn.session.begin_turn(turn)
-    started = {"input": message.content, "model": turn.model_name, "message_id": message.message_id}
-    context = turn.context
-    ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": context.parent_turn_id}
-    optional = {**ids, **attachment_data(message)}
-    turn.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
-    turn.append(message)
-
-
-def _resume_turn(turn: Turn, point: ResumePoint) -> None:
-    """Restore the state of an interrupted turn."""
-    turn.session.begin_turn(turn)
-    turn.round, turn.state, turn.usage, turn.last_text = point.round, point.state, point.usage, point.last_text
-    turn.resumed_questions.update(point.questions)
-    turn.log.resume(point)

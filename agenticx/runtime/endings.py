@@ -13,11 +13,13 @@ from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError,
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
-from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
 from agenticx.runtime.turn import Turn, usage_data
+from agenticx.runtime.turn_agent import EndReason
 
 __all__ = ["Endings", "LoopStopped", "RoundsExhausted"]
+
+FinalReason = Literal["answer", "partial"] | EndReason
 
 CHECKPOINT_ROUNDS = 8
 STOPPED_HOOKS_SECONDS = 0.1
@@ -45,11 +47,10 @@ class Endings:
     turn.
     """
 
-    hooks: HookRegistry
     clock: Clock
 
-    async def final(self, turn: Turn, text: str, message_id: str, reason: Literal["answer", "partial"]) -> None:
-        """End the turn with an answer, whole or partial."""
+    async def final(self, turn: Turn, text: str, message_id: str, reason: FinalReason) -> None:
+        """End the turn with an answer, whole or partial, or because a call ended it."""
         await self._run_end_hooks(turn, reason, text)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
@@ -75,7 +76,7 @@ class Endings:
 
     def checkpoint(self, turn: Turn) -> None:
         """Emit `subagent_checkpoint` between rounds, in every eighth round of an agent other than the main one."""
-        if not turn.is_meta and turn.round % CHECKPOINT_ROUNDS == 0:
+        if turn.on_exhausted == "pause" and turn.round % CHECKPOINT_ROUNDS == 0:
             turn.emit(EventType.SUBAGENT_CHECKPOINT, _rounds(turn))
 
     def _error_code(self, failure: AgenticXError) -> tuple[str, dict[str, Any]]:
@@ -111,9 +112,9 @@ class Endings:
 
         After a stop they delay the terminal event by at most 100 ms and then continue in the background.
         """
-        if "on_agent_end" not in self.hooks.overridden:
+        if "on_agent_end" not in turn.hooks.overridden:
             return
-        work = self.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report_hook_failure)
+        work = turn.hooks.run_on_agent_end(reason, text, turn.hook_context, turn.report_hook_failure)
         task = asyncio.create_task(work, name="agx on_agent_end")
         try:
             with suppress(TurnInterrupted):

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from agenticx.llms.base import ChatModel, ModelRequest
+from agenticx.llms.base import ModelRequest
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
 from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, message_count_size
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
-from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.sanitize import sanitize
+from agenticx.runtime.shared_history import calls_of_others_as_text
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_sized
 
@@ -34,9 +34,7 @@ _log = get_logger(__name__)
 class RequestBuilder:
     """The builder of model requests; a frozen set of collaborators."""
 
-    model: ChatModel
     compactor: ContextCompactor
-    hooks: HookRegistry
     clocks: ModelClocks
 
     async def prepare(self, turn: Turn) -> ModelRequest:
@@ -44,12 +42,17 @@ class RequestBuilder:
         history, is_due = await _run_by_size(self._read_history, turn, turn.session.messages)
         if is_due:
             history = await self._compact(turn, history)
+        agent = turn.agent
+        required = None if turn.made_calls else agent.required_tool
         request = ModelRequest(
             messages=await self._messages(turn, history),
-            tools=turn.tools.schemas(),
-            sampling=turn.sampling,
+            tools=agent.tools.schemas(),
+            tool_choice="auto" if required is None else "required",
+            required_tool=required or "",
+            sampling=agent.sampling,
             timeout=self.clocks.request_timeout,
             attempt_seconds=self.clocks.invoke,
+            parallel_calls=agent.parallel_calls,
         )
         return turn.output.extend_request(request) if turn.output.is_requested else request
 
@@ -63,7 +66,7 @@ class RequestBuilder:
             return None
         turn.overflowed = True
         with self._stall_notice(turn):
-            compacted = await self.compactor.compact(history, self.model, on_usage=_usage_recorder(turn))
+            compacted = await self.compactor.compact(history, turn.agent.model, on_usage=_usage_recorder(turn))
         if compacted is None:
             turn.session.size_at_failed_compaction = await _run_by_size(self.compactor.measure, history)
             return None
@@ -72,17 +75,20 @@ class RequestBuilder:
 
     async def _messages(self, turn: Turn, history: Sequence[Message]) -> list[Message]:
         """Return the history as it is sent to the model: the system prompt first, passed through the hooks."""
+        agent = turn.agent
         messages = list(history)
-        if turn.system_prompt:
-            messages.insert(0, SystemMessage(content=turn.system_prompt, message_id="msg_system_prompt"))
-        if "before_model" in self.hooks.overridden:
-            messages = await self.hooks.run_before_model(messages, turn.hook_context)
+        if agent.shares_history:
+            messages = await _run_by_size(calls_of_others_as_text, agent.name, agent.tools.names, messages)
+        if instructions := await agent.instructions(turn.session.state.context_variables):
+            messages.insert(0, SystemMessage(content=instructions, message_id="msg_system_prompt"))
+        if "before_model" in turn.hooks.overridden:
+            messages = await turn.hooks.run_before_model(messages, turn.hook_context)
         return messages
 
     def _read_history(self, turn: Turn, messages: Sequence[Message]) -> tuple[Sequence[Message], bool]:
         """Return the messages in a valid order, and whether they are over their limits and may be made smaller."""
         history = sanitize(messages)
-        due = self.compactor.is_due(history, self.model, input_tokens=turn.last_input_tokens)
+        due = self.compactor.is_due(history, turn.agent.model, input_tokens=turn.last_input_tokens)
         return history, due and self._may_shrink(turn, history)
 
     async def _compact(self, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:
@@ -90,7 +96,7 @@ class RequestBuilder:
         counted = turn.last_input_tokens
         with self._stall_notice(turn):
             compacted = await self.compactor.maybe_compact(
-                history, self.model, input_tokens=counted, on_usage=_usage_recorder(turn)
+                history, turn.agent.model, input_tokens=counted, on_usage=_usage_recorder(turn)
             )
         if compacted is not None:
             await self._apply(turn, history, compacted)
@@ -125,7 +131,7 @@ class RequestBuilder:
             data["tokens_spent"] = compacted.tokens_spent
         turn.emit(EventType.COMPACTION, data)
         count, summary = compacted.compacted_count, compacted.summary
-        await self.hooks.run_on_compaction(count, summary, turn.hook_context, turn.report_hook_failure)
+        await turn.hooks.run_on_compaction(count, summary, turn.hook_context, turn.report_hook_failure)
 
     @contextmanager
     def _stall_notice(self, turn: Turn) -> Generator[None]:

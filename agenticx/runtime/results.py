@@ -61,7 +61,7 @@ class RunResult(Generic[OutputT]):
 
     output: OutputT
     text: str
-    reason: Literal["answer", "resolved", "not_resolved", "partial"]
+    reason: Literal["answer", "resolved", "not_resolved", "handoff", "partial"]
     messages: Sequence[Message]
     usage: FinalUsageData
     events: Sequence[Event] = field(repr=False)

@@ -38,7 +38,8 @@ class Session:
     may have been calls that `messages` no longer contains: the history was compacted, and then the program was
     restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last
     failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
-    keeps the earlier content of files that tools changed.
+    keeps the earlier content of files that tools changed. `active_agent` is the name of the agent that a handoff made
+    the one to answer the next message, None before any.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Session:
     resumed: bool
     size_at_failed_compaction: tuple[int, int] | None
     snapshots: Snapshots | None
+    active_agent: str | None
     compacted: list[Message]
     stored_compacted: int
     _running: object = field(repr=False)
@@ -79,6 +81,7 @@ class Session:
         self.resumed = resumed
         self.size_at_failed_compaction = None
         self.snapshots = snapshots
+        self.active_agent = None
         self.compacted = list(compacted)
         self.stored_compacted = stored_compacted
         self._running = None

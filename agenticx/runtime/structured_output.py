@@ -114,9 +114,15 @@ class TurnOutput:
         self.is_requested = self._type is not None
         self.data: Mapping[str, Any] = {}
         self._tool: ToolSchema | None = None
-        if self._type is not None and not takes_output_schema(model, self._type.schema, with_tools=bool(tool_names)):
-            self._tool = _submit_tool(self._type, tool_names)
         self._problems: list[str] = []
+        self.use(model, tool_names)
+
+    def use(self, model: ChatModel, tool_names: Sequence[str]) -> None:
+        """Ask `model`, which has tools of these names, for the output from now on."""
+        if self._type is None or takes_output_schema(model, self._type.schema, with_tools=bool(tool_names)):
+            self._tool = None
+        else:
+            self._tool = _submit_tool(self._type, tool_names)
 
     @property
     def tool_names(self) -> Sequence[str]:

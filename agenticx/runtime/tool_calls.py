@@ -29,9 +29,9 @@ from agenticx.runtime.calls.loop_watchdog import watched
 from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
-from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_agent import ToolResult
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool, ToolContext, ToolOutput
@@ -56,7 +56,6 @@ class ToolCalls:
     """The runner of a turn's calls; a frozen set of collaborators."""
 
     authorizer: CallAuthorizer
-    hooks: HookRegistry
     settings: Settings
     clock: Clock
 
@@ -75,7 +74,7 @@ class ToolCalls:
         """Answer the calls of an interrupted turn that was stopped before it went on."""
         self.authorizer.close_resumed(turn)
         for pending in [PendingCall(call, call.arguments) for call in calls]:
-            self._answer(turn, pending, self._outcome_at_end(pending), [])
+            self._answer(turn, pending, self._outcome_at_end(turn, pending), [])
 
     async def _answer_all(
         self, turn: Turn, calls: Sequence[ToolCall], *, cut: bool, announced: bool
@@ -99,7 +98,7 @@ class ToolCalls:
             if len(outcomes) < len(pending_calls):
                 self.authorizer.close_resumed(turn)
             for pending in pending_calls[len(outcomes) :]:
-                self._answer(turn, pending, self._outcome_at_end(pending), outcomes)
+                self._answer(turn, pending, self._outcome_at_end(turn, pending), outcomes)
         turn.enter("observing")
         return outcomes
 
@@ -154,10 +153,10 @@ class ToolCalls:
             return pending.problem
         assert pending.tool is not None
         assert pending.arguments is not None
-        if "before_tool_call" in self.hooks.overridden:
+        if "before_tool_call" in turn.hooks.overridden:
             name = pending.tool.schema.name
             try:
-                block = await self.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context)
+                block = await turn.hooks.run_before_tool_call(name, pending.arguments, turn.hook_context)
             except HookFailed as exc:
                 turn.report_hook_failure(exc)
                 return CallOutcome(f"Blocked: {exc}", "blocked")
@@ -205,10 +204,11 @@ class ToolCalls:
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
                 (pending.partial if late else pending.value).append(value)
-                text, truncated = await render_value_async(value, limit)
+                effect = value if isinstance(value, ToolResult) else None
+                text, truncated = await render_value_async(value if effect is None else effect.text, limit)
                 if late:
                     pending.partial[:] = [ToolOutput(text, truncated)]
-                return CallOutcome(text, "ok", truncated)
+                return CallOutcome(text, "ok", truncated, effect)
             except InvalidArguments as exc:
                 text, truncated = render_value(f"Invalid arguments: {exc}", limit)
                 return CallOutcome(text, "invalid_arguments", truncated)
@@ -249,25 +249,27 @@ class ToolCalls:
 
     async def _run_after_hooks(self, turn: Turn, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """Return the result as the after_tool_call hooks leave it."""
-        if "after_tool_call" not in self.hooks.overridden:
+        if "after_tool_call" not in turn.hooks.overridden:
             return outcome
         assert pending.tool is not None
         assert pending.arguments is not None
         name = pending.tool.schema.name
         try:
-            text = await self.hooks.run_after_tool_call(name, pending.arguments, outcome.text, turn.hook_context)
+            text = await turn.hooks.run_after_tool_call(name, pending.arguments, outcome.text, turn.hook_context)
         except HookFailed as exc:
             turn.report_hook_failure(exc)
             return CallOutcome(f"The result is withheld: {exc}", "error")
         if text == outcome.text:
             return outcome
         text, truncated = render_value(text, self.settings.tool_result_chars)
-        return CallOutcome(text, outcome.outcome, outcome.truncated or truncated)
+        return replace(outcome, text=text, truncated=outcome.truncated or truncated)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def _answer(self, turn: Turn, pending: PendingCall, outcome: CallOutcome, outcomes: list[CallOutcome]) -> None:
         pending.closed = True
+        if outcome.effect is not None and (obstacle := turn.take_effect(outcome.effect)) is not None:
+            outcome = CallOutcome(f"Blocked: {obstacle}.", "blocked")
         text = clean_text(outcome.text)  # reasons of hooks and gates are untrusted text
         data: dict[str, Any] = {
             "tool_call_id": pending.call.id,
@@ -289,24 +291,25 @@ class ToolCalls:
         turn.emit(EventType.TOOL_RESULT, data)
         outcomes.append(outcome)
 
-    def _outcome_at_end(self, pending: PendingCall) -> CallOutcome:
+    def _outcome_at_end(self, turn: Turn, pending: PendingCall) -> CallOutcome:
         """Return the result of a call that was unanswered when the turn ended; a finished call keeps its own.
 
         If after_tool_call hooks have not seen the result yet, it is withheld: hooks are guards.
         """
         if pending.outcome is not None:
             return pending.outcome
-        if pending.value and "after_tool_call" in self.hooks.overridden:
+        if pending.value and "after_tool_call" in turn.hooks.overridden:
             return CallOutcome(NOT_REVIEWED, "cancelled")
         if pending.value:
             value = pending.value[0]
+            value = value.text if isinstance(value, ToolResult) else value
             text = value if isinstance(value, str) else f"(finished with a {type(value).__name__})"
             text, truncated = render_value(text, self.settings.tool_result_chars)
             return CallOutcome(text, "ok", truncated)
         if pending.problem is not None or pending.started is None:
             return pending.problem or CallOutcome(NOT_STARTED, "cancelled")
         cancelled = CallOutcome(CANCELLED, "cancelled")
-        return cancelled if "after_tool_call" in self.hooks.overridden else self._with_partial(pending, cancelled)
+        return cancelled if "after_tool_call" in turn.hooks.overridden else self._with_partial(pending, cancelled)
 
     # --- events of a running tool ---------------------------------------------------------------------------------
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from agenticx import user_code
+from agenticx.attachments import check_attachments
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
-from agenticx.llms.sampling import NO_SAMPLING, Sampling
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
-from agenticx.runtime.hooks.base import HookContext
+from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.repetition.polling import PollBackoff
-from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion
+from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import TurnOutput
+from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.write_pacer import WritePacer
 from agenticx.tools.permissions import PermissionMode
@@ -82,12 +83,16 @@ class Channel(BatchQueue[Event]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
-    """The part of a turn that only an application with a log of its own gives.
+    """The part of a turn that only few applications give: those with a log of their own, or with several agents.
 
     `client_turn_id` and `parent_turn_id` are named in `turn_started`. `journal` records each call before it runs, so
     that after a crash it is known which calls may have taken effect. Messages put into `steering` while the turn runs
     are sent to the model with its next call. With a `pacer` text deltas are written at its ticks. `permission_mode`
     takes the place of the session's for this turn.
+
+    `agent` takes the place of the runtime's model, tools, prompt and sampling. `max_rounds` is the largest number of
+    model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
+    agents other than `meta`. With `execute_tools` False a reply with calls ends the turn, and they are not run.
     """
 
     client_turn_id: str | None = None
@@ -96,6 +101,10 @@ class TurnContext:
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
     permission_mode: PermissionMode | None = None
+    agent: TurnAgent | None = None
+    max_rounds: int | None = None
+    on_exhausted: Literal["error", "partial", "pause"] | None = None
+    execute_tools: bool = True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,19 +113,21 @@ class Turn:
 
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
     `resumed_questions` are the confirmations of an interrupted turn, by call id. `closing` is there once the consumer
-    has gone, and set once the turn has ended.
+    has gone, and set once the turn has ended. `agent` is the one that acts now; a call may hand over to `next_agent`
+    or end the turn with the reason `ending`. `made_calls` is true once the acting agent has made a call.
     """
 
     session: Session
-    agent_id: str
-    tools: Toolbox
+    agent: TurnAgent
     output: TurnOutput
-    system_prompt: str | None
-    model_name: str
     max_rounds: int
+    on_exhausted: Literal["error", "partial", "pause"]
     clock: Clock
     loops: LoopDetector
-    sampling: Sampling = NO_SAMPLING
+    next_agent: TurnAgent | None = None
+    ending: EndReason | None = None
+    made_calls: bool = False
+    handover_reason: str = ""
     poll_backoff: PollBackoff = field(default_factory=PollBackoff)
     read_only_calls: set[str] = field(default_factory=set[str])
     context: TurnContext = field(default_factory=TurnContext)
@@ -144,12 +155,24 @@ class Turn:
         self.journal, self.steering = self.context.journal, self.context.steering
 
     @property
-    def is_meta(self) -> bool:
-        """True for the main agent, whose id is `meta`: the one that the user talks to directly.
+    def agent_id(self) -> str:
+        """The name of the agent that acts; `meta` is the main one, which the user talks to directly."""
+        return self.agent.name
 
-        Other agents pause instead of failing when they are out of rounds.
-        """
-        return self.agent_id == "meta"
+    @property
+    def tools(self) -> Toolbox:
+        """The tools of the agent that acts."""
+        return self.agent.tools
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model of the agent that acts."""
+        return self.agent.model.name
+
+    @property
+    def hooks(self) -> HookRegistry:
+        """The hooks of the agent that acts, those of the runtime among them."""
+        return self.agent.hooks
 
     @property
     def permission_mode(self) -> PermissionMode:
@@ -166,6 +189,25 @@ class Turn:
         It does if its tool is read-only, or if its command only reads.
         """
         return call.id in self.read_only_calls or (call.name in self.tools and self.tools.get(call.name).read_only)
+
+    def begin(self, message: UserMessage) -> None:
+        """Reserve the session, emit the first event and append the user's message, whose attachments are checked."""
+        if message.attachments:
+            check_attachments(message.attachments)
+        self.session.begin_turn(self)
+        started = {"input": message.content, "model": self.model_name, "message_id": message.message_id}
+        context = self.context
+        ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": context.parent_turn_id}
+        optional = {**ids, **attachment_data(message)}
+        self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
+        self.append(message)
+
+    def resume(self, point: ResumePoint) -> None:
+        """Reserve the session and restore the state of the turn that was interrupted at `point`."""
+        self.session.begin_turn(self)
+        self.round, self.state, self.usage, self.last_text = point.round, point.state, point.usage, point.last_text
+        self.resumed_questions.update(point.questions)
+        self.log.resume(point)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:
@@ -219,8 +261,31 @@ class Turn:
                 tool_calls=tuple(calls),
                 provider_state=reply.provider_state,
                 message_id=message_id,
+                sender=self.agent.name if self.agent.shares_history else None,
             )
         )
+
+    def take_effect(self, result: ToolResult) -> str | None:
+        """Let the result of a call change the turn; return what keeps it from doing so, None if nothing does."""
+        if result.handover is not None or result.ending is not None:
+            if self.next_agent is not None:
+                return f"an earlier call of this round has handed over to {self.next_agent.name!r}"
+            if self.ending is not None:
+                return f"an earlier call of this round has ended the turn as {self.ending!r}"
+            self.next_agent, self.ending, self.handover_reason = result.handover, result.ending, result.reason
+        self.session.state.context_variables.update(result.variables or {})
+        return None
+
+    def hand_over(self) -> None:
+        """Make `next_agent` the agent that acts, if there is one."""
+        agent, self.next_agent = self.next_agent, None
+        if agent is None:
+            return
+        data = {"from_agent": self.agent.name, "to_agent": agent.name}
+        self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
+        self.agent, self.made_calls, self.last_input_tokens = agent, False, None
+        self.session.active_agent = agent.name
+        self.output.use(agent.model, agent.tools.names)
 
     def append_reminder(self, text: str) -> None:
         """Append a text for the model in the user's role."""

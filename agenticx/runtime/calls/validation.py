@@ -13,6 +13,7 @@ from agenticx.messages import ToolCall, ToolOutcome
 from agenticx.runtime.calls.result_rendering import jsonable
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_agent import ToolResult
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool, is_parallel
 from agenticx.tools.coercion import coerce_numbers
@@ -27,11 +28,12 @@ _MAX_CHARS_ON_LOOP = 2 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The answer of one call."""
+    """The answer of one call; `effect` is the tool's result if it may change the turn."""
 
     text: str
     outcome: ToolOutcome = "ok"
     truncated: bool = False
+    effect: ToolResult | None = None
 
 
 @dataclass(frozen=True, slots=True)

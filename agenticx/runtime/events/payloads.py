@@ -292,7 +292,7 @@ class FinalUsageData(TypedDict):
 class FinalData(TypedDict):
     text: str
     message_id: str
-    reason: Literal["answer", "resolved", "not_resolved", "partial"]
+    reason: Literal["answer", "resolved", "not_resolved", "handoff", "partial"]
     usage: FinalUsageData
     output: NotRequired[Any]
 

@@ -104,7 +104,7 @@ def request_body(
         body["system"] = system
     if tools := [_tool(tool, names) for tool in request.tools] or _declare_used_tools(encoded):
         body["tools"] = tools
-        if choice := _tool_choice(request):
+        if choice := _tool_choice(request, names):
             body["tool_choice"] = choice
     if output_schemas and request.output_schema and (schema := accepted_output_schema(request.output_schema)):
         body["output_config"] = {"format": {"type": "json_schema", "schema": schema}}
@@ -262,10 +262,12 @@ def _declare_used_tools(encoded: Iterable[dict[str, Any]]) -> list[dict[str, Any
     return [{"name": name, "input_schema": {"type": "object"}} for name in names]
 
 
-def _tool_choice(request: ModelRequest) -> dict[str, Any] | None:
+def _tool_choice(request: ModelRequest, names: ToolNames) -> dict[str, Any] | None:
     if not request.tools or request.tool_choice == "none":
         return {"type": "none"}
-    choice = {"type": "any" if request.tool_choice == "required" else "auto"}
+    choice: dict[str, Any] = {"type": "any" if request.tool_choice == "required" else "auto"}
+    if choice["type"] == "any" and request.required_tool:
+        choice = {"type": "tool", "name": names.sent_name(request.required_tool)}
     if not request.parallel_calls:
         return {**choice, "disable_parallel_tool_use": True}
     return None if choice["type"] == "auto" else choice
@@ -279,7 +281,10 @@ def _add_cache_control(system: list[_Block], encoded: list[dict[str, Any]]) -> N
 
 
 def _is_thinking_allowed(thinking: Mapping[str, Any], body: dict[str, Any]) -> bool:
-    if body.get("tool_choice", {}).get("type") == "any" or thinking.get("budget_tokens", 0) >= body["max_tokens"]:
+    if (
+        body.get("tool_choice", {}).get("type") in ("any", "tool")
+        or thinking.get("budget_tokens", 0) >= body["max_tokens"]
+    ):
         return False
     first_blocks: list[_Block] | None = None  # of the turn that is under way
     for message in reversed(body["messages"]):

@@ -104,7 +104,10 @@ def request_body(
     if request.tools:
         body["tools"] = [{"functionDeclarations": function_declarations(request.tools, names)}]
         if request.tool_choice != "auto":
-            body["toolConfig"] = {"functionCallingConfig": {"mode": _MODES[request.tool_choice]}}
+            config = dict[str, Any](mode=_MODES[request.tool_choice])
+            if request.tool_choice == "required" and request.required_tool:
+                config["allowedFunctionNames"] = [names.sent_name(request.required_tool)]
+            body["toolConfig"] = {"functionCallingConfig": config}
     if config := _generation_config(request, dialect):
         body["generationConfig"] = config
     if request.sampling is not NO_SAMPLING:

@@ -73,7 +73,7 @@ def request_body(
     if request.tools:
         body["tools"] = encode_tools(request.tools, names)
         if request.tool_choice != "auto":
-            body["tool_choice"] = request.tool_choice
+            body["tool_choice"] = _tool_choice(request, names)
         if dialect.one_call and not request.parallel_calls:
             body["parallel_tool_calls"] = False
     if request.output_schema is not None and dialect.output_schemas:
@@ -81,6 +81,12 @@ def request_body(
     if request.sampling is not NO_SAMPLING:
         sampling_rules(dialect).add_to(body, request.sampling)
     return body_bytes(body)
+
+
+def _tool_choice(request: ModelRequest, names: ToolNames) -> str | dict[str, Any]:
+    if request.tool_choice == "required" and request.required_tool:
+        return {"type": "function", "function": {"name": names.sent_name(request.required_tool)}}
+    return request.tool_choice
 
 
 def _response_format(output: OutputSchema) -> dict[str, Any]:

@@ -53,7 +53,7 @@ SAMPLING = SamplingRules(
     },
     efforts={effort: effort for effort in get_args(ReasoningEffort)},
     other_keys=(
-        *("model", "input", "stream", "store", "include", "tools", "tool_choice"),
+        *("model", "input", "stream", "store", "include", "tools", "tool_choice", "parallel_tool_calls"),
         *("reasoning.summary", "text.format"),
     ),
     min_output_tokens=16,
@@ -119,12 +119,20 @@ def request_body(
     if request.tools:
         body["tools"] = encode_tools(request.tools, names)
         if request.tool_choice != "auto":
-            body["tool_choice"] = request.tool_choice
+            body["tool_choice"] = _tool_choice(request, names)
+        if not request.parallel_calls:
+            body["parallel_tool_calls"] = False
     if request.output_schema is not None and dialect.output_schemas:
         body["text"] = {"format": _format(request.output_schema)}
     if request.sampling is not NO_SAMPLING:
         SAMPLING.add_to(body, request.sampling)
     return body_bytes(body)
+
+
+def _tool_choice(request: ModelRequest, names: ToolNames) -> str | dict[str, Any]:
+    if request.tool_choice == "required" and request.required_tool:
+        return {"type": "function", "name": names.sent_name(request.required_tool)}
+    return request.tool_choice
 
 
 def _format(output: OutputSchema) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""The agent that acts in a turn: its model, instructions and tools, all of which a handoff replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agenticx.llms.base import ChatModel
+from agenticx.llms.sampling import NO_SAMPLING, Sampling
+from agenticx.runtime.hooks import HookRegistry
+from agenticx.tools.registry import Toolbox
+
+__all__ = ["EndReason", "SystemPrompt", "ToolResult", "TurnAgent"]
+
+SystemPrompt = str | Callable[[Mapping[str, Any]], Awaitable[str]] | None
+"""Instructions, or a function that is given the context variables before each model call and returns them."""
+
+EndReason = Literal["resolved", "not_resolved", "handoff"]
+"""The `reason` of `final` in a turn that a call has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TurnAgent:
+    """An agent as a turn uses it.
+
+    `name` is the `agent_id` of its events. `required_tool` is the tool to call first: the name of one, `""` for any,
+    None for none; once a call was made, the model is free. With `parallel_calls` False the model is asked for one call
+    at a time. `shares_history` says that other agents act in its sessions too: calls that they made of tools which this
+    one does not have are sent to its model as text.
+    """
+
+    name: str
+    model: ChatModel
+    tools: Toolbox
+    hooks: HookRegistry
+    system_prompt: SystemPrompt = None
+    sampling: Sampling = NO_SAMPLING
+    required_tool: str | None = None
+    parallel_calls: bool = True
+    shares_history: bool = False
+
+    async def instructions(self, variables: Mapping[str, Any]) -> str:
+        """Return the system prompt of the next model call, empty if there is none."""
+        if self.system_prompt is None or isinstance(self.system_prompt, str):
+            return self.system_prompt or ""
+        return await self.system_prompt(variables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool may return to change the turn as well as to answer its call.
+
+    `variables` are merged into the context variables. With `handover`, that agent acts from the next model call on;
+    `reason` says why. With `ending` the turn ends after this round. Of several calls of a round that hand over or end
+    the turn the first counts, and the others are answered as blocked.
+    """
+
+    text: str = ""
+    variables: Mapping[str, Any] | None = None
+    handover: TurnAgent | None = None
+    reason: str = ""
+    ending: EndReason | None = None
