@@ -26,6 +26,7 @@ __all__ = [
     "Level",
     "LogLine",
     "Logger",
+    "bind_ids",
     "bound_ids",
     "configure_logging",
     "excerpt",
@@ -98,15 +99,22 @@ def get_logger(name: str) -> Logger:
 
 
 @contextmanager
-def bound_ids(*, session: str | None = None, turn: str | None = None, agent: str | None = None) -> Generator[None]:
+def bound_ids(
+    *, session: str | None = None, turn: str | None = None, agent: str | None = None, organization: str | None = None
+) -> Generator[None]:
     """Put these ids on every line written inside the block, also by tasks started in it."""
     before = _ids.get()
-    bound = {name: value for name, value in (("session", session), ("turn", turn), ("agent", agent)) if value}
-    _ids.set({**before, **bound})
+    ids = {"session": session, "turn": turn, "agent": agent, "organization": organization}
+    bind_ids(**{name: value for name, value in ids.items() if value})
     try:
         yield
     finally:
         _ids.set(before)  # not reset(token): a generator may be closed in another context than it was started in
+
+
+def bind_ids(**ids: str) -> None:
+    """Put these ids on every later line of the current task, also of tasks that it starts."""
+    _ids.set({**_ids.get(), **ids})
 
 
 def configure_logging(level: Level = "info", handler: logging.Handler | None = None) -> None:

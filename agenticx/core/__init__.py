@@ -1,1 +1,40 @@
-"""Placeholder package for agents, tasks and their executor, which a later release adds."""
+"""Agents, tasks and the executor that runs them: each run is turns of `agenticx.runtime.AgentRuntime`.
+
+from agenticx.core import Agent, AgentExecutor, Result, Task
+
+
+def transfer_to_billing(context_variables: dict) -> Result:
+    "Hand over questions about invoices."
+    return Result(value="Billing takes over.", agent=billing)
+
+
+billing = Agent(name="Billing", instructions="Answer questions about invoices.")
+triage = Agent(name="Triage", instructions="Find the right agent.", functions=[transfer_to_billing])
+result = AgentExecutor("demo").run(triage, Task(description="Say that my invoice is paid"))
+print(result.success, result.agent.name, result.result)
+"""
+
+from __future__ import annotations
+
+from agenticx.core.agent import Agent
+from agenticx.core.agent_executor import AgentExecutor
+from agenticx.core.case_tools import case_not_resolved, case_resolved
+from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict
+from agenticx.core.results import ChatResponse, ExecutionResult, ExecutionStats, Response, Result
+from agenticx.core.task import Task
+
+__all__ = [
+    "Agent",
+    "AgentExecutor",
+    "ChatResponse",
+    "ExecutionResult",
+    "ExecutionStats",
+    "GuideRail",
+    "GuideRailContext",
+    "GuideRailVerdict",
+    "Response",
+    "Result",
+    "Task",
+    "case_not_resolved",
+    "case_resolved",
+]

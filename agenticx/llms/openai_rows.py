@@ -33,7 +33,7 @@ _KEYS = {
     "system": {"role", "content", "name"},
     "developer": {"role", "content", "name"},
     "user": {"role", "content", "name"},
-    "assistant": {"role", "content", "name", "tool_calls", "reasoning_content", "refusal"},
+    "assistant": {"role", "content", "name", "tool_calls", "reasoning_content", "refusal", "sender"},
     "tool": {"role", "content", "name", "tool_call_id"},
 }
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]*)(?:;[\w=.-]+)*?;base64,(?P<data>.*)", re.DOTALL)
@@ -109,6 +109,7 @@ def _message(row: Mapping[str, Any], place: str, tool_names: Mapping[str, str]) 
                 content=text or _text(row.get("refusal"), f"{place}.refusal"),
                 reasoning=_text(row.get("reasoning_content"), f"{place}.reasoning_content"),
                 tool_calls=_tool_calls(row.get("tool_calls"), place),
+                sender=_text(row.get("sender"), f"{place}.sender") or None,
             )
         case "tool":
             call_id = row.get("tool_call_id")

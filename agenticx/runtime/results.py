@@ -41,7 +41,7 @@ from agenticx.runtime.structured_output import OutputType
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["RunMethods", "RunOptions", "RunResult", "TurnError", "UserInput"]
+__all__ = ["RunMethods", "RunOptions", "RunResult", "TurnError", "UserInput", "turn_error"]
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT", covariant=True)
@@ -152,7 +152,7 @@ class RunMethods(ABC):
             events = [event async for event in turn]
         end = events[-1]
         if end.type != "final":
-            raise _turn_error(events)
+            raise turn_error(events)
         added = [message for message in session.all_messages if message.message_id not in before]
         data = end.data
         return RunResult(
@@ -209,7 +209,7 @@ class RunMethods(ABC):
             await self.aclose()
 
 
-def _turn_error(events: Sequence[Event]) -> TurnError:
+def turn_error(events: Sequence[Event]) -> TurnError:
     """Return the error of a turn whose last event is not `final`."""
     end = events[-1]
     text = _last_reply(events)

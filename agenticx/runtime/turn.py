@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Literal
 
 from agenticx import user_code
@@ -13,7 +14,7 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
-from agenticx.logs import get_logger
+from agenticx.logs import bind_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
@@ -30,7 +31,7 @@ from agenticx.runtime.write_pacer import WritePacer
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "usage_data"]
+__all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "usage_data", "usage_from_data"]
 
 BACKGROUND_SECONDS = 3.0
 """Real seconds that background work (ending processes) may take after the terminal event."""
@@ -285,6 +286,7 @@ class Turn:
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
         self.agent, self.made_calls, self.last_input_tokens = agent, False, None
         self.session.active_agent = agent.name
+        bind_ids(agent=agent.name)
         self.output.use(agent.model, agent.tools.names)
 
     def append_reminder(self, text: str) -> None:
@@ -360,3 +362,15 @@ def usage_data(usage: Usage) -> dict[str, Any]:
     if usage.cost_usd is not None:
         data["cost_usd"] = format(usage.cost_usd.normalize(), "f")
     return data
+
+
+def usage_from_data(data: Mapping[str, Any]) -> Usage:
+    """Return the `Usage` of a payload that `usage_data` returned."""
+    cost = data.get("cost_usd")
+    return Usage(
+        data["input_tokens"],
+        data["output_tokens"],
+        data.get("cached_tokens"),
+        data.get("reasoning_tokens"),
+        None if cost is None else Decimal(cost),
+    )

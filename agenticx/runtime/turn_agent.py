@@ -27,7 +27,7 @@ class TurnAgent:
     `name` is the `agent_id` of its events. `required_tool` is the tool to call first: the name of one, `""` for any,
     None for none; once a call was made, the model is free. With `parallel_calls` False the model is asked for one call
     at a time. `shares_history` says that other agents act in its sessions too: calls that they made of tools which this
-    one does not have are sent to its model as text.
+    one does not have are sent to its model as text. `organization_id` is on its log lines.
     """
 
     name: str
@@ -39,6 +39,7 @@ class TurnAgent:
     required_tool: str | None = None
     parallel_calls: bool = True
     shares_history: bool = False
+    organization_id: str | None = None
 
     async def instructions(self, variables: Mapping[str, Any]) -> str:
         """Return the system prompt of the next model call, empty if there is none."""

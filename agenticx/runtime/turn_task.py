@@ -25,7 +25,7 @@ class TurnTask:
     ) -> None:
         self._turn = turn
         self._unwatch_stop = watch_stop(should_stop, turn.stop)
-        with bound_ids(session=turn.session.id, agent=turn.agent_id):
+        with bound_ids(session=turn.session.id, agent=turn.agent_id, organization=turn.agent.organization_id):
             self.task = asyncio.create_task(work, name=f"agx turn {turn.session.id}")
             self.task.add_done_callback(turn.end)
 

@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from agenticx.llms.base import Usage
@@ -23,6 +22,7 @@ from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEv
 from agenticx.runtime.confirm import AnsweredBy
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
+from agenticx.runtime.turn import usage_from_data
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, StoredEvent
 
@@ -71,7 +71,7 @@ class InterruptedTurn:
             case "round_start":
                 self.round = data["round"]
             case "usage":
-                usage = _usage(data)
+                usage = usage_from_data(data)
                 self.usage = usage if self.usage is None else self.usage + usage
             case "token" if data["text"]:
                 before = self.text if data["message_id"] == self.message_id else ""
@@ -217,14 +217,3 @@ def answer_to_data(answer: ConfirmAnswer) -> dict[str, Any]:
     """Return the data of an answer's fact."""
     data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
     return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}
-
-
-def _usage(data: Mapping[str, Any]) -> Usage:
-    cost = data.get("cost_usd")
-    return Usage(
-        data["input_tokens"],
-        data["output_tokens"],
-        data.get("cached_tokens"),
-        data.get("reasoning_tokens"),
-        None if cost is None else Decimal(cost),
-    )

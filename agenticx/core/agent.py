@@ -1,0 +1,88 @@
+"""Agents: a name and a purpose, instructions, a model and tools."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+
+from agenticx import user_code
+from agenticx.errors import UserCodeError
+from agenticx.llms.duck_typed.model import adapt
+from agenticx.runtime.hooks import AgentHook
+from agenticx.tools.base import Tool
+
+__all__ = ["Agent"]
+
+
+class Agent(BaseModel):
+    """An agent. It is frozen, every field has a default, and two agents are equal if all of their fields are.
+
+    `name` is the agent's id in events. `role`, `goal`, `backstory` and `instructions` become the system prompt;
+    `instructions` may be a function, plain or async, that takes nothing or `context_variables`, called before each
+    model call. `model` is a name such as `"openai:gpt-4o"` or a model; without one the executor's is used. `tools`,
+    also accepted as `functions`, are tools or functions. `tool_choice` is the name of the tool to be called first,
+    `"required"` for any of them, `"none"` for no calls, None to leave it to the model, as it is after the first call.
+    `llm_hooks` join the executor's hooks while this agent acts. `max_iterations` is the largest number of model calls
+    of a run that begins with this agent, `max_retry_limit` how often a task is run again whose result was refused.
+    `organization_id` is on log lines and beside the usage.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    id: str = Field(default_factory=lambda: str(uuid4()))
+    name: str = Field("Agent", min_length=1)
+    role: str = ""
+    goal: str = ""
+    backstory: str | None = None
+    organization_id: str = "default-org"
+    instructions: str | Callable[..., Any] = "You are a helpful agent."
+    model: Any = None
+    tools: tuple[Tool | Callable[..., Any], ...] = Field((), validation_alias=AliasChoices("tools", "functions"))
+    tool_choice: str | None = None
+    parallel_tool_calls: bool = True
+    llm_hooks: tuple[AgentHook, ...] = ()
+    max_iterations: int = Field(25, ge=1)
+    max_retry_limit: int = Field(2, ge=0)
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: Any) -> Any:
+        if model is not None and not isinstance(model, str):
+            adapt(model)
+        return model
+
+    @field_validator("instructions")
+    @classmethod
+    def _check_parameters(cls, instructions: str | Callable[..., Any]) -> str | Callable[..., Any]:
+        if callable(instructions) and len(inspect.signature(instructions).parameters) > 1:
+            raise ValueError("a function of instructions takes no argument or context_variables")
+        return instructions
+
+    @property
+    def functions(self) -> tuple[Tool | Callable[..., Any], ...]:
+        """The same as `tools`."""
+        return self.tools
+
+    async def system_prompt(self, context_variables: Mapping[str, Any]) -> str:
+        """Return role, goal, backstory and instructions as one text; raise `UserCodeError` if a function of them fails.
+
+        A function gets a copy of the context variables, which it cannot change.
+        """
+        about = [self.role and f"You are {self.name}, {self.role}.", self.goal and f"Your goal: {self.goal}"]
+        parts = [*about, self.backstory, await self._instructions(context_variables)]
+        return "\n\n".join(part for part in parts if part)
+
+    async def _instructions(self, context_variables: Mapping[str, Any]) -> str:
+        if isinstance(self.instructions, str):
+            return self.instructions
+        what = f"the instructions of agent {self.name!r}"
+        takes_variables = bool(inspect.signature(self.instructions).parameters)
+        arguments = [dict(context_variables)] if takes_variables else []
+        text = await user_code.call(self.instructions, *arguments, what=what)
+        if not isinstance(text, str):
+            raise UserCodeError(f"{what} must be text, not {type(text).__name__}", what=what, kind="invalid_result")
+        return text

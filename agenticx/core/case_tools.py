@@ -1,0 +1,28 @@
+"""The two tools with which an agent ends a run: list them in its `tools`."""
+
+from __future__ import annotations
+
+from agenticx.runtime.turn_agent import ToolResult
+from agenticx.tools.registry import tool
+
+__all__ = ["case_not_resolved", "case_resolved"]
+
+
+@tool(risk="read")
+def case_resolved(result: str = "") -> ToolResult:
+    """End the work on the case, because it is resolved.
+
+    Args:
+        result: The result of the work, for the user.
+    """
+    return ToolResult(text=f"The case is resolved. {result}".rstrip(), ending="resolved")
+
+
+@tool(risk="read")
+def case_not_resolved(reason: str = "") -> ToolResult:
+    """End the work on the case, because it cannot be resolved; use this only when everything else was tried.
+
+    Args:
+        reason: What was tried, and why it does not suffice, for the user.
+    """
+    return ToolResult(text=f"The case is not resolved. {reason}".rstrip(), ending="not_resolved")

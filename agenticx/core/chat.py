@@ -1,0 +1,56 @@
+"""A chat among agents: a conversation in rows is continued by one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from agenticx.core.agent import Agent
+from agenticx.core.results import ChatResponse
+from agenticx.llms.openai_rows import messages_to_rows
+from agenticx.messages import AssistantMessage, UserMessage
+from agenticx.runtime import AgentRuntime, RuntimeEvent, Session, TurnContext
+from agenticx.runtime.events import Event
+from agenticx.runtime.results import turn_error
+from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.turn_agent import TurnAgent
+
+__all__ = ["chat_response", "run_chat"]
+
+
+async def run_chat(
+    runtime: AgentRuntime, session: Session, acting: TurnAgent, *, max_rounds: int, execute: bool
+) -> None:
+    """Run a turn of `session`, whose last message is answered, and append what it adds.
+
+    Running out of model calls ends it without an error. Raises `TurnError` for another fatal error, and `ValueError`
+    if there are no messages.
+    """
+    if not session.messages:
+        raise ValueError("messages must not be empty: the last one is what is answered")
+    context = TurnContext(agent=acting, max_rounds=max_rounds, on_exhausted="error", execute_tools=execute)
+    events: list[RuntimeEvent] = []
+
+    async def keep(batch: Sequence[RuntimeEvent]) -> None:
+        events.extend(batch)
+
+    if isinstance(last := session.messages[-1], UserMessage):
+        session.messages.pop()
+        async with aclosing(runtime.run_turn(last, session, context=context)) as turn:
+            await keep([event async for event in turn])
+    else:  # results of calls that the application made itself: nothing new is said
+        await runtime.resume_turn(ResumePoint(round=0, calls=()), session, keep, context=context)
+    end = events[-1]
+    if end.type == "error" and end.data["code"] != "max_rounds":
+        raise turn_error(cast("Sequence[Event]", events))
+
+
+def chat_response(session: Session, before: set[str], agent: Agent) -> ChatResponse:
+    """Return the messages of `session` whose ids are not in `before`, without reminders of the engine, as rows."""
+    added = [message for message in session.all_messages if message.message_id not in before]
+    kept = [message for message in added if not (isinstance(message, UserMessage) and message.injected)]
+    rows: list[dict[str, Any]] = []
+    for message, row in zip(kept, messages_to_rows(kept), strict=True):
+        rows.append(row | {"sender": message.sender} if isinstance(message, AssistantMessage) else row)
+    return ChatResponse(messages=rows, agent=agent, context_variables=dict(session.state.context_variables))

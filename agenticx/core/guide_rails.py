@@ -1,0 +1,73 @@
+"""Guide rails: checks of a result before it is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from agenticx import user_code
+from agenticx.errors import AgenticXError
+
+if TYPE_CHECKING:
+    from agenticx.core.agent import Agent
+    from agenticx.core.task import Task
+
+__all__ = ["GuideRail", "GuideRailContext", "GuideRailVerdict", "check_result"]
+
+
+@dataclass(frozen=True, slots=True)
+class GuideRailVerdict:
+    """A verdict: `pass`, `modify` with the `text` to return instead, or `abort`; `reason` says why."""
+
+    action: Literal["pass", "modify", "abort"]
+    text: str | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.action not in ("pass", "modify", "abort"):
+            raise ValueError(f"the action of a verdict is pass, modify or abort, not {self.action!r}")
+        if self.action == "modify" and not isinstance(self.text, str):
+            raise ValueError("a verdict that modifies the result needs its text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuideRailContext:
+    """The task that was run, the agent that acted last, its context variables, and the attempt, from 1."""
+
+    agent: Agent
+    task: Task
+    context_variables: dict[str, Any]
+    attempt: int
+
+
+class GuideRail(Protocol):
+    """A check of results, plain or async."""
+
+    async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict: ...
+
+
+async def check_result(
+    rails: Sequence[GuideRail], text: str, context: GuideRailContext
+) -> tuple[str, tuple[GuideRailVerdict, ...]]:
+    """Return the text as the rails leave it, and their verdicts; an abort, also by a rail that fails, is the last."""
+    verdicts: list[GuideRailVerdict] = []
+    for rail in rails:
+        verdict = await _verdict(rail, text, context)
+        verdicts.append(verdict)
+        if verdict.action == "abort":
+            break
+        if verdict.action == "modify":
+            text = verdict.text or ""
+    return text, tuple(verdicts)
+
+
+async def _verdict(rail: GuideRail, text: str, context: GuideRailContext) -> GuideRailVerdict:
+    what = f"guide rail {type(rail).__name__}"
+    try:
+        verdict: object = await user_code.call(rail.check, text, context, what=what)
+    except AgenticXError as exc:
+        return GuideRailVerdict("abort", reason=str(exc))
+    if not isinstance(verdict, GuideRailVerdict):
+        return GuideRailVerdict("abort", reason=f"{what} must return a GuideRailVerdict, not {type(verdict).__name__}")
+    return verdict

@@ -1,0 +1,81 @@
+"""Results: of a tool that hands over, of a chat, and of a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from agenticx.core.agent import Agent
+from agenticx.core.guide_rails import GuideRailVerdict
+from agenticx.runtime.events import RuntimeEvent
+from agenticx.runtime.events.payloads import FinalUsageData
+
+__all__ = ["ChatResponse", "ExecutionResult", "ExecutionStats", "Response", "Result"]
+
+
+class Result(BaseModel):
+    """A tool's result that hands over to `agent` or changes the context variables; `value` is read by the model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: str = ""
+    agent: Agent | None = None
+    context_variables: dict[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatResponse:
+    """The end of a chat.
+
+    `messages` are the rows that it added, as in Chat Completions, with the agent's name as `sender` on those of role
+    assistant; `agent` is the one that acted last.
+    """
+
+    messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    agent: Agent | None = None
+    context_variables: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+Response = ChatResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionStats:
+    """Counts of a run and all of its attempts: `usage` and `cost_usd` as in the `final` event, and real seconds.
+
+    The fields can also be read as items, `stats["rounds"]`.
+    """
+
+    rounds: int
+    tool_calls: int
+    usage: FinalUsageData
+    cost_usd: str | None
+    seconds: float
+    organization_id: str
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.__slots__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionResult:
+    """The end of a task.
+
+    `result` is the text of the answer as the guide rails left it, `output` the object that the task's `output_type`
+    asked for. Without `success`, `error` says why. `agent` acted last. `guide_rails` are the verdicts on the last
+    attempt, `events` those of all attempts.
+    """
+
+    success: bool
+    result: str
+    output: Any
+    error: str | None
+    events: tuple[RuntimeEvent, ...] = field(repr=False)
+    stats: ExecutionStats
+    agent: Agent
+    context_variables: dict[str, Any] = field(repr=False)
+    guide_rails: tuple[GuideRailVerdict, ...]

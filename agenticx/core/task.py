@@ -1,0 +1,30 @@
+"""Tasks for agents."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agenticx.core.agent import Agent
+
+__all__ = ["Task"]
+
+
+class Task(BaseModel):
+    """A task. Its `description` is the user message of the run.
+
+    `expected_output` describes the answer and becomes part of the system prompt. `agent` does the task if the executor
+    is given none. `context` are texts, and tasks, that are put before the description: a task with its result if the
+    same executor has run it. `output_type` is anything that pydantic can validate, and makes the result an object.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    id: str = Field(default_factory=lambda: str(uuid4()))
+    description: str
+    expected_output: str = ""
+    agent: Agent | None = None
+    context: tuple[Task | str, ...] = ()
+    output_type: Any = None

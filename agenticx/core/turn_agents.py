@@ -1,0 +1,160 @@
+"""Agents as the runtime uses them, and their tools, whose results may hand over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any
+
+from agenticx.clocks import Clock
+from agenticx.core.agent import Agent
+from agenticx.core.results import Result
+from agenticx.llms.base import ChatModel, ToolSchema
+from agenticx.llms.duck_typed.model import adapt
+from agenticx.runtime.hooks import AgentHook, HookRegistry
+from agenticx.runtime.turn_agent import SystemPrompt, ToolResult, TurnAgent
+from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
+from agenticx.tools.base import Assessment, Tool, ToolContext, is_idempotent, is_parallel
+from agenticx.tools.registry import Toolbox, as_tool
+
+__all__ = ["Models", "TurnAgents"]
+
+
+class Models:
+    """The models of an executor, by name. `default` is used for agents that have none."""
+
+    def __init__(self, default: Any, settings: Settings) -> None:
+        self._settings = settings
+        self._default = default
+        self._resolved: dict[str, ChatModel] = {}
+
+    def of(self, agent: Agent) -> ChatModel:
+        """Return the model of `agent`; raises `SettingsError` for an unknown name."""
+        chosen = self._default if agent.model is None else agent.model
+        if chosen is None:
+            from agenticx.llms.catalog.resolve import default_model_spec  # on first use: it looks for local servers
+
+            chosen, _ = default_model_spec(self._settings)
+        return self.resolve(chosen)
+
+    def resolve(self, model: Any) -> ChatModel:
+        """Return a model, also one given by name or duck-typed."""
+        return self._named(model) if isinstance(model, str) else adapt(model)
+
+    def __iter__(self) -> Iterator[ChatModel]:
+        """Iterate over the models that were made from names."""
+        return iter(tuple(self._resolved.values()))
+
+    def _named(self, name: str) -> ChatModel:
+        from agenticx.llms.assembly import resolve_model  # on first use: it imports the HTTP client
+
+        if name not in self._resolved:
+            self._resolved[name] = resolve_model(name, settings=self._settings)
+        return self._resolved[name]
+
+
+class TurnAgents:
+    """The agents of one run, each as the runtime uses it."""
+
+    def __init__(
+        self,
+        models: Models,
+        hooks: Sequence[AgentHook],
+        *,
+        settings: Settings,
+        clock: Clock,
+        task_prompt: str = "",
+        override: ChatModel | None = None,
+    ) -> None:
+        self._models = models
+        self._hooks = tuple(hooks)
+        self._hook_seconds = clock.real(settings.hook_timeout_seconds)
+        self._task_prompt = task_prompt
+        self._override = override
+        self._made: dict[int, tuple[Agent, TurnAgent]] = {}
+        self._by_name: dict[str, Agent] = {}
+
+    def of(self, agent: Agent) -> TurnAgent:
+        """Return `agent` as the runtime uses it.
+
+        Raises `ValueError` for a `tool_choice` that names none of its tools, `TypeError` for what is no tool or hook,
+        and `SettingsError` for an unknown model.
+        """
+        self._by_name[agent.name] = agent
+        if id(agent) not in self._made:
+            self._made[id(agent)] = (agent, self._make(agent))
+        return self._made[id(agent)][1]
+
+    def named(self, name: str) -> Agent:
+        """Return the agent of this name that was used last."""
+        return self._by_name[name]
+
+    def _make(self, agent: Agent) -> TurnAgent:
+        tools = Toolbox([_AgentTool(as_tool(tool), self) for tool in agent.tools])
+        choice = agent.tool_choice
+        if choice not in (None, "auto", "none", "required") and choice not in tools:
+            known = ", ".join(tools.names) or "none"
+            raise ValueError(f"tool_choice of agent {agent.name!r} names no tool of it: {choice!r}; its tools: {known}")
+        return TurnAgent(
+            name=agent.name,
+            model=self._override or self._models.of(agent),
+            tools=Toolbox(()) if choice == "none" else tools,
+            hooks=HookRegistry((*self._hooks, *agent.llm_hooks), limit=self._hook_seconds),
+            system_prompt=self._system_prompt(agent),
+            required_tool={None: None, "auto": None, "none": None, "required": ""}.get(choice, choice),
+            parallel_calls=agent.parallel_tool_calls,
+            shares_history=True,
+            organization_id=agent.organization_id,
+        )
+
+    def _system_prompt(self, agent: Agent) -> SystemPrompt:
+        async def prompt(variables: Mapping[str, Any]) -> str:
+            return "\n\n".join(filter(None, [await agent.system_prompt(variables), self._task_prompt]))
+
+        return prompt
+
+
+class _AgentTool:
+    """A tool of an agent; a `Result` or an `Agent` that it returns becomes a change of the turn."""
+
+    def __init__(self, tool: Tool, agents: TurnAgents) -> None:
+        self._tool = tool
+        self._agents = agents
+        self.idempotent = is_idempotent(tool)
+        self.parallel = is_parallel(tool)
+
+    @property
+    def schema(self) -> ToolSchema:
+        return self._tool.schema
+
+    @property
+    def read_only(self) -> bool:
+        return self._tool.read_only
+
+    @property
+    def timeout(self) -> float | None:
+        return self._tool.timeout
+
+    def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        return self._tool.assess(arguments, context)
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return self._tool.validate(arguments)
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
+        """Run the tool; a `Result` or an `Agent` that it returns becomes a `ToolResult`."""
+        returned: Any = self._tool.run(arguments, context)
+        value: object = await returned if isawaitable(returned) else returned
+        match value:
+            case Agent():
+                return ToolResult(text=json.dumps({"assistant": value.name}), handover=await self._next(value))
+            case Result():
+                handover = None if value.agent is None else await self._next(value.agent)
+                return ToolResult(text=value.value, variables=value.context_variables, handover=handover)
+            case _:
+                return value
+
+    async def _next(self, agent: Agent) -> TurnAgent:
+        return await run_in_thread(self._agents.of, agent, name="agx models")
