@@ -10,7 +10,7 @@ from uuid import uuid4
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agenticx import user_code
-from agenticx.errors import UserCodeError
+from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import AgentHook
 from agenticx.tools.base import Tool
@@ -68,7 +68,7 @@ class Agent(BaseModel):
         return self.tools
 
     async def system_prompt(self, context_variables: Mapping[str, Any]) -> str:
-        """Return role, goal, backstory and instructions as one text; raise `UserCodeError` if a function of them fails.
+        """Return role, goal, backstory and instructions as one text; raise `HookFailed` if a function of them fails.
 
         A function gets a copy of the context variables, which it cannot change.
         """
@@ -82,7 +82,10 @@ class Agent(BaseModel):
         what = f"the instructions of agent {self.name!r}"
         takes_variables = bool(inspect.signature(self.instructions).parameters)
         arguments = [dict(context_variables)] if takes_variables else []
-        text = await user_code.call(self.instructions, *arguments, what=what)
+        try:
+            text = await user_code.call(self.instructions, *arguments, what=what)
+        except AgenticXError as exc:
+            raise HookFailed(str(exc)) from exc
         if not isinstance(text, str):
-            raise UserCodeError(f"{what} must be text, not {type(text).__name__}", what=what, kind="invalid_result")
+            raise HookFailed(f"{what} must be text, not {type(text).__name__}")
         return text

@@ -25,6 +25,7 @@ _TOP = {
     "reasoning",
     "tools",
     "tool_choice",
+    "parallel_tool_calls",
     "max_output_tokens",
     "temperature",
     "top_p",

@@ -43,6 +43,7 @@ def test_a_conversation_with_files_and_tools_matches_the_types_of_the_sdk(wire: 
     "options",
     [
         {"tool_choice": "required"},
+        {"tool_choice": "required", "required_tool": LOOK.name},
         {"tool_choice": "none"},
         {"sampling": Sampling(max_output_tokens=4096)},
         {"sampling": SAMPLING},

@@ -1,0 +1,276 @@
+"""Handoffs: the agent that acts, its instructions, tools and model, and the history that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agenticx.core import Agent, AgentExecutor, ExecutionResult, Result, Task, case_not_resolved, case_resolved
+from agenticx.llms.base import ModelRequest
+from agenticx.messages import ProviderState
+from agenticx.runtime import AgentHook, Session
+from agenticx.testing import ScriptedModel, call, check_grammar, finish
+from agenticx.tools import tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(risk="read")
+def look_up(invoice: int) -> str:
+    """Look up an invoice."""
+    return f"invoice {invoice} is paid"
+
+
+@tool(risk="read")
+def list_invoices() -> str:
+    """List the invoices."""
+    return "3, 4"
+
+
+billing = Agent(name="Billing", instructions="Answer questions about invoices.", tools=(look_up,))
+sales = Agent(name="Sales", instructions="Sell.")
+
+
+@tool(risk="read")
+def transfer_to_billing() -> Result:
+    """Hand over questions about invoices."""
+    return Result(value="Billing takes over.", agent=billing)
+
+
+@tool(risk="read")
+def transfer_to_sales() -> Agent:
+    """Hand over questions about offers."""
+    return sales
+
+
+triage = Agent(
+    name="Triage",
+    instructions="Find the right agent.",
+    tools=(transfer_to_billing, transfer_to_sales, look_up, list_invoices),
+)
+
+
+async def execute(model: ScriptedModel, agent: Agent = triage, **options: Any) -> ExecutionResult:
+    task = Task(description="Is invoice 3 paid?")
+    result = await AgentExecutor(model, hooks=options.pop("hooks", ())).arun(agent, task, **options)
+    check_grammar(result.events)
+    return result
+
+
+def shown(request: ModelRequest) -> list[tuple[str, str]]:
+    return [(message.role, message.content) for message in request.messages]
+
+
+def results_of(result: ExecutionResult) -> Sequence[tuple[str, str]]:
+    return [(event.data["outcome"], event.data["result"]) for event in result.events if event.type == "tool_result"]
+
+
+async def test_a_handoff_changes_agent_instructions_and_tools_from_the_next_round() -> None:
+    model = ScriptedModel([call("transfer_to_billing"), call("look_up", {"invoice": 3}), "It is paid."])
+    result = await execute(model)
+    assert (result.success, result.result, result.agent) == (True, "It is paid.", billing)
+    assert [request.messages[0].content for request in model.requests] == [
+        "Find the right agent.",
+        "Answer questions about invoices.",
+        "Answer questions about invoices.",
+    ]
+    assert [[tool.name for tool in request.tools] for request in model.requests][1:] == [["look_up"], ["look_up"]]
+    handoff = next(event for event in result.events if event.type == "handoff")
+    assert (handoff.agent_id, handoff.data) == ("Triage", {"from_agent": "Triage", "to_agent": "Billing"})
+    assert [event.agent_id for event in result.events if event.type == "round_start"] == [
+        "Triage",
+        "Billing",
+        "Billing",
+    ]
+    assert result.events[-1].agent_id == "Billing"
+
+
+async def test_a_tool_that_returns_an_agent_hands_over_to_it() -> None:
+    result = await execute(ScriptedModel([call("transfer_to_sales"), "Buy."]))
+    assert result.agent == sales
+    assert results_of(result) == [("ok", '{"assistant": "Sales"}')]
+
+
+async def test_a_handoff_switches_the_model_and_keeps_its_state_from_others() -> None:
+    second = ScriptedModel(["Done."], name="second")
+    expert = Agent(name="Expert", model=second)
+
+    def transfer() -> Agent:
+        "Hand over."
+        return expert
+
+    state = ProviderState(wire="openai", model="first", payload={"secret": "opaque"})
+    first = ScriptedModel([[call("transfer"), finish("tool_calls", provider_state=state)]], name="first")
+    result = await execute(first, Agent(name="Novice", tools=(transfer,)))
+    assert result.result == "Done."
+    assert [getattr(message, "provider_state", None) for message in second.requests[0].messages] == [None] * 3
+    assert [event.data["model"] for event in result.events if event.type == "usage"] == ["first", "second"]
+
+
+async def test_calls_of_tools_that_the_new_agent_lacks_reach_it_as_text() -> None:
+    round_ = [call("list_invoices"), call("look_up", {"invoice": 3}), call("transfer_to_billing")]
+    model = ScriptedModel([round_, "Paid."])
+    await execute(model)
+    assert shown(model.requests[1])[1:] == [
+        ("user", "Is invoice 3 paid?"),
+        ("assistant", ""),
+        ("tool", "invoice 3 is paid"),
+        (
+            "user",
+            "[history] Earlier work of another agent:\n- Triage used list_invoices with {}: 3, 4\n"
+            "- Triage used transfer_to_billing with {}: Billing takes over.",
+        ),
+    ]
+    (message,) = [message for message in model.requests[1].messages if message.role == "assistant"]
+    assert [made.name for made in message.tool_calls] == ["look_up"]
+
+
+async def test_an_agent_that_gets_the_turn_back_reads_its_own_calls_as_calls() -> None:
+    @tool(risk="read")
+    def back() -> Agent:
+        """Hand back."""
+        return triage
+
+    helper = Agent(name="Helper", tools=(back,))
+
+    @tool(risk="read")
+    def ask_helper() -> Agent:
+        """Ask."""
+        return helper
+
+    boss = Agent(name="Triage", tools=(ask_helper, list_invoices))
+    model = ScriptedModel([[call("ask_helper")], [call("back")], "Thanks."])
+    await execute(model, boss)
+    roles = [message.role for message in model.requests[2].messages]
+    assert roles == ["system", "user", "assistant", "tool", "user"]
+    assert "Helper used back" in model.requests[2].messages[-1].content
+
+
+async def test_the_first_handoff_of_a_round_wins_and_every_call_is_answered() -> None:
+    model = ScriptedModel([[call("transfer_to_billing"), call("transfer_to_sales"), call("list_invoices")], "Paid."])
+    result = await execute(model)
+    assert result.agent == billing
+    assert results_of(result) == [
+        ("ok", "Billing takes over."),
+        ("blocked", "Blocked: an earlier call of this round has handed over to 'Billing'."),
+        ("ok", "3, 4"),
+    ]
+    assert [event.type for event in result.events].count("handoff") == 1
+
+
+async def test_agents_that_only_hand_over_to_each_other_are_stopped_by_the_loop_detector() -> None:
+    agents: dict[str, Agent] = {}
+
+    @tool(risk="read")
+    def to_b() -> Agent:
+        """Hand over to B."""
+        return agents["B"]
+
+    @tool(risk="read")
+    def to_a() -> Agent:
+        """Hand over to A."""
+        return agents["A"]
+
+    agents["A"], agents["B"] = Agent(name="A", tools=(to_b,)), Agent(name="B", tools=(to_a,))
+    model = ScriptedModel([call("to_b" if number % 2 == 0 else "to_a") for number in range(24)])
+    result = await execute(model, agents["A"])
+    assert not result.success
+    assert result.events[-1].data["code"] == "loop_detected"
+    assert result.stats.rounds <= 16
+
+
+async def test_context_variables_are_injected_merged_and_never_shown() -> None:
+    seen: list[dict[str, Any]] = []
+
+    @tool(risk="read")
+    def count(context_variables: dict[str, Any]) -> Result:
+        """Count."""
+        seen.append(dict(context_variables))
+        return Result(value="counted", context_variables={"count": context_variables["count"] + 1})
+
+    given = {"count": 1, "handle": "s3cret-handle"}
+    agent = Agent(tools=(count,), instructions=lambda context_variables: f"Count is {context_variables['count']}.")
+    model = ScriptedModel([call("count"), call("count"), "Done."])
+    result = await execute(model, agent, context_variables=given)
+    assert [variables["count"] for variables in seen] == [1, 2]
+    assert result.context_variables == {"count": 3, "handle": "s3cret-handle"}
+    assert given == {"count": 1, "handle": "s3cret-handle"}
+    assert [request.messages[0].content for request in model.requests] == [f"Count is {n}." for n in (1, 2, 3)]
+    assert "s3cret-handle" not in repr(result.events) + repr([shown(request) for request in model.requests])
+    assert model.requests[0].tools[0].parameters["properties"] == {}
+
+
+async def test_a_call_that_fails_changes_no_context_variables() -> None:
+    @tool(risk="read")
+    def fail_after(context_variables: dict[str, Any]) -> Result:
+        """Fail."""
+        raise RuntimeError("no")
+
+    result = await execute(ScriptedModel([call("fail_after"), "Sorry."]), Agent(tools=(fail_after,)))
+    assert result.context_variables == {}
+    assert results_of(result) == [("error", "Error: tool 'fail_after' raised RuntimeError: no")]
+
+
+@pytest.mark.parametrize(
+    ("case", "reason", "success"), [(case_resolved, "resolved", True), (case_not_resolved, "not_resolved", False)]
+)
+async def test_the_case_tools_end_the_turn(case: Any, reason: str, success: bool) -> None:
+    name, parameter = case.schema.name, "result" if success else "reason"
+    model = ScriptedModel([[call("list_invoices"), call(name, {parameter: "all of it"})]])
+    result = await execute(model, Agent(tools=(case, list_invoices)))
+    assert (result.success, result.result) == (success, "all of it")
+    assert result.events[-1].data["reason"] == reason
+    assert result.error == (None if success else "not_resolved: all of it")
+
+
+async def test_hooks_of_an_agent_run_only_while_it_acts() -> None:
+    class Recorder(AgentHook):
+        def __init__(self) -> None:
+            self.agents: list[str] = []
+
+        def after_model(self, reply: Any, context: Any) -> None:
+            self.agents.append(context.agent_id)
+
+    own, common = Recorder(), Recorder()
+    expert = billing.model_copy(update={"llm_hooks": (own,)})
+
+    @tool(risk="read")
+    def transfer() -> Agent:
+        """Hand over."""
+        return expert
+
+    model = ScriptedModel([call("transfer"), "Paid."])
+    await execute(model, Agent(name="First", tools=(transfer,)), hooks=[common])
+    assert (own.agents, common.agents) == (["Billing"], ["First", "Billing"])
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (None, ("auto", "")),
+        ("auto", ("auto", "")),
+        ("required", ("required", "")),
+        ("look_up", ("required", "look_up")),
+    ],
+)
+async def test_a_tool_choice_holds_until_the_first_call(choice: str | None, expected: tuple[str, str]) -> None:
+    model = ScriptedModel([call("look_up", {"invoice": 3}), "Paid."])
+    await execute(model, Agent(tools=(look_up,), tool_choice=choice, parallel_tool_calls=False))
+    assert [(request.tool_choice, request.required_tool) for request in model.requests] == [expected, ("auto", "")]
+    assert [request.parallel_calls for request in model.requests] == [False, False]
+
+
+async def test_the_tool_choice_none_offers_no_tools() -> None:
+    model = ScriptedModel(["No."])
+    await execute(model, Agent(tools=(look_up,), tool_choice="none"))
+    assert model.requests[0].tools == ()
+
+
+async def test_a_session_keeps_the_agent_that_a_handoff_made_active() -> None:
+    session = Session()
+    executor = AgentExecutor(ScriptedModel([call("transfer_to_billing"), "Paid."]), session=session)
+    await executor.arun(triage, Task(description="Is invoice 3 paid?"))
+    assert session.active_agent == "Billing"
+    assert [message.sender for message in session.messages if message.role == "assistant"] == ["Triage", "Billing"]
