@@ -43,7 +43,7 @@ Response = ChatResponse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionStats:
-    """Counts of a run and all of its attempts: `usage` and `cost_usd` as in the `final` event, and real seconds.
+    """The counts of a run and all of its attempts: `usage` and `cost_usd` as in the `final` event, and seconds.
 
     The fields can also be read as items, `stats["rounds"]`.
     """

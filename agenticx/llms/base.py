@@ -52,8 +52,7 @@ StopKind = Literal["end", "tool_calls", "length", "content_filter", "broken", "f
 """Why a model stopped, the same for all providers; the provider's own value is `Reply.finish_reason`.
 
 `broken`: the reply is incomplete. Its finish reason says so or is unknown, a call was never closed or arrived after the
-end marker, or the connection was cut. `failed`: the provider reported that it could not finish the reply; a turn then
-fails as it does with an error.
+end marker, or the connection was cut. `failed`: the provider could not finish the reply, which fails its turn.
 """
 
 InlineForm = Literal["hermes", "mistral"]
@@ -86,9 +85,9 @@ class ModelRequest:
 
     `sampling` takes precedence over the model's own. `output_schema` may only be set for models of which
     `takes_output_schema` is true; the answer is validated anyway. `timeout` is the provider's request timeout in
-    seconds, longer than all our own limits. `attempt_seconds` limits the seconds to the first delta of an attempt that
-    has a fallback. With `parallel_calls` False the model is asked to make one call at a time, and with the tool choice
-    `required` to call `required_tool`, if that is not empty; both only if its wire can ask for it.
+    seconds, longer than our own limits; `attempt_seconds` limits those to the first delta of an attempt that has a
+    fallback. `parallel_calls` False asks for one call at a time, and `required_tool` names the one that the tool choice
+    `required` asks for, both if the wire can ask for it.
     """
 
     messages: Sequence[Message]

@@ -18,8 +18,8 @@ from agenticx.messages import Message, SystemMessage
 from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, message_count_size
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.events import EventType
+from agenticx.runtime.history_text import calls_of_others_as_text
 from agenticx.runtime.sanitize import sanitize
-from agenticx.runtime.shared_history import calls_of_others_as_text
 from agenticx.runtime.turn import Turn
 from agenticx.threads import run_sized
 

@@ -1,9 +1,10 @@
-"""The mutable state of one running turn, and the queue of the events it emits."""
+"""The mutable state of one running turn, the queue of the events it emits, and the task that runs it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
@@ -14,11 +15,11 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
-from agenticx.logs import bind_ids, get_logger
+from agenticx.logs import bind_ids, bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
-from agenticx.runtime.interrupts import Interrupts
+from agenticx.runtime.interrupts import Interrupts, StopSignal, cancel_and_wait, watch_stop
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.repetition.polling import PollBackoff
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumePoint
@@ -31,7 +32,17 @@ from agenticx.runtime.write_pacer import WritePacer
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "usage_data", "usage_from_data"]
+__all__ = [
+    "Channel",
+    "EventSink",
+    "Turn",
+    "TurnContext",
+    "TurnTask",
+    "attachment_data",
+    "usage_data",
+    "usage_from_data",
+    "wait_for_abandoned_turn",
+]
 
 BACKGROUND_SECONDS = 3.0
 """Real seconds that background work (ending processes) may take after the terminal event."""
@@ -338,6 +349,44 @@ class Turn:
         self._background_tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("a background task of a turn failed", exc_info=failure)
+
+
+class TurnTask:
+    """A turn that runs in a task until its consumer closes it; an internal bug is raised from the task."""
+
+    def __init__(
+        self, turn: Turn, work: Coroutine[Any, Any, None], should_stop: StopSignal | Callable[[], bool] | None
+    ) -> None:
+        self._turn = turn
+        self._unwatch_stop = watch_stop(should_stop, turn.stop)
+        with bound_ids(session=turn.session.id, agent=turn.agent_id, organization=turn.agent.organization_id):
+            self.task = asyncio.create_task(work, name=f"agx turn {turn.session.id}")
+            self.task.add_done_callback(turn.end)
+
+    async def close(self) -> None:
+        """End the turn and everything it started."""
+        ended = self._turn.closing = asyncio.Event()
+        self._unwatch_stop()
+        await cancel_and_wait(self.task)
+        self._turn.session.end_turn(self._turn)
+        ended.set()
+        await self._turn.finish_background_tasks()
+
+
+async def wait_for_abandoned_turn(session: Session) -> None:
+    """Wait, bounded, for the end of a turn whose generator was dropped by a `break`; the event loop closes it soon."""
+    for _ in range(_CLOSING_ITERATIONS):
+        turn = session.running_turn
+        if not isinstance(turn, Turn):
+            return
+        if turn.closing is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(turn.closing.wait(), BACKGROUND_SECONDS)
+            return
+        await asyncio.sleep(0)
+
+
+_CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
 
 
 async def _run_user_code(work: Coroutine[Any, Any, None]) -> None:

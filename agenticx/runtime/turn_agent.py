@@ -50,7 +50,7 @@ class TurnAgent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool may return to change the turn as well as to answer its call.
+    """A value that a tool may return to change the turn as well as to answer its call.
 
     `variables` are merged into the context variables. With `handover`, that agent acts from the next model call on;
     `reason` says why. With `ending` the turn ends after this round. Of several calls of a round that hand over or end

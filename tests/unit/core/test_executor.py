@@ -1,4 +1,4 @@
-"""Tasks and chats run by the executor: results, limits, retries, guide rails, and arguments that are refused."""
+"""Tasks and chats run by the executor: results, limits, retries, guide rails, refused arguments."""
 
 from __future__ import annotations
 
