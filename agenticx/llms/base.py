@@ -86,8 +86,7 @@ class ModelRequest:
     `sampling` takes precedence over the model's own. `output_schema` may only be set for models of which
     `takes_output_schema` is true; the answer is validated anyway. `timeout` is the provider's request timeout in
     seconds, longer than our own limits; `attempt_seconds` limits those to the first delta of an attempt that has a
-    fallback. `parallel_calls` False asks for one call at a time, and `required_tool` names the one that the tool choice
-    `required` asks for, both if the wire can ask for it.
+    fallback. Wires that can ask for one call at a time with `parallel_calls` False, for `required_tool` with `required`.
     """
 
     messages: Sequence[Message]
