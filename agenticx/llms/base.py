@@ -86,7 +86,7 @@ class ModelRequest:
     `sampling` takes precedence over the model's own. `output_schema` may only be set for models of which
     `takes_output_schema` is true; the answer is validated anyway. `timeout` is the provider's request timeout in
     seconds, longer than our own limits; `attempt_seconds` limits those to the first delta of an attempt that has a
-    fallback. Wires that can ask for one call at a time with `parallel_calls` False, for `required_tool` with `required`.
+    fallback. Wires that can do so ask for one call at a time, or with `required` for a call of `required_tool`.
     """
 
     messages: Sequence[Message]
