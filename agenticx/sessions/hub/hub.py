@@ -45,6 +45,7 @@ from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import TurnServices
+from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
@@ -396,7 +397,7 @@ class Hub:
 
     async def _claim(self, session_id: str) -> SessionActor:
         """Become the owner of the session and go on with what an earlier owner left."""
-        lease = await self.store.ownership.claim(session_id)
+        lease = AttachmentLease(await self.store.ownership.claim(session_id), self.store.blobs)
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)

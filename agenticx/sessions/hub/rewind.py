@@ -21,6 +21,7 @@ from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
 from agenticx.sessions.hub.writer import SessionWriter
+from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, Loaded
@@ -63,6 +64,8 @@ async def rewind(
         return RewindResult(message_id, message_id)
     current = CurrentHistory(session.messages, session.replacement_count, await log.compacted_messages(session.id))
     messages = rebuild_history(target_path, conversation, current)
+    if snapshots is not None:  # compacted messages have no contents
+        messages = await load_attachments(messages, snapshots.read_content)
     files: list[RestoredFile] = []
     data = {"message_id": message_id, "after_seq": writer.seq}
     began = Fact(kind="rewind_began", key=new_id("rwd"), turn_id="", data=data)

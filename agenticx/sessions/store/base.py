@@ -299,7 +299,10 @@ class Store(Protocol):
 
     @property
     def blobs(self) -> Blobs | None:
-        """The contents by digest; without them, what a rewind would need of a file is not stored."""
+        """The contents by digest.
+
+        Without them, what a rewind would need of a file is not stored, and attachments are stored in the commits.
+        """
         ...
 
     async def create(

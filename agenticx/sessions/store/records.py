@@ -190,8 +190,9 @@ class Commit:
     """A write of a session: one record, stored whole or not at all.
 
     `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on; a terminal
-    event of the running turn ends it. `record` replaces the session's record. The same `id` twice is one commit.
-    Without `sync` the events survive the death of the process, but not a power cut.
+    event of the running turn ends it. `record` replaces the session's record. `blobs` are the digests of the contents
+    in `Blobs` that belong to it, all of which are stored. The same `id` twice is one commit. Without `sync` the events
+    survive the death of the process, but not a power cut.
     """
 
     id: str = field(default_factory=lambda: new_id("cmt"))
@@ -201,6 +202,7 @@ class Commit:
     state: StateChange | None = None
     facts: Sequence[Fact] = ()
     record: SessionRecord | None = None
+    blobs: Sequence[str] = ()
     sync: bool = True
 
 
