@@ -385,7 +385,7 @@ class SessionActor:
         if (turn := loaded.running) is not None and self.turns.running is None:
             with bound_ids(session=self.id, turn=turn.id):
                 try:
-                    await end_leftover_processes(loaded.open_facts)
+                    await end_leftover_processes(self._services.log, loaded.open_facts)
                     await self._recover_turn(loaded, turn, may_resume=may_resume)
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))

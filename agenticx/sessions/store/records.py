@@ -51,7 +51,8 @@ class SessionRecord:
     """The properties of a session apart from its events.
 
     `tools` None means all; `model` None means the default one; `system_prompt` None means that of the hub;
-    `forked_from` is the id of the session it was made from.
+    `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the workspace, see
+    `hosts.is_this_host`.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -59,6 +60,7 @@ class SessionRecord:
     model: str | None = None
     permission_mode: PermissionMode = "default"
     workspace: str
+    workspace_host: str | None = None
     tools: tuple[str, ...] | None = None
     system_prompt: str | None = None
     pinned: bool = False
