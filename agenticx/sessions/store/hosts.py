@@ -26,7 +26,7 @@ def is_this_host(host: str | None, log: Log) -> bool:
     A log that only one host writes is about that host alone, whatever its name was: a container has a new one after
     each start.
     """
-    return host is None or log.durability != "replicas" or host == this_host()
+    return host is None or host == this_host() or log.durability != "replicas"
 
 
 def check_workspace(record: SessionRecord, log: Log) -> None:
