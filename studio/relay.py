@@ -38,7 +38,7 @@ from starlette.types import Receive, Scope, Send
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import Log, Store
+from agenticx.sessions.store.base import Log, Store, related_turn_id
 from agenticx.sessions.store.records import Position, StoredEvent
 from studio.http.frames import ResetFrame, ServerClosingFrame
 from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
@@ -219,9 +219,11 @@ class _Feed:
         key = (position(events[0]), position(last), len(events), turn_id)
         chunk = self._chunks.get(key)
         if chunk is None:
-            shown = events if turn_id is None else [event for event in events if _turn_of(event) in (None, turn_id)]
+            shown = events
+            if turn_id is not None:
+                shown = [e for e in events if e.turn_id == turn_id or related_turn_id(e) in (None, turn_id)]
             frames = b"".join([self._frame % (position(event), event.frame_json) for event in shown])
-            chunk = self._chunks[key] = _Chunk(frames, key[1], _turn_of(last) if _is_end(last) else None)
+            chunk = self._chunks[key] = _Chunk(frames, key[1], related_turn_id(last) if _is_end(last) else None)
             self._latest = chunk
         return chunk
 
@@ -253,7 +255,7 @@ def _first_write(events: Sequence[StoredEvent], turn_id: str | None) -> Sequence
         size += len(event.frame_json)
         if size > CHUNK_BYTES and count:
             return events[:count]
-        if turn_id is not None and _is_end(event) and _turn_of(event) == turn_id:
+        if turn_id is not None and _is_end(event) and related_turn_id(event) == turn_id:
             return events[: count + 1]
     return events
 
@@ -261,16 +263,6 @@ def _first_write(events: Sequence[StoredEvent], turn_id: str | None) -> Sequence
 def _is_end(event: StoredEvent) -> bool:
     """Return True if the event's turn has no events after it; one whose queued message is handed back never starts."""
     return event.terminal or event.type == "handed_back"
-
-
-def _turn_of(event: StoredEvent) -> str | None:
-    """Return the id of the event's turn, or of the turn that its queued message is to start or join.
-
-    None for an event of the session as a whole.
-    """
-    if event.type in ("queued", "handed_back"):
-        return json.loads(event.frame_json)["data"].get("turn_id")
-    return event.turn_id
 
 
 class _EventStream(EventSourceResponse):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from agenticx.clocks import Clock
 from agenticx.errors import ClockExpired, ModelError
@@ -14,7 +15,10 @@ from agenticx.llms.base import Attempt, ChatModel, Delta, Finished, ModelRequest
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.logs import get_logger
 
-__all__ = ["AttemptPlan", "RetryPolicy", "open_next_attempt", "open_with_downgrades"]
+__all__ = ["AttemptPlan", "RetryPolicy", "open_next_attempt", "open_with_downgrades", "send_with_downgrades"]
+
+Form = TypeVar("Form")
+Response = TypeVar("Response")
 
 _NO_FALLBACK = frozenset({"provider.bad_request", "provider.content_filter", "context_overflow"})
 """Codes of errors in the request itself, which would fail with a fallback model as well."""
@@ -36,6 +40,24 @@ _log = get_logger(__name__)
 # --- downgrades -------------------------------------------------------------------------------------------------------
 
 
+async def send_with_downgrades(
+    next_form: Callable[[], Form],
+    send: Callable[[Form], Awaitable[Response]],
+    try_downgrade: Callable[[Form, ModelError], bool],
+) -> Response:
+    """Return the response to a request in the form `next_form()`; send it again if it fails and can be downgraded.
+
+    `try_downgrade` gets the form and the error; it changes what `next_form` returns, or returns False.
+    """
+    while True:
+        form = next_form()
+        try:
+            return await send(form)
+        except ModelError as error:
+            if not try_downgrade(form, error):
+                raise
+
+
 async def open_with_downgrades(
     next_request: Callable[[], tuple[ChatModel, ModelRequest]],
     try_downgrade: Callable[[ChatModel, ModelRequest, ModelError], bool],
@@ -44,13 +66,9 @@ async def open_with_downgrades(
 
     `try_downgrade` gets the model, the request and the error; it changes what `next_request` returns, or returns False.
     """
-    while True:
-        model, request = next_request()
-        try:
-            return await open_reply(model, request)
-        except ModelError as error:
-            if not try_downgrade(model, request, error):
-                raise
+    return await send_with_downgrades(
+        next_request, lambda form: open_reply(*form), lambda form, error: try_downgrade(*form, error)
+    )
 
 
 # --- retries and fallbacks --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.sessions.store.usage import DailyUsage, UsageCounts
+from agenticx.sessions.store.usage import DailyUsage, UsageItem
 from studio.http.queries import ErrorCode, RequestQuery, read_query
 from studio.services import services
 
@@ -35,19 +35,6 @@ class UsageQuery(RequestQuery):
     session_id: str | None = Field(None, description="Only the usage of this session.")
     since: _DayParameter = Field(None, description="The first day that is included, in UTC.")
     until: _DayParameter = Field(None, description="The last day that is included, in UTC.")
-
-
-class UsageItem(TypedDict):
-    """The usage of model calls; the last two fields count the calls without token counts and without a cost."""
-
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    reasoning_tokens: int
-    cost_usd: str | None
-    calls_without_counts: int
-    calls_without_cost: int
 
 
 class UsageByDay(UsageItem):
@@ -82,13 +69,12 @@ async def index(request: Request) -> Response:
     catalog = services(request).store.catalog
     rows = await catalog.usage(session_id=query.session_id, since=query.since, until=query.until)
     report: UsageResponse = {
-        "total": _counts_json(_sum(rows)),
+        "total": DailyUsage.total(rows).to_json(),
         "days": cast("list[UsageByDay]", _group_by("day", rows, lambda row: row.day)),
         "sessions": cast("list[UsageBySession]", _group_by("session_id", rows, lambda row: row.session_id)),
         "models": cast("list[UsageByModel]", _group_by("model", rows, lambda row: row.model)),
         "rows": [
-            {"day": row.day, "session_id": row.session_id, "model": row.model, **_counts_json(row.counts)}
-            for row in rows
+            {"day": row.day, "session_id": row.session_id, "model": row.model, **row.counts.to_json()} for row in rows
         ],
     }
     return JSONResponse(report)
@@ -98,21 +84,4 @@ def _group_by(name: str, rows: Iterable[DailyUsage], key: Callable[[DailyUsage],
     groups: dict[str, list[DailyUsage]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
-    return [{name: value, **_counts_json(_sum(group))} for value, group in groups.items()]
-
-
-def _sum(rows: Iterable[DailyUsage]) -> UsageCounts:
-    return sum((row.counts for row in rows), UsageCounts())
-
-
-def _counts_json(counts: UsageCounts) -> UsageItem:
-    return {
-        "calls": counts.calls,
-        "input_tokens": counts.input_tokens,
-        "output_tokens": counts.output_tokens,
-        "cached_tokens": counts.cached_tokens,
-        "reasoning_tokens": counts.reasoning_tokens,
-        "cost_usd": None if counts.cost_usd is None else f"{counts.cost_usd:f}",
-        "calls_without_counts": counts.uncounted,
-        "calls_without_cost": counts.unpriced,
-    }
+    return [{name: value, **DailyUsage.total(group).to_json()} for value, group in groups.items()]

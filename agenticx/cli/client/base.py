@@ -56,7 +56,7 @@ class SessionInfo:
         """Return the object that `GET /api/sessions` lists for this session."""
         matches = {"matches": [dict(match) for match in self.matches]} if self.matches else {}
         row = {**asdict(self.record), "running_turn_id": self.running_turn_id, **matches}
-        del row["system_prompt"]
+        del row["system_prompt"], row["workspace_host"]
         return row
 
 

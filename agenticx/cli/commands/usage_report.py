@@ -17,10 +17,10 @@ _NAME_CHARS = 60
 def usage_to_json(rows: Sequence[DailyUsage]) -> dict[str, Any]:
     """Return the total, the sums by model, and the rows, with the keys of `GET /api/usage`."""
     return {
-        "total": _counts(_sum(rows)),
-        "models": [{"model": model, **_counts(counts)} for model, counts in _by_model(rows).items()],
+        "total": DailyUsage.total(rows).to_json(),
+        "models": [{"model": model, **counts.to_json()} for model, counts in _by_model(rows).items()],
         "rows": [
-            {"day": row.day, "session_id": row.session_id, "model": row.model, **_counts(row.counts)} for row in rows
+            {"day": row.day, "session_id": row.session_id, "model": row.model, **row.counts.to_json()} for row in rows
         ],
     }
 
@@ -30,14 +30,14 @@ def usage_to_text(rows: Sequence[DailyUsage]) -> str:
     models = _by_model(rows)
     lines = [(visible_line(model, _NAME_CHARS), *_cells(counts)) for model, counts in models.items()]
     if len(models) > 1:
-        lines.append(("total", *_cells(_sum(rows))))
+        lines.append(("total", *_cells(DailyUsage.total(rows))))
     table = [_HEADINGS, *lines]
     widths = [max(len(line[column]) for line in table) for column in range(len(_HEADINGS))]
     text = [
         "  ".join(cell.rjust(width) if column else cell.ljust(width) for column, (cell, width) in enumerate(cells))
         for cells in (list(zip(line, widths, strict=True)) for line in table)
     ]
-    return "\n".join([*text, *_notes(_sum(rows))])
+    return "\n".join([*text, *_notes(DailyUsage.total(rows))])
 
 
 def _notes(total: UsageCounts) -> Iterator[str]:
@@ -64,20 +64,3 @@ def _by_model(rows: Sequence[DailyUsage]) -> Mapping[str, UsageCounts]:
     for row in rows:
         sums[row.model] = sums.get(row.model, UsageCounts()) + row.counts
     return sums
-
-
-def _sum(rows: Sequence[DailyUsage]) -> UsageCounts:
-    return sum((row.counts for row in rows), UsageCounts())
-
-
-def _counts(counts: UsageCounts) -> dict[str, Any]:
-    return {
-        "calls": counts.calls,
-        "input_tokens": counts.input_tokens,
-        "output_tokens": counts.output_tokens,
-        "cached_tokens": counts.cached_tokens,
-        "reasoning_tokens": counts.reasoning_tokens,
-        "cost_usd": None if counts.cost_usd is None else f"{counts.cost_usd:f}",
-        "calls_without_counts": counts.uncounted,
-        "calls_without_cost": counts.unpriced,
-    }

@@ -12,6 +12,7 @@ from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.memory_estimate import history_size
+from agenticx.llms.opening_policy import send_with_downgrades
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, SamplingField, check_sampling
 from agenticx.llms.transport.http import ProviderHttp, ProviderResponse
 from agenticx.llms.wires.reply_reader import ReplyParser, read_reply
@@ -125,18 +126,21 @@ class ProviderModel(ABC, Generic[Dialect]):
         if request.sampling is not NO_SAMPLING:
             check_sampling(self, request.sampling)
         replay_state = True
-        while True:
-            mode = self._mode
-            try:
-                size = history_size(request.messages)
-                post = await run_sized(self._build_request, request, names, replay_state, size=size, name="agx request")
-                return await self._post(post, request.timeout)
-            except ModelError as error:
-                if replay_state and self._refuses_state(error):
-                    _log.warning("the server refuses its own earlier output; sending it as text", model=self.name)
-                    replay_state = False
-                elif self._refuses_sampling(error, request) or not self._try_downgrade(error, mode):
-                    raise
+
+        async def send(_mode: RequestMode[Dialect]) -> ProviderResponse:
+            size = history_size(request.messages)
+            post = await run_sized(self._build_request, request, names, replay_state, size=size, name="agx request")
+            return await self._post(post, request.timeout)
+
+        def try_downgrade(mode: RequestMode[Dialect], error: ModelError) -> bool:
+            nonlocal replay_state
+            if replay_state and self._refuses_state(error):
+                _log.warning("the server refuses its own earlier output; sending it as text", model=self.name)
+                replay_state = False
+                return True
+            return not self._refuses_sampling(error, request) and self._try_downgrade(error, mode)
+
+        return await send_with_downgrades(lambda: self._mode, send, try_downgrade)
 
     async def _post(self, post: PostRequest, timeout: float | None) -> ProviderResponse:
         return await self._http.post(post.path, post.body, accept=post.accept, query=post.query, timeout=timeout)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import zlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.records import Fact, FactKind
 
 __all__ = [
@@ -43,7 +43,7 @@ class FileEdit:
     path: str
     before: str | None
     after: str | None
-    host: str = field(default_factory=lambda: platform.node())
+    host: str = field(default_factory=this_host)
 
     @property
     def reverse(self) -> FileEdit:
@@ -62,7 +62,7 @@ class RewindEdit:
     undone: Collection[str]
     redone: Collection[str]
     mode: int | None = None
-    host: str = field(default_factory=lambda: platform.node())
+    host: str = field(default_factory=this_host)
 
 
 FileChange: TypeAlias = FileEdit | RewindEdit

@@ -9,7 +9,7 @@ was put back from outside before the rewind stays as it is.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -96,26 +96,26 @@ async def restore_files(
     redone: Collection[str],
     private: Collection[Path] = (),
     began: Sequence[Fact] = (),
-    host: str | None = None,
+    is_here: Callable[[str], bool] = lambda _: True,
 ) -> list[RestoredFile]:
     """Undo the edits of the calls `undone` and redo those of the calls `redone`, each file as far as possible.
 
     The facts `began` are stored before the first one is changed. Files in the folders `private` are neither changed nor
-    read. With `host` the files of other hosts are left. Raises `DamagedData`, with nothing changed, if the
+    read. Files of a host that is not `is_here` are left. Raises `DamagedData`, with nothing changed, if the
     changes of files cannot be read; and another `StoreError` if one cannot be recorded: that file and those after it
     are not changed.
     """
     if not undone and not redone:
         return []
     changes = await snapshots.changes()
-    here = [change for change in changes if host in (None, change.host)]
+    here = [change for change in changes if is_here(change.host)]
     plans = _plan_files(here, undone, redone)
     restored = [await _restore_file(snapshots, workspace, plan, private, began) for plan in plans]
     calls = {*undone, *redone}
     elsewhere = {
         (change.path, change.host): None
         for change in changes
-        if host not in (None, change.host) and isinstance(change, FileEdit) and change.call_id in calls
+        if not is_here(change.host) and isinstance(change, FileEdit) and change.call_id in calls
     }
     return restored + [
         RestoredFile(_display_path(path, workspace), "left", f"It was changed on another host, {other!r}.")

@@ -22,6 +22,7 @@ from agenticx.sessions.history.transcript import (
     searchable_path_texts,
     tool_call_ids,
 )
+from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Position, SessionRecord, SessionState, StateChange, StoredEvent
@@ -70,6 +71,8 @@ async def fork(
     if blobs is not None:
         edits = await copied_edits(store.log, blobs, session_id, tool_call_ids(path))
         facts = await share_contents(blobs, session_id, record.id, edits)
+        if digests := attachment_digests([*forked.messages, *forked.compacted]):
+            await blobs.share(session_id, record.id, digests)
     try:
         await store.create(
             record, initial_events=log.events, texts=searchable_path_texts(path), state=forked, facts=facts

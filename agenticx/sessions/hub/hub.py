@@ -45,8 +45,10 @@ from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
 from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import TurnServices
+from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread, run_sized
@@ -129,6 +131,7 @@ class Hub:
             model=model,
             permission_mode=mode,
             workspace=folder,
+            workspace_host=this_host(),
             tools=None if tools is None else tuple(tools),
             system_prompt=system_prompt,
             created_at=rfc3339(self._services.clock.now()),
@@ -215,7 +218,7 @@ class Hub:
         and has no effect. Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written),
         `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name,
         `ValueError` for an unknown mode, or `SettingsError` (nothing was written) where the settings file of the
-        session's workspace cannot be used.
+        session's workspace cannot be used, and `WorkspaceElsewhere`, one of these, where it is on another host.
         """
         self._check_open()
         own = {"model": request.model, "permission_mode": request.permission_mode}
@@ -396,7 +399,7 @@ class Hub:
 
     async def _claim(self, session_id: str) -> SessionActor:
         """Become the owner of the session and go on with what an earlier owner left."""
-        lease = await self.store.ownership.claim(session_id)
+        lease = AttachmentLease(await self.store.ownership.claim(session_id), self.store.blobs)
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)

@@ -11,7 +11,7 @@ from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType
 from agenticx.sessions.hub.submission import TurnFailed
-from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.base import Log, related_turn_id
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 from agenticx.threads import run_sized
@@ -95,16 +95,11 @@ class EventReader:
             if self._turn_id is None or event.turn_id == self._turn_id:
                 self._unread.append(event)
                 self._ended = self._turn_id is not None and event.terminal
-            elif event.type == EventType.HANDED_BACK and _queued_turn_id(event) == self._turn_id:
+            elif event.type == EventType.HANDED_BACK and related_turn_id(event) == self._turn_id:
                 self._failure, self._ended = TurnFailed("the message was handed back: its turn never began"), True
             if self._ended:
                 break
         return bool(page)
-
-
-def _queued_turn_id(event: StoredEvent) -> str:
-    with map_decode_errors(f"an event of session {event.session_id!r}"):
-        return json.loads(event.frame_json)["data"]["turn_id"]
 
 
 def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 
 from agenticx.logs import get_logger
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.hosts import is_this_host
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
@@ -32,10 +32,9 @@ async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> Interr
         return InterruptedTurn(session_id=turn.session_id)
 
 
-async def end_leftover_processes(facts: Sequence[Fact]) -> None:
+async def end_leftover_processes(log: Log, facts: Sequence[Fact]) -> None:
     """Terminate the processes on this host that are left of a turn of an earlier process."""
-    here = platform.node()
     for fact in facts:
-        if fact.kind == "process_started" and fact.data.get("host", here) == here:  # earlier releases named no host
+        if fact.kind == "process_started" and is_this_host(fact.data.get("host"), log):
             process = StartedProcess(fact.data["pid"], fact.data["started"], fact.data["mark"])
             await run_in_thread(kill_leftovers, process, name="agx ending processes")

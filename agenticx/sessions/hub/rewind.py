@@ -7,7 +7,6 @@ path.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,10 @@ from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
 from agenticx.sessions.hub.writer import SessionWriter
+from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.hosts import is_this_host
 from agenticx.sessions.store.records import Fact, Loaded
 
 __all__ = ["RewindResult", "complete_rewind", "rewind"]
@@ -63,6 +64,8 @@ async def rewind(
         return RewindResult(message_id, message_id)
     current = CurrentHistory(session.messages, session.replacement_count, await log.compacted_messages(session.id))
     messages = rebuild_history(target_path, conversation, current)
+    if snapshots is not None:  # compacted messages have no contents
+        messages = await load_attachments(messages, snapshots.read_content)
     files: list[RestoredFile] = []
     data = {"message_id": message_id, "after_seq": writer.seq}
     began = Fact(kind="rewind_began", key=new_id("rwd"), turn_id="", data=data)
@@ -76,7 +79,7 @@ async def rewind(
             redone=redone,
             private=private,
             began=[began],
-            host=_host(log),
+            is_here=lambda host: is_this_host(host, log),
         )
         _update_known_versions(session, files)
     previous, session.messages = session.messages, messages
@@ -121,14 +124,6 @@ async def complete_rewind(
             _log.warning("rewind did not end; files may be as it left them", message=message_id)
     except AgenticXError as exc:
         _log.error("rewind that an earlier process began could not be completed", error=str(exc))
-
-
-def _host(log: Log) -> str | None:
-    """Return the name of this host if others write the log too, None if only this one does.
-
-    Its name may change: that of a container is a new one after each start.
-    """
-    return platform.node() if log.durability == "replicas" else None
 
 
 def _ended(began: Sequence[Fact]) -> list[Fact]:

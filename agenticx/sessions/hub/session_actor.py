@@ -25,7 +25,8 @@ from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest,
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
-from agenticx.sessions.store.base import Lease, OwnershipLost
+from agenticx.sessions.store.attachments import AttachmentLease
+from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
@@ -46,7 +47,7 @@ class SessionActor:
     or ended yet; `deleted` is set once the session is deleted.
     """
 
-    def __init__(self, lease: Lease, loaded: Loaded, services: TurnServices) -> None:
+    def __init__(self, lease: AttachmentLease, loaded: Loaded, services: TurnServices) -> None:
         with map_decode_errors(f"state of session {lease.session_id!r}"):
             self.session = load_session(loaded.record, loaded.state)
         self.id = lease.session_id
@@ -384,7 +385,7 @@ class SessionActor:
         if (turn := loaded.running) is not None and self.turns.running is None:
             with bound_ids(session=self.id, turn=turn.id):
                 try:
-                    await end_leftover_processes(loaded.open_facts)
+                    await end_leftover_processes(self._services.log, loaded.open_facts)
                     await self._recover_turn(loaded, turn, may_resume=may_resume)
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))
@@ -481,7 +482,7 @@ class SessionActor:
             self._check_exists()
             self._queue.clear()
             await self.turns.stop()
-            await self._services.store.delete(self.lease)
+            await self._services.store.delete(self.lease.lease)
             self.deleted = True
             self._queue.clear()
             self.turns.pending_end = None
@@ -489,7 +490,7 @@ class SessionActor:
                 await self._snapshots.delete()
 
 
-def _snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:
+def _snapshots(lease: AttachmentLease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:
     """Return the snapshots of a session, None in a store without contents."""
     if blobs is None:
         return None

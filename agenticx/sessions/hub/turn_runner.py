@@ -7,7 +7,6 @@ all clients of a session see the same turn.
 from __future__ import annotations
 
 import asyncio
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +38,7 @@ from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost
+from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.records import Fact, FactKind, Loaded, StoredEvent, TurnRecord
 
 __all__ = ["RunningTurn", "TurnRunner", "merge_deltas"]
@@ -349,7 +349,7 @@ class _FactJournal:
         await self._write("call_began", call.id, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
 
     async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
-        data = {"call_id": call.id, "host": platform.node(), **process}
+        data = {"call_id": call.id, "host": this_host(), **process}
         await self._write("process_started", f"{call.id}/{process['pid']}", data)
 
     async def _write(self, kind: FactKind, key: str, data: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from agenticx.llms.base import ChatModel
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
 from agenticx.runtime.write_pacer import WritePacer
 from agenticx.sessions.store.base import Log, Store
+from agenticx.sessions.store.hosts import check_workspace
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
@@ -66,7 +67,11 @@ class TurnServices:
     _runtime: tuple[ChatModel, Settings, AgentRuntime] | None = field(default=None, init=False)
 
     def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:
-        """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given."""
+        """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given.
+
+        Raises `WorkspaceElsewhere`: a turn never works in a folder of this host that another one's path names.
+        """
+        check_workspace(record, self.log)
         return TurnSetup(model=self.models(model or record.model), tools=self.tools(record))
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ sessions and may lag behind the log.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Literal, Protocol
 from agenticx.errors import StoreError
 from agenticx.messages import Message
 from agenticx.sessions.store.blobs import Blobs
+from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import (
     Commit,
     Fact,
@@ -47,6 +49,7 @@ __all__ = [
     "Store",
     "StoreReader",
     "read_log_pages",
+    "related_turn_id",
 ]
 
 Durability = Literal["process", "disk", "replicas", "memory"]
@@ -299,7 +302,10 @@ class Store(Protocol):
 
     @property
     def blobs(self) -> Blobs | None:
-        """The contents by digest; without them, what a rewind would need of a file is not stored."""
+        """The contents by digest.
+
+        Without them, what a rewind would need of a file is not stored, and attachments are stored in the commits.
+        """
         ...
 
     async def create(
@@ -358,6 +364,17 @@ class StoreReader(Protocol):
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]: ...
 
     def close(self) -> None: ...
+
+
+def related_turn_id(event: StoredEvent) -> str | None:
+    """Return the id of the event's turn, or of the turn that its queued message is to start or join.
+
+    None for an event of the session as a whole. Raises `DamagedData`.
+    """
+    if event.type not in ("queued", "handed_back"):
+        return event.turn_id
+    with map_decode_errors(f"an event of session {event.session_id!r}"):
+        return json.loads(event.frame_json)["data"].get("turn_id")
 
 
 _COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reached by new commits

@@ -2,7 +2,8 @@
 
 `BlobFolder` has a folder for each session, named after the digest of its id, with one file for each content
 (compressed, named after the digest of the content). Contents are stored up to a limit for each session and for all;
-beyond the second one the contents of the least recently written sessions are deleted first.
+beyond the second one the contents of the least recently written sessions are deleted first. Contents that are kept lie
+in a folder `kept` below it, and have no limit.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ TOO_LARGE = "too large"
 OLD_LISTS = ("edits.jsonl", "rewinds.jsonl")
 """The files beside the contents that earlier releases wrote, see `agenticx.sessions.files.old_lists`."""
 
+_KEPT = "kept"
+_SAMPLE_BYTES = 64 * 1024
 _MAX_SESSION_BYTES = 256 * 1024 * 1024
 _MAX_TOTAL_BYTES = 2 * 1024 * 1024 * 1024
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -63,10 +66,11 @@ def content_digest(content: bytes) -> str:
 class Blobs(Protocol):
     """Contents by session and digest. A content may be missing: it was too large, or there was no room for it."""
 
-    async def put(self, session_id: str, content: bytes, *, synced: bool = True) -> str:
+    async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
         """Store a content as far as there is room, before the commit that names it; return its `content_digest`.
 
-        A content that is not `synced` survives the death of the process only. Raises `StoreError`.
+        There is always room for one that is `kept`, and it stays until its session is forgotten. A content that is not
+        `synced` survives the death of the process only. Raises `StoreError`.
         """
         ...
 
@@ -97,7 +101,7 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self._contents: dict[str, dict[str, bytes]] = {}
 
-    async def put(self, session_id: str, content: bytes, *, synced: bool = True) -> str:
+    async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
         digest = content_digest(content)
         if digest != TOO_LARGE:
             self._contents.setdefault(session_id, {})[digest] = content
@@ -139,11 +143,12 @@ class BlobFolder:
         name = hashlib.sha256(session_id.encode()).hexdigest()[:40]  # an id from outside is never part of a path
         return self._root / name
 
-    async def put(self, session_id: str, content: bytes, *, synced: bool = True) -> str:
-        return await run_in_thread(self._put, self.folder(session_id), content, synced, name="agx storing a snapshot")
+    async def put(self, session_id: str, content: bytes, *, synced: bool = True, kept: bool = False) -> str:
+        put = self._put_kept if kept else self._put
+        return await run_in_thread(put, self.folder(session_id), content, synced, name="agx storing a content")
 
     async def get(self, session_id: str, digest: str) -> bytes | None:
-        return await run_in_thread(_read_content, self.folder(session_id), digest, name="agx reading a snapshot")
+        return await run_in_thread(_read_content, self.folder(session_id), digest, name="agx reading a content")
 
     async def share(self, session_id: str, other_id: str, digests: Collection[str]) -> None:
         await run_in_thread(self._share, self.folder(session_id), self.folder(other_id), digests)
@@ -163,18 +168,37 @@ class BlobFolder:
             folder.touch()
             if name == TOO_LARGE or folder.has(name):
                 return name
-            body = zlib.compress(content, 1)
+            body = _compress(content)
             if self._make_room(path, len(body)):
                 folder.create(name, body, synced=synced)
             else:
                 _log.warning("no snapshot of a changed file: the session's limit is reached", size=len(content))
         return name
 
+    def _put_kept(self, path: Path, content: bytes, synced: bool) -> str:
+        name = content_digest(content)
+        with (
+            _mapped_errors(),
+            _OpenFolder(path, create=True) as folder,
+            _OpenFolder(Path(_KEPT), create=True, parent=folder) as kept,
+        ):
+            if name != TOO_LARGE and not kept.has(name):
+                kept.create(name, _compress(content), synced=synced)
+        return name
+
     def _share(self, source: Path, target: Path, digests: Collection[str]) -> None:
+        names = list(filter(_DIGEST.fullmatch, digests))
         with _mapped_errors(), suppress(FileNotFoundError), _OpenFolder(source) as source_folder:
             with _OpenFolder(target, create=True) as folder:
-                for digest in filter(_DIGEST.fullmatch, digests):
-                    folder.link(digest, source_folder)
+                for name in names:
+                    folder.link(name, source_folder)
+                with (
+                    suppress(FileNotFoundError),
+                    _OpenFolder(Path(_KEPT), parent=source_folder) as source_kept,
+                    _OpenFolder(Path(_KEPT), create=True, parent=folder) as kept,
+                ):
+                    for name in names:
+                        kept.link(name, source_kept)
             with self._lock:
                 self._total_bytes = None
 
@@ -215,17 +239,24 @@ class BlobFolder:
 
 
 class _OpenFolder:
-    """A folder held open, so that it cannot be replaced by another one; new files are readable by the owner only."""
+    """A folder held open, so that it cannot be replaced by another one; new files are readable by the owner only.
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    With `parent`, a folder held open too, the path is a name in it.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False, parent: _OpenFolder | None = None) -> None:
         self._path = path
         self._create = create
+        self._parent = None if parent is None else parent._descriptor
 
     def __enter__(self) -> _OpenFolder:
         if self._create:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._path.mkdir(mode=0o700, exist_ok=True)
-        self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            if self._parent is None:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(self._path, 0o700, dir_fd=self._parent)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self._path, flags, dir_fd=self._parent)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -284,12 +315,28 @@ def _mapped_errors() -> Generator[None]:
         raise StoreError(exc.strerror or type(exc).__name__) from exc
 
 
+def _compress(content: bytes) -> bytes:
+    """Return the content in the zlib format, compressed unless a sample of it, such as an image, gets no smaller."""
+    middle = max(0, (len(content) - _SAMPLE_BYTES) // 2)
+    sample = content[middle : middle + _SAMPLE_BYTES]
+    return zlib.compress(content, 1 if len(zlib.compress(sample, 1)) < len(sample) * 0.95 else 0)
+
+
 def _read_content(path: Path, digest: str) -> bytes | None:
     if not _DIGEST.fullmatch(digest):
         return None
+    with suppress(OSError), _OpenFolder(path) as folder:
+        if (content := _read_file(folder, digest)) is not None:
+            return content
+        with _OpenFolder(Path(_KEPT), parent=folder) as kept:
+            return _read_file(kept, digest)
+    return None
+
+
+def _read_file(folder: _OpenFolder, digest: str) -> bytes | None:
+    """Return the content of that digest, None if the folder has none, or a damaged one."""
     try:
-        with _OpenFolder(path) as folder:
-            content = zlib.decompressobj().decompress(folder.read(digest), LARGEST_CONTENT + 1)
+        content = zlib.decompressobj().decompress(folder.read(digest), LARGEST_CONTENT + 1)
     except (OSError, zlib.error):
         return None
     return content if content_digest(content) == digest else None
@@ -320,7 +367,8 @@ def _remove_old_lists(path: Path) -> None:
 
 def _folder_bytes(folder: Path) -> int:
     with os.scandir(folder) as entries:
-        return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+        files = (entry for entry in entries if not entry.is_dir(follow_symlinks=False))
+        return sum(file.stat(follow_symlinks=False).st_size for file in files)
 
 
 def _last_used(folder: Path) -> float:

@@ -51,7 +51,8 @@ class SessionRecord:
     """The properties of a session apart from its events.
 
     `tools` None means all; `model` None means the default one; `system_prompt` None means that of the hub;
-    `forked_from` is the id of the session it was made from.
+    `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the workspace, see
+    `hosts.is_this_host`.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -59,6 +60,7 @@ class SessionRecord:
     model: str | None = None
     permission_mode: PermissionMode = "default"
     workspace: str
+    workspace_host: str | None = None
     tools: tuple[str, ...] | None = None
     system_prompt: str | None = None
     pinned: bool = False
@@ -190,8 +192,9 @@ class Commit:
     """A write of a session: one record, stored whole or not at all.
 
     `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on; a terminal
-    event of the running turn ends it. `record` replaces the session's record. The same `id` twice is one commit.
-    Without `sync` the events survive the death of the process, but not a power cut.
+    event of the running turn ends it. `record` replaces the session's record. `blobs` are the digests of the contents
+    in `Blobs` that belong to it, all of which are stored. The same `id` twice is one commit. Without `sync` the events
+    survive the death of the process, but not a power cut.
     """
 
     id: str = field(default_factory=lambda: new_id("cmt"))
@@ -201,6 +204,7 @@ class Commit:
     state: StateChange | None = None
     facts: Sequence[Fact] = ()
     record: SessionRecord | None = None
+    blobs: Sequence[str] = ()
     sync: bool = True
 
 

@@ -7,7 +7,22 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["DailyUsage", "UsageCounts", "counts_of_call"]
+from typing_extensions import TypedDict
+
+__all__ = ["DailyUsage", "UsageCounts", "UsageItem", "counts_of_call"]
+
+
+class UsageItem(TypedDict):
+    """The usage of model calls; the last two fields count the calls without token counts and without a cost."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    reasoning_tokens: int
+    cost_usd: str | None
+    calls_without_counts: int
+    calls_without_cost: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +55,19 @@ class UsageCounts:
             cost_usd=sum(costs, Decimal(0)) if costs else None,
         )
 
+    def to_json(self) -> UsageItem:
+        """Return the counts as reports have them."""
+        return {
+            "calls": self.calls,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cached_tokens": self.cached_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "cost_usd": None if self.cost_usd is None else f"{self.cost_usd:f}",
+            "calls_without_counts": self.uncounted,
+            "calls_without_cost": self.unpriced,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyUsage:
@@ -49,6 +77,11 @@ class DailyUsage:
     day: str
     model: str
     counts: UsageCounts
+
+    @staticmethod
+    def total(rows: Iterable[DailyUsage]) -> UsageCounts:
+        """Return the sum of the rows."""
+        return sum((row.counts for row in rows), UsageCounts())
 
     @staticmethod
     def merged(rows: Iterable[DailyUsage]) -> list[DailyUsage]:

@@ -12,12 +12,24 @@ from pathlib import Path
 
 import pytest
 
+from agenticx.attachments import make_attachment
 from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Hub, MemoryStore, SessionRecord, SessionState, Store, StoredEvent, TurnRequest
+from agenticx.sessions import (
+    Hub,
+    MemoryStore,
+    SessionRecord,
+    SessionState,
+    SqliteStore,
+    Store,
+    StoredEvent,
+    TurnRequest,
+)
 from agenticx.sessions.history.export import as_jsonl
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.history.transcript import read_conversation, read_messages
+from agenticx.sessions.store.attachments import SMALLEST_CONTENT
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.sessions.store.damage import DamagedData
@@ -233,5 +245,43 @@ async def test_a_data_folder_from_before_the_standard_names_resumes_rewinds_and_
     assert outcomes(there.files) == {"a.txt": "restored", "b.txt": "removed"}
     assert contents(workspace) == {"a.txt": "one"}
     assert as_jsonl((await events_of(store, "ses_1"))[: len(events)]) == as_jsonl(events)
+    await hub.close()
+    await store.aclose()
+
+
+async def test_a_data_folder_with_files_inside_its_messages_resumes_and_rewinds(
+    settings: Settings, workspace: Path
+) -> None:
+    path = settings.home / "sessions.db"
+    store: Store = SqliteStore(path)  # without a place for contents, which then are where they were before
+    await store.create(replace(RECORD, workspace=str(workspace), permission_mode="default"))
+    hub = hub_of(store, settings)
+    first, second = (make_attachment(f"{name}.txt", name.encode() * SMALLEST_CONTENT) for name in ("one", "two"))
+    await hub.start("ses_1", TurnRequest(input="one", attachments=(first,)))
+    while not (questions := await hub.open_confirms("ses_1")):
+        await asyncio.sleep(0.01)
+    queued = TurnRequest(input="two", attachments=(second,), when_busy="queue", client_turn_id="c2")
+    await hub.submit("ses_1", queued)
+    await hub.close()
+    await store.aclose()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        stored = str(connection.execute("SELECT message FROM messages UNION SELECT data FROM facts").fetchall())
+        assert [file.data in stored for file in (first, second)] == [True, True]
+        connection.execute("DELETE FROM migrations WHERE name LIKE '0009 %'")
+
+    store = open_store(settings)
+    model = ScriptedModel(["first", "second", "third"])
+    hub = Hub(store, models=lambda _: model, tools=lambda _: builtin_tools(), settings=settings, clock=PatientClock())
+    await hub.recover()
+    assert (await hub.submit("ses_1", queued)).state == "queued"
+    (question,) = questions
+    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+    await wait_for_turn_end(store, "ses_1", ends=2)
+    answer = next(m for m in await read_messages(store.log, "ses_1") if m["content"] == "first")
+    await hub.rewind("ses_1", answer["message_id"])
+    await hub.start("ses_1", TurnRequest(input="three"))
+    await wait_for_turn_end(store, "ses_1", ends=3)
+    files = [[m.attachments for m in request.messages if isinstance(m, UserMessage)] for request in model.requests]
+    assert files == [[(first,)], [(first,), (second,)], [(first,), ()]]
     await hub.close()
     await store.aclose()

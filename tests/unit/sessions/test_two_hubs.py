@@ -288,14 +288,15 @@ async def test_a_turn_whose_lease_is_taken_away_ends_its_call_at_once_and_writes
     await hub.close()
 
 
-async def test_only_processes_of_this_host_are_ended() -> None:
+async def test_only_processes_of_this_host_are_ended(rng: random.Random) -> None:
     mark = new_id("run")
     with subprocess.Popen(["/bin/sleep", "60"], env={MARK: mark}, start_new_session=True) as process:
         data = {"pid": process.pid, "started": 0, "mark": mark, "host": "another host"}
         fact = Fact(kind="process_started", key="k", turn_id="turn_1", data=data)
-        await end_leftover_processes([fact])
+        log = UnreliableStore(MemoryStore(), rng).log
+        await end_leftover_processes(log, [fact])
         assert process.poll() is None
-        await end_leftover_processes([replace(fact, data=data | {"host": platform.node()})])
+        await end_leftover_processes(log, [replace(fact, data=data | {"host": platform.node()})])
         await wait_until(lambda: process.poll() is not None)
 
 

@@ -11,7 +11,7 @@ from agenticx.sessions.store.records import FactKind, SessionRecord, StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
 from agenticx.sessions.store.sqlite._cursors import session_number
-from agenticx.sessions.store.sqlite._database import Database
+from agenticx.sessions.store.sqlite._threads import Reader, Writer
 from agenticx.sessions.store.sqlite._usage import read_usage
 from agenticx.sessions.store.usage import DailyUsage
 
@@ -19,10 +19,13 @@ __all__ = ["SqliteCatalog"]
 
 
 class SqliteCatalog:
-    """The `Catalog` of one database, which never lags."""
+    """The `Catalog` of one database, which never lags.
 
-    def __init__(self, database: Database) -> None:
-        self._reader, self._writer = database.reader, database.writer
+    A search index that is found to be damaged is rebuilt by the owner of the database, which has a `writer`.
+    """
+
+    def __init__(self, reader: Reader, writer: Writer | None = None) -> None:
+        self._reader, self._writer = reader, writer
 
     async def get(self, session_id: str) -> SessionRecord:
         return await self._reader.submit(
@@ -45,7 +48,8 @@ class SqliteCatalog:
         try:
             return await self._reader.submit(work)
         except DamagedData:
-            await self._writer.submit(index.mark_damaged)
+            if self._writer is not None:
+                await self._writer.submit(index.mark_damaged)
             raise
 
     async def usage(

@@ -192,6 +192,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         ALTER TABLE turns ADD COLUMN permission_mode TEXT;  -- NULL: that of the session
         """,
     ),
+    Migration("0009 attachments by digest", ""),  # messages may name contents, which earlier releases cannot read
 )
 
 

@@ -38,7 +38,7 @@ class SqliteStore:
     def __init__(self, path: Path, *, clock: Clock | None = None, blobs: Blobs | None = None) -> None:
         self._database = Database(path, clock or SystemClock())
         self._log = SqliteLog(self._database)
-        self._catalog = SqliteCatalog(self._database)
+        self._catalog = SqliteCatalog(self._database.reader, self._database.writer)
         self._ownership = SqliteOwnership(self._database)
         self._blobs = blobs
 

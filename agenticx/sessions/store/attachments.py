@@ -1,0 +1,187 @@
+"""Contents of attachments, which are stored by their digest before the commit that names them.
+
+In a commit, the `data` of a large attachment is `sha256:` and the digest of its content, which no base64 is. What
+`AttachmentLease` loads has the contents again; what is read without a lease, for a fork or a rewind, has not.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from agenticx.attachments import Attachment
+from agenticx.errors import ResourcesExhausted, StoreError
+from agenticx.logs import get_logger
+from agenticx.messages import Message, UserMessage
+from agenticx.sessions.store.base import Lease
+from agenticx.sessions.store.blobs import TOO_LARGE, Blobs
+from agenticx.sessions.store.records import (
+    Commit,
+    Fact,
+    FactKind,
+    Loaded,
+    SessionState,
+    StateChange,
+    StoredEvent,
+    TurnRecord,
+)
+from agenticx.threads import run_in_thread
+
+__all__ = ["SMALLEST_CONTENT", "AttachmentLease", "attachment_digests", "load_attachments"]
+
+SMALLEST_CONTENT = 32 * 1024
+"""The size in bytes from which on a content is stored by its digest; a smaller one is cheaper in the commit.
+
+The 20 attachments of a message have less than 1 MB of base64 in a commit then, the usual limit of message queues.
+"""
+
+_PREFIX = "sha256:"
+
+_log = get_logger(__name__)
+
+
+class AttachmentLease:
+    """The `Lease` of a session whose commits name the contents of large attachments by their digests.
+
+    The contents are in `blobs`; without these, they stay in the commits of `lease`.
+    """
+
+    def __init__(self, lease: Lease, blobs: Blobs | None) -> None:
+        self.lease = lease
+        self.session_id, self.epoch, self.lost = lease.session_id, lease.epoch, lease.lost
+        self._blobs = blobs
+
+    async def load(self) -> Loaded:
+        loaded, blobs = await self.lease.load(), self._blobs
+        if blobs is None:
+            return loaded
+
+        async def read(digest: str) -> bytes | None:
+            return await blobs.get(self.session_id, digest)
+
+        messages = await load_attachments(loaded.state.messages, read)
+        facts = [await _change_fact(fact, lambda message: _load_message(message, read)) for fact in loaded.open_facts]
+        return replace(loaded, state=SessionState(messages, loaded.state.state_json), open_facts=facts)
+
+    async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
+        return await self.lease.commit(await self._store_contents(commit))
+
+    async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
+        return await self.lease.settle(await self._store_contents(commit))
+
+    async def _store_contents(self, commit: Commit) -> Commit:
+        """Store the contents of large attachments; return the commit with their digests instead."""
+        blobs, state = self._blobs, commit.state
+        if blobs is None or not (state or commit.facts):
+            return commit
+
+        async def store(message: Message) -> Message:
+            return await _store_message(self.session_id, blobs, message)
+
+        if state is not None:
+            messages, compacted = [[await store(m) for m in part] for part in (state.messages, state.compacted)]
+            state = replace(state, messages=messages, compacted=compacted)
+        facts = [await _change_fact(fact, store) for fact in commit.facts]
+        return replace(commit, state=state, facts=facts, blobs=sorted(_digests_in(state, facts)))
+
+    async def fact(self, kind: FactKind, key: str) -> Fact | None:
+        return await self.lease.fact(kind, key)
+
+    async def file_facts(self) -> Sequence[Fact]:
+        return await self.lease.file_facts()
+
+    async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
+        return await self.lease.turn(client_turn_id=client_turn_id)
+
+    async def release(self, *, work_left: bool = False) -> None:
+        await self.lease.release(work_left=work_left)
+
+
+def attachment_digests(messages: Iterable[Message]) -> set[str]:
+    """Return the digests by which messages that were read from a store name the contents of attachments."""
+    files = (file for message in messages if isinstance(message, UserMessage) for file in message.attachments)
+    return {file.data.removeprefix(_PREFIX) for file in files if file.data.startswith(_PREFIX)}
+
+
+async def load_attachments(
+    messages: Sequence[Message], read: Callable[[str], Awaitable[bytes | None]]
+) -> list[Message]:
+    """Return messages that were read from a store with the contents that they name, which `read` returns by digest.
+
+    A message whose content is missing has the name of the attachment in its text instead; messages that name none are
+    returned as they are.
+    """
+    return [await _load_message(message, read) for message in messages]
+
+
+# --- one message ------------------------------------------------------------------------------------------------------
+
+
+async def _load_message(message: Message, read: Callable[[str], Awaitable[bytes | None]]) -> Message:
+    if not isinstance(message, UserMessage) or not attachment_digests([message]):
+        return message
+    text, files = message.content, list[Attachment]()
+    for file in message.attachments:
+        if not file.data.startswith(_PREFIX):
+            files.append(file)
+        elif (content := await read(file.data.removeprefix(_PREFIX))) is not None:
+            data = await run_in_thread(b64encode, content, name="agx attachments")
+            files.append(file.model_copy(update={"data": data.decode()}))
+        else:
+            _log.error("content of an attachment is missing", message=message.message_id, file=file.name)
+            text += f"\n[attached: {file.name}]"
+    return message.model_copy(update={"content": text, "attachments": tuple(files)})
+
+
+async def _store_message(session_id: str, blobs: Blobs, message: Message) -> Message:
+    if not isinstance(message, UserMessage) or all(file.size < SMALLEST_CONTENT for file in message.attachments):
+        return message
+    files = [
+        file if file.size < SMALLEST_CONTENT else await _store_attachment(session_id, blobs, file)
+        for file in message.attachments
+    ]
+    return message.model_copy(update={"attachments": tuple(files)})
+
+
+async def _store_attachment(session_id: str, blobs: Blobs, file: Attachment) -> Attachment:
+    """Store the content of an attachment and return what stands for it in commits; raise `StoreError`."""
+    try:
+        content = await run_in_thread(_decode, file.data, name="agx attachments")
+        digest = TOO_LARGE if content is None else await blobs.put(session_id, content, kept=True)
+    except ResourcesExhausted as exc:
+        raise StoreError(str(exc)) from exc
+    return file if digest == TOO_LARGE else file.model_copy(update={"data": _PREFIX + digest})
+
+
+def _decode(data: str) -> bytes | None:
+    """Return the content of base64, None if it is none, or if encoding it again would give other characters."""
+    try:
+        content = b64decode(data, validate=True)
+    except ValueError:
+        return None
+    last = b64encode(content[-(len(content) % 3 or 3) :])  # only there can valid base64 differ
+    return content if len(data) == (len(content) + 2) // 3 * 4 and data.endswith(last.decode()) else None
+
+
+async def _change_fact(fact: Fact, change: Callable[[Message], Awaitable[Message]]) -> Fact:
+    """Return the fact of a posted message with the changed message, and any other one as it is."""
+    if (message := _posted_message(fact)) is None or (changed := await change(message)) is message:
+        return fact
+    return replace(fact, data={**fact.data, "message": changed.model_dump(mode="json")})
+
+
+def _posted_message(fact: Fact) -> UserMessage | None:
+    if fact.kind != "message_posted":
+        return None
+    try:
+        return UserMessage.model_validate(fact.data["message"])
+    except (KeyError, ValidationError):  # damaged: raised where the message is queued
+        return None
+
+
+def _digests_in(state: StateChange | None, facts: Sequence[Fact]) -> set[str]:
+    posted = [message for fact in facts if (message := _posted_message(fact)) is not None]
+    return attachment_digests(posted if state is None else [*posted, *state.messages, *state.compacted])

@@ -1,0 +1,38 @@
+"""Names of hosts in records and facts: the computer that has a workspace, a changed file or a process."""
+
+from __future__ import annotations
+
+import platform
+
+from agenticx.errors import SettingsError
+from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.records import SessionRecord
+
+__all__ = ["WorkspaceElsewhere", "check_workspace", "is_this_host", "this_host"]
+
+
+class WorkspaceElsewhere(SettingsError):
+    """A turn of a session whose workspace is on another host; the message names both."""
+
+
+def this_host() -> str:
+    """Return the name of this computer."""
+    return platform.node()
+
+
+def is_this_host(host: str | None, log: Log) -> bool:
+    """Return whether a record or fact of that log is about this host; None is of a release that named none.
+
+    A log that only one host writes is about that host alone, whatever its name was: a container has a new one after
+    each start.
+    """
+    return host is None or host == this_host() or log.durability != "replicas"
+
+
+def check_workspace(record: SessionRecord, log: Log) -> None:
+    """Raise `WorkspaceElsewhere` unless the session's workspace is on this host."""
+    if not is_this_host(record.workspace_host, log):
+        raise WorkspaceElsewhere(
+            f"session {record.id!r} works in {record.workspace!r} on the host {record.workspace_host!r}, and this is"
+            f" {this_host()!r}; run its turns there"
+        )

@@ -1,0 +1,66 @@
+"""A session's turns run on the host that has its workspace."""
+
+from __future__ import annotations
+
+import platform
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.sessions import Hub, MemoryStore, SqliteStore, Store, TurnRequest
+from agenticx.sessions.store.hosts import WorkspaceElsewhere
+from agenticx.settings import load_settings
+from agenticx.tools.builtin import builtin_tools
+from tests.support.sessions import wait_for_turn_end
+from tests.support.timeouts import PatientClock
+from tests.support.two_hubs import UnreliableStore
+
+pytestmark = pytest.mark.anyio
+
+
+def hub_on(store: Store, tmp_path: Path) -> Hub:
+    model = ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], "written"])
+    options: dict[str, Any] = {"home": tmp_path / "home", "permission_mode": "auto", "workspace_root": tmp_path}
+    tools, settings = builtin_tools(), load_settings(options, environ={})
+    return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings, clock=PatientClock())
+
+
+async def test_a_worker_on_another_host_refuses_a_turn_and_touches_no_file(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = UnreliableStore(MemoryStore(), rng)
+    hub = hub_on(store, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(platform, "node", lambda: "elsewhere")
+        record = await hub.create()
+    assert record.workspace_host == "elsewhere"
+    for request in (TurnRequest(input="hi"), TurnRequest(input="hi", when_busy="queue", client_turn_id="c1")):
+        with pytest.raises(WorkspaceElsewhere, match=rf"on the host 'elsewhere', and this is '{platform.node()}'"):
+            await hub.submit(record.id, request)
+    assert await store.memory.head(record.id) == 0
+    assert not (tmp_path / "a.txt").exists()
+    assert (await hub.change(record.id, {"pinned": True})).workspace_host == "elsewhere"
+    await hub.close()
+
+
+@pytest.mark.parametrize("kind", ["renamed", "unnamed"])
+async def test_turns_run_on_the_only_host_of_a_log_and_for_records_without_a_host(
+    tmp_path: Path, rng: random.Random, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    store: Store = SqliteStore(tmp_path / "s.db") if kind == "renamed" else UnreliableStore(MemoryStore(), rng)
+    hub = hub_on(store, tmp_path)
+    record = await hub.create()
+    assert record.workspace_host == platform.node()
+    if kind == "unnamed":
+        record = replace(record, id="ses_old", workspace_host=None)
+        await store.create(record)
+    monkeypatch.setattr(platform, "node", lambda: "renamed")
+    await hub.start(record.id, TurnRequest(input="hi"))
+    await wait_for_turn_end(store, record.id)
+    assert (tmp_path / "a.txt").read_text() == "x"
+    await hub.close()
+    await store.aclose()
