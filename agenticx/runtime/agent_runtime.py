@@ -22,6 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from agenticx.argument_types import check_type
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
@@ -176,6 +177,7 @@ class AgentRuntime(RunMethods):
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
+        sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
         """Run one turn as `run_turn` does, with `sink` as the consumer: no call runs before its events are written.
@@ -184,7 +186,7 @@ class AgentRuntime(RunMethods):
         written.
         """
         message, session = user_message(user_input), checked_session(session)
-        turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
+        turn = self._new_turn(session, tools, "meta", system_prompt, None, context, sampling)
         _begin_turn(turn, message)
         await self._write(turn, (), sink, should_stop)
 
@@ -197,10 +199,11 @@ class AgentRuntime(RunMethods):
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
+        sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
         """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
-        turn = self._new_turn(session, tools, "meta", system_prompt, None, context)
+        turn = self._new_turn(session, tools, "meta", system_prompt, None, context, sampling)
         _resume_turn(turn, point)
         await self._write(turn, point.calls, sink, should_stop)
 
@@ -253,10 +256,9 @@ class AgentRuntime(RunMethods):
             context=context or TurnContext(),
         )
 
-    def _checked_sampling(self, sampling: object) -> Sampling:
+    def _checked_sampling(self, sampling: Sampling) -> Sampling:
         """Return `sampling`; raise `TypeError` if it is none, `UnsupportedSampling` if the model does not take it."""
-        if not isinstance(sampling, Sampling):
-            raise TypeError(f"sampling must be a Sampling, not {type(sampling).__name__}")
+        check_type("sampling", sampling, Sampling, "a Sampling")
         check_sampling(self._model, sampling)
         return sampling
 

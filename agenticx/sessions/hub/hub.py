@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
+from agenticx.argument_types import check_type_or_none
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.openai_rows import user_message
+from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, Event, HookRegistry
@@ -133,7 +135,7 @@ class Hub:
             system_prompt=system_prompt,
             created_at=rfc3339(self._services.clock.now()),
         )
-        self._services.setup(record, None)
+        self._services.setup(record, None, None)
         await self.store.create(record)
         return record
 
@@ -146,6 +148,7 @@ class Hub:
         *,
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
+        sampling: Sampling | None = None,
         client_turn_id: str | None = None,
         when_busy: Literal["reject", "queue", "interrupt"] = "reject",
     ) -> AsyncGenerator[Event]:
@@ -158,6 +161,9 @@ class Hub:
         before, the events are those of that turn. The terminal event is missing only if the hub is closed while the
         turn waits for an answer: it then continues after the next start.
 
+        `model` and `permission_mode` take the place of the session's for this turn, and the parameters of `sampling`
+        that of the model's. They are stored: the turn keeps them while it is queued and across a restart.
+
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.
         """
@@ -168,6 +174,7 @@ class Hub:
             client_turn_id=client_turn_id,
             model=model,
             permission_mode=permission_mode,
+            sampling=sampling,
             when_busy=when_busy,
         )
         submission = await self.submit(session_id, request)
@@ -214,12 +221,14 @@ class Hub:
         more, so such a message begins the next turn. A repeated `client_turn_id` returns the state of the first message
         and has no effect. Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written),
         `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name,
-        `ValueError` for an unknown mode, or `SettingsError` (nothing was written) where the settings file of the
-        session's workspace cannot be used.
+        `UnsupportedSampling` for sampling that the model does not take, `ValueError` for an unknown mode, `TypeError`
+        for a part of another type, or `SettingsError` (nothing was written) where the settings file of the session's
+        workspace cannot be used.
         """
         self._check_open()
         own = {"model": request.model, "permission_mode": request.permission_mode}
         check_fields({name: value for name, value in own.items() if value is not None})
+        check_type_or_none("sampling", request.sampling, Sampling, "a Sampling")
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")

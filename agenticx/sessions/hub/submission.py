@@ -7,6 +7,7 @@ from typing import Literal
 
 from agenticx.attachments import Attachment, fingerprint
 from agenticx.errors import AgenticXError
+from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
 from agenticx.sessions.store.records import TurnRecord
 from agenticx.tools.permissions import PermissionMode
@@ -45,8 +46,9 @@ class TurnFailed(AgenticXError):
 class TurnRequest:
     """A message that a client submits.
 
-    `model` and `permission_mode` take the place of the session's for the turn that it begins, also if it is queued
-    before, or resumed after a restart; a message that steers runs in the turn that it joins.
+    `model` and `permission_mode` take the place of the session's for the turn that it begins, and `sampling` takes
+    precedence over the model's, also if it is queued before, or resumed after a restart; a message that steers runs in
+    the turn that it joins.
     """
 
     input: str
@@ -54,6 +56,7 @@ class TurnRequest:
     client_turn_id: str | None = None
     model: str | None = None
     permission_mode: PermissionMode | None = None
+    sampling: Sampling | None = None
     when_busy: WhenBusy = "reject"
 
 

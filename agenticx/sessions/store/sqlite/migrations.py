@@ -192,6 +192,13 @@ MIGRATIONS: tuple[Migration, ...] = (
         ALTER TABLE turns ADD COLUMN permission_mode TEXT;  -- NULL: that of the session
         """,
     ),
+    Migration(
+        "0009 models and sampling of turns",
+        """
+        ALTER TABLE turns ADD COLUMN model TEXT;            -- NULL: that of the session
+        ALTER TABLE turns ADD COLUMN sampling TEXT;         -- a JSON object; NULL: that of the model
+        """,
+    ),
 )
 
 

@@ -12,6 +12,7 @@ from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord, StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
+from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
 from agenticx.sessions.store.sqlite._file import map_file_errors, require_database_file
 from agenticx.sessions.store.sqlite._threads import Reader
@@ -67,7 +68,7 @@ class SqliteReader:
 
     async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
         """Return the ids of the running turns of these sessions by session id."""
-        return await self._reader.submit(lambda connection: rows.running_turn_ids(connection, session_ids))
+        return await self._reader.submit(lambda connection: turns.running_turn_ids(connection, session_ids))
 
     async def head(self, session_id: str) -> int:
         """Return the number of a session's last event, as `Log.head` does."""
