@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_int, check_str, check_type
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
@@ -39,7 +39,7 @@ from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.hooks import AgentHook, HookRegistry
-from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
+from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.request import RequestBuilder
@@ -48,7 +48,7 @@ from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import EventSink, Turn, TurnContext, attachment_data
+from agenticx.runtime.turn import EventSink, Turn, TurnContext, attachment_data, check_turn_arguments
 from agenticx.runtime.turn_task import TurnTask, wait_for_abandoned_turn
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_in_thread, run_sized
@@ -91,8 +91,7 @@ class AgentRuntime(RunMethods):
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if max_tool_rounds is not None and max_tool_rounds < 1:
-            raise ValueError(f"max_tool_rounds must be at least 1, not {max_tool_rounds}")
+        _check_arguments(system_prompt, max_tool_rounds, compactor, settings)
         self._settings = settings or load_settings()
         self._clock = clock or SystemClock()
         self._model = _resolve(llm, self._settings) if isinstance(llm, str) else adapt(llm)
@@ -119,7 +118,8 @@ class AgentRuntime(RunMethods):
             model=self._model, compactor=self._compactor, hooks=self._hooks, clocks=self._clocks
         )
         self._endings = Endings(hooks=self._hooks, clock=self._clock)
-        gate = SyncConfirmGate() if confirm_gate is None else _checked_gate(confirm_gate)
+        gate = SyncConfirmGate() if confirm_gate is None else confirm_gate
+        check_type("confirm_gate", gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
         authorizer = CallAuthorizer(gate=gate, settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, hooks=self._hooks, settings=self._settings, clock=self._clock)
 
@@ -156,6 +156,7 @@ class AgentRuntime(RunMethods):
         begins. A turn whose generator was left by a `break` is waited for, at most 3 s.
         """
         message, session = user_message(user_input), Session() if session is None else checked_session(session)
+        check_stop_signal(should_stop)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
         _begin_turn(turn, message)
@@ -240,6 +241,7 @@ class AgentRuntime(RunMethods):
         context: TurnContext | None,
         sampling: Sampling | None = None,
     ) -> Turn:
+        check_turn_arguments(agent_id, system_prompt, context)
         toolbox = self._tools if tools is None else tools if isinstance(tools, Toolbox) else Toolbox(tools)
         return Turn(
             session=session,
@@ -445,12 +447,17 @@ def _resolve(name: str, settings: Settings) -> ChatModel:
     return resolve_model(name, settings=settings)
 
 
-def _checked_gate(gate: object) -> ConfirmGate:
-    """Return `gate`; raise `TypeError` if it is no `ConfirmGate`, which could only fail at the first question."""
-    if not isinstance(gate, ConfirmGate):
-        kind = type(gate).__name__
-        raise TypeError(f"confirm_gate must be a ConfirmGate, such as a subclass with request_confirm, not {kind}")
-    return gate
+def _check_arguments(system_prompt: object, max_tool_rounds: int | None, compactor: object, settings: object) -> None:
+    if max_tool_rounds is not None:
+        check_int("max_tool_rounds", max_tool_rounds)
+        if max_tool_rounds < 1:
+            raise ValueError(f"max_tool_rounds must be at least 1, not {max_tool_rounds}")
+    if system_prompt is not None:
+        check_str("system_prompt", system_prompt)
+    if compactor is not None:
+        check_type("compactor", compactor, ContextCompactor, "a ContextCompactor")
+    if settings is not None:
+        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
 
 
 def _max_tool_rounds(settings: Settings) -> int:

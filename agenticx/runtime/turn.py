@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agenticx import user_code
+from agenticx.argument_types import check_str, check_type
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
@@ -29,7 +30,7 @@ from agenticx.runtime.write_pacer import WritePacer
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "usage_data"]
+__all__ = ["Channel", "EventSink", "Turn", "TurnContext", "attachment_data", "check_turn_arguments", "usage_data"]
 
 BACKGROUND_SECONDS = 3.0
 """Real seconds that background work (ending processes) may take after the terminal event."""
@@ -96,6 +97,15 @@ class TurnContext:
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
     permission_mode: PermissionMode | None = None
+
+
+def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
+    """Raise `TypeError` for an argument of another type."""
+    check_str("agent_id", agent_id)
+    if system_prompt is not None:
+        check_str("system_prompt", system_prompt)
+    if context is not None:
+        check_type("context", context, TurnContext, "a TurnContext")
 
 
 @dataclass(slots=True, kw_only=True)

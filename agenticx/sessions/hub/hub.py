@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-from agenticx.argument_types import check_type_or_none
+from agenticx.argument_types import check_int, check_path, check_str, check_type
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
@@ -44,7 +44,14 @@ from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
-from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
+from agenticx.sessions.hub.submission import (
+    HubClosed,
+    Submission,
+    TurnConflict,
+    TurnFailed,
+    TurnRequest,
+    check_request,
+)
 from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
@@ -122,7 +129,10 @@ class Hub:
         """
         self._check_open()
         settings = self._services.settings
-        mode, tools = permission_mode or settings.permission_mode, settings.enabled_tools if tools is None else tools
+        if workspace is not None:
+            check_path("workspace", workspace)
+        mode = settings.permission_mode if permission_mode is None else permission_mode
+        tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields)
         folder = await run_in_thread(_folder, workspace or settings.workspace_root, name="agx workspace")
@@ -191,6 +201,7 @@ class Hub:
         The cursor of an event is its `seq`; 0 is the beginning, and a turn begins after its `after_seq`. The events end
         when the hub is closed. Raises `SessionNotFound`, also when the session is deleted.
         """
+        check_int("after", after)
         if after < 0:
             raise ValueError(f"a cursor is 0 or the seq of an event, not {after}")
         reader = await self._new_reader(session_id, after)
@@ -199,6 +210,7 @@ class Hub:
                 yield event
 
     async def _new_reader(self, session_id: str, after: int, turn_id: str | None = None) -> EventReader:
+        _check_session_id(session_id)
         reader = EventReader(self.store.log, session_id, after=after, turn_id=turn_id)
         self._readers.add(reader)
         if self._actors.is_closed:
@@ -207,6 +219,7 @@ class Hub:
 
     async def messages(self, session_id: str) -> list[dict[str, Any]]:
         """Return the messages of a session's conversation, as `agenticx.sessions.transcript` does."""
+        _check_session_id(session_id)
         return await read_messages(self.store.log, session_id)
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
@@ -226,9 +239,7 @@ class Hub:
         workspace cannot be used.
         """
         self._check_open()
-        own = {"model": request.model, "permission_mode": request.permission_mode}
-        check_fields({name: value for name, value in own.items() if value is not None})
-        check_type_or_none("sampling", request.sampling, Sampling, "a Sampling")
+        check_request(request)
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
@@ -263,6 +274,7 @@ class Hub:
         Fields are name, model, permission_mode, tools, system_prompt, pinned and archived; what concerns turns applies
         from the next one on. Raises `ValueError` for another field or a value that cannot be stored.
         """
+        check_type("changes", changes, Mapping, "a dict of the fields to change")
         check_fields(changes)
         return await self._perform(session_id, Change(changes=changes))
 
@@ -271,6 +283,8 @@ class Hub:
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """
+        if message_id is not None:
+            check_str("message_id", message_id)
         return await self._perform(session_id, Rewind(message_id=message_id))
 
     async def delete(self, session_id: str) -> None:
@@ -298,6 +312,8 @@ class Hub:
 
     async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """Return the open questions of a session or of all whose `confirm_required` is stored, oldest first."""
+        if session_id is not None:
+            _check_session_id(session_id)
         return [open_question(event) for event in await self.store.catalog.open_questions(session_id)]
 
     async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
@@ -305,6 +321,10 @@ class Hub:
 
         Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late.
         """
+        for name, value in (("request_id", request_id), ("digest", digest)):
+            check_str(name, value)
+        check_type("answer", answer, ConfirmAnswer, "a ConfirmAnswer")
+        check_type("approved of answer", answer.approved, bool, "True or False")
         session_id = await self.store.catalog.session_of("question_asked", request_id)
         if session_id is None:
             raise unknown_confirm(request_id)
@@ -314,6 +334,7 @@ class Hub:
 
     async def _perform(self, session_id: str, command: Command) -> Any:
         """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
+        _check_session_id(session_id)
         clock = self._services.clock
         limit = clock.monotonic() + _OWNER_SECONDS
         for pause in chain(_PAUSE_SECONDS, repeat(_PAUSE_SECONDS[-1])):
@@ -427,6 +448,10 @@ class Hub:
 
     def _may_resume(self, session_id: str) -> bool:
         return self._resume_only is None or session_id in self._resume_only
+
+
+def _check_session_id(session_id: object) -> None:
+    check_type("session_id", session_id, str, "the id of a session, which is a str")
 
 
 def _folder(given: str | PathLike[str] | None) -> str:
