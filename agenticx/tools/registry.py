@@ -137,17 +137,9 @@ def tool(
     """
     _check_options(name, description, risk, timeout)
     if function is None:
-        return partial(
-            tool,
-            name=name,
-            description=description,
-            risk=risk,
-            timeout=timeout,
-            read_only=read_only,
-            idempotent=idempotent,
-            parallel=parallel,
-            assess=assess,
-        )
+        options = {"risk": risk, "timeout": timeout, "assess": assess}
+        defaults = {"read_only": read_only, "idempotent": idempotent, "parallel": parallel}
+        return partial(tool, name=name, description=description, **options, **defaults)
     signature = read_signature(function)
     _refuse_generator(function, name or _name_of(function))
     schema = ToolSchema(
