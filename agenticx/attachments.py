@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from agenticx.argument_types import check_path
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.resource_exhaustion import raise_if_exhausted
 
@@ -106,6 +107,7 @@ def make_attachment(name: str, content: bytes, media_type: str | None = None) ->
 
 def load_attachment(path: str | PathLike[str]) -> Attachment:
     """Read the file at `path`; raises as `make_attachment` does, also `AttachmentRefused` if it cannot be read."""
+    check_path("path", path)
     path = Path(path)
     try:
         if not path.is_file():

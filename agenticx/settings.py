@@ -147,8 +147,8 @@ class Settings(BaseModel):
         description="Folder of sessions, token and user settings, closed to file tools; set by the variable AGX_HOME"
         " only.",
     )
-    store_url: Annotated[str, matching(r"sqlite:///.+", "sqlite:///PATH")] | None = Field(
-        None, description="Database of sessions and events (sqlite:///PATH); unset: sessions.db in home."
+    store_url: Annotated[str, matching(r"sqlite:///[^?\n]+", "sqlite:///PATH, without options after a '?'")] | None = (
+        Field(None, description="Database of sessions and events (sqlite:///PATH); unset: sessions.db in home.")
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",

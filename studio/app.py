@@ -29,6 +29,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import Scope
 
+from agenticx.argument_types import check_type
 from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_models
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.records import check_text
@@ -88,10 +89,12 @@ def create_app(
     adds one). `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same
     placeholders. Without `settings` they are read from the environment and the settings files as the application
     starts. An application that mounts this one must run its lifespan: see the docstring of this module. Raises
-    `TypeError` or `ValueError` for models, tools, hooks and prompts that are none.
+    `TypeError` or `ValueError` for models, tools, hooks, prompts and settings that are none.
     """
     if system_prompt is not None:
         check_text("system_prompt", system_prompt)
+    if settings is not None:
+        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
     parts = AppParts(
         models=None if models is None else own_models(models),
         tools=None if tools is None else Toolbox(tools),

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agenticx.argument_types import check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import LocalModel
-from agenticx.llms.catalog.resolve import find_model_facts, local_window_query, resolve_wire
+from agenticx.llms.catalog.resolve import check_names, find_model_facts, local_window_query, resolve_wire
 from agenticx.llms.sampling import Sampling
 from agenticx.llms.wrappers.capabilities import CapabilityModel
 from agenticx.llms.wrappers.pricing import PricedModel
@@ -42,9 +43,15 @@ def resolve_model(
     `api_key` and `base_url` replace the provider's key in the environment and its usual address; they do not apply to
     fallbacks. Without `settings` they are read from the environment and the settings files. Each call has `sampling`,
     unless a runtime or turn has another; what a fallback does not take, and any extra body, is left out for it, with a
-    line in the log. Raises `SettingsError` for an unknown name, also for that of a fallback, and for a missing key, and
-    `UnsupportedSampling` for sampling that the model named does not take.
+    line in the log. Raises `SettingsError` for an unknown name, also for that of a fallback, for a missing key and for
+    an address of `demo`, `UnsupportedSampling` for sampling that the model named does not take, and `TypeError` for an
+    argument of another type.
     """
+    check_names(name, api_key, base_url)
+    if settings is not None:
+        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
+    if sampling is not None:
+        check_type("sampling", sampling, Sampling, "a Sampling")
     settings = settings or load_settings()
     clock = clock or SystemClock()
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
@@ -62,7 +69,7 @@ def _assemble_one(
 ) -> ChatModel:
     """Return one model in its wrappers."""
     if spec == "demo":
-        return resolve_wire(spec)
+        return resolve_wire(spec, base_url=base_url)
     facts, model = find_model_facts(spec), resolve_wire(spec, api_key=api_key, base_url=base_url)
     if (query_window := local_window_query(spec, base_url)) is not None:
         model = LocalModel(model, query_window)

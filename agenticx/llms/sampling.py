@@ -24,6 +24,7 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 SamplingField = Literal["temperature", "top_p", "max_output_tokens", "stop", "seed", "reasoning_effort", "extra_body"]
 
 _MAX_SEED = 2**63
+_MAX_OUTPUT_TOKENS = 2**31 - 1  # a 32-bit field at some providers; no model has as many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -66,7 +67,7 @@ class Sampling:
     def __post_init__(self) -> None:
         _check_number("temperature", self.temperature, 0, 2)
         _check_number("top_p", self.top_p, 0, 1)
-        _check_integer("max_output_tokens", self.max_output_tokens, 1, None)
+        _check_integer("max_output_tokens", self.max_output_tokens, 1, _MAX_OUTPUT_TOKENS)
         _check_integer("seed", self.seed, -_MAX_SEED, _MAX_SEED - 1)
         if self.reasoning_effort is not None and self.reasoning_effort not in get_args(ReasoningEffort):
             efforts = ", ".join(get_args(ReasoningEffort))
@@ -112,14 +113,13 @@ def _check_number(name: str, value: object, least: float, most: float) -> None:
         raise ValueError(f"{name} must be from {least} to {most}, not {value!r}")
 
 
-def _check_integer(name: str, value: object, least: int, most: int | None) -> None:
+def _check_integer(name: str, value: object, least: int, most: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if value < least or (most is not None and value > most):
-        expected = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise ValueError(f"{name} must be {expected}, not {value}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} must be from {least} to {most}, not {_shortened(value)}")
 
 
 def _stop_texts(value: object) -> tuple[str, ...]:
@@ -129,7 +129,22 @@ def _stop_texts(value: object) -> tuple[str, ...]:
         raise TypeError(f"stop must be a text or a list of texts, not {value!r}")
     if not texts or not all(cast("Sequence[str]", texts)):
         raise ValueError(f"stop must have at least one text, and none that is empty, not {value!r}")
+    if not all(map(_is_unicode, cast("Sequence[str]", texts))):
+        raise ValueError("stop must not contain half of a surrogate pair")
     return tuple(cast("Sequence[str]", texts))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shortened(number: int) -> str:
+    """Return a number for an error message; one of very many digits could not even be printed."""
+    return str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
 
 
 def _json_object(value: object) -> dict[str, Any]:
@@ -137,7 +152,11 @@ def _json_object(value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in cast("Mapping[object, Any]", value)):
         raise TypeError("extra_body must be a dict whose keys are texts")
     try:
-        return json.loads(json.dumps(dict(cast("Mapping[str, Any]", value)), allow_nan=False))
+        text = json.dumps(dict(cast("Mapping[str, Any]", value)), allow_nan=False, ensure_ascii=False)
+        text.encode()
+        return json.loads(text)
+    except UnicodeEncodeError:
+        raise ValueError("extra_body must not contain half of a surrogate pair") from None
     except (TypeError, ValueError, RecursionError) as exc:
         raise ValueError(f"extra_body must be JSON: {exc}") from exc
 

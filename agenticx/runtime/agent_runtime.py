@@ -19,9 +19,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
+from agenticx.argument_types import check_int, check_str, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inline_forms
@@ -30,14 +30,14 @@ from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.messages import ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
-from agenticx.runtime.calls.inline import parse_inline_calls
+from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
 from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.hooks import AgentHook, HookRegistry
-from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted
+from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.request import RequestBuilder
@@ -46,10 +46,17 @@ from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnTask, wait_for_abandoned_turn
+from agenticx.runtime.turn import (
+    EventSink,
+    Turn,
+    TurnContext,
+    TurnTask,
+    check_turn_arguments,
+    wait_for_abandoned_turn,
+)
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.settings import Settings, load_settings
-from agenticx.threads import run_in_thread, run_sized
+from agenticx.threads import run_sized
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
@@ -57,10 +64,7 @@ __all__ = ["AgentRuntime"]
 
 MAIN_AGENT = "meta"
 """The name of the agent that the user talks to directly, if it is given no other."""
-
 _DEFAULT_TOOL_ROUNDS = 10
-_MAX_CHARS_ON_LOOP = 4096
-"""Characters of text that are searched for inline calls on the event loop; longer texts are searched in a thread."""
 
 
 class AgentRuntime(RunMethods):
@@ -92,8 +96,7 @@ class AgentRuntime(RunMethods):
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if max_tool_rounds is not None and max_tool_rounds < 1:
-            raise ValueError(f"max_tool_rounds must be at least 1, not {max_tool_rounds}")
+        _check_arguments(system_prompt, max_tool_rounds, compactor, settings)
         self._settings = settings or load_settings()
         self._clock = clock or SystemClock()
         self._model = _resolve(llm, self._settings) if isinstance(llm, str) else adapt(llm)
@@ -101,13 +104,12 @@ class AgentRuntime(RunMethods):
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
         LoopDetector(*self._loop_thresholds)  # raises for invalid thresholds here rather than in the first turn
+        hook_limit = self._clock.real(self._settings.hook_timeout_seconds)
         self._agent = TurnAgent(
             name=MAIN_AGENT,
             model=self._model,
             tools=tools if isinstance(tools, Toolbox) else Toolbox(tools),
-            hooks=HookRegistry.from_hooks(hooks).with_default_limit(
-                self._clock.real(self._settings.hook_timeout_seconds)
-            ),
+            hooks=HookRegistry.from_hooks(hooks).with_default_limit(hook_limit),
             system_prompt=system_prompt,
             sampling=NO_SAMPLING if sampling is None else self._checked_sampling(sampling),
         )
@@ -122,7 +124,8 @@ class AgentRuntime(RunMethods):
         self._clocks = ModelClocks.from_settings(self._settings)
         self._request_builder = RequestBuilder(compactor=self._compactor, clocks=self._clocks)
         self._endings = Endings(clock=self._clock)
-        gate = SyncConfirmGate() if confirm_gate is None else _checked_gate(confirm_gate)
+        gate = SyncConfirmGate() if confirm_gate is None else confirm_gate
+        check_type("confirm_gate", gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
         authorizer = CallAuthorizer(gate=gate, settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
 
@@ -160,6 +163,8 @@ class AgentRuntime(RunMethods):
         begins. A turn whose generator was left by a `break` is waited for, at most 3 s.
         """
         message, session = user_message(user_input), Session() if session is None else checked_session(session)
+        check_stop_signal(should_stop)
+        check_turn_arguments(agent_id, system_prompt, context)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
         turn.begin(message)
@@ -181,6 +186,7 @@ class AgentRuntime(RunMethods):
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
+        sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
         """Run one turn as `run_turn` does, with `sink` as the consumer: no call runs before its events are written.
@@ -189,7 +195,7 @@ class AgentRuntime(RunMethods):
         written.
         """
         message, session = user_message(user_input), checked_session(session)
-        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context)
+        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context, sampling)
         turn.begin(message)
         await self._write(turn, (), sink, should_stop)
 
@@ -202,10 +208,11 @@ class AgentRuntime(RunMethods):
         *,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
+        sampling: Sampling | None = None,
         context: TurnContext | None = None,
     ) -> None:
         """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
-        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context)
+        turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context, sampling)
         turn.resume(point)
         await self._write(turn, point.calls, sink, should_stop)
 
@@ -273,10 +280,9 @@ class AgentRuntime(RunMethods):
             sampling=agent.sampling if sampling is None else agent.sampling.updated(self._checked_sampling(sampling)),
         )
 
-    def _checked_sampling(self, sampling: object) -> Sampling:
+    def _checked_sampling(self, sampling: Sampling) -> Sampling:
         """Return `sampling`; raise `TypeError` if it is none, `UnsupportedSampling` if the model does not take it."""
-        if not isinstance(sampling, Sampling):
-            raise TypeError(f"sampling must be a Sampling, not {type(sampling).__name__}")
+        check_type("sampling", sampling, Sampling, "a Sampling")
         check_sampling(self._model, sampling)
         return sampling
 
@@ -330,7 +336,7 @@ class AgentRuntime(RunMethods):
                 self._remind_of_tools(turn, reply, message_id)
             elif calls:
                 if not turn.context.execute_tools:
-                    return await self._end_with_calls(turn, reply, message_id, calls)
+                    return await self._finish(turn, reply, message_id, calls)
                 await self._act(turn, reply, message_id, calls)
             elif turn.output.is_requested and (problem := await self._submit_text(turn, reply)):
                 self._request_correction(turn, reply, message_id, problem)
@@ -360,9 +366,7 @@ class AgentRuntime(RunMethods):
 
     async def _with_inline_calls(self, turn: Turn, reply: Reply, tool_names: Sequence[str]) -> Reply:
         """Return the reply with its text parsed as calls; if the text is not only calls, return the reply unchanged."""
-        forms = inline_forms(turn.agent.model, turn.answering_model)
-        read = partial(parse_inline_calls, reply.text, tool_names, forms)
-        calls = read() if len(reply.text) <= _MAX_CHARS_ON_LOOP else await run_in_thread(read, name="agx inline calls")
+        calls = await read_inline_calls(reply.text, tool_names, inline_forms(turn.agent.model, turn.answering_model))
         if not calls:
             return reply
         named = tuple(call.model_copy(update={"id": turn.session.assign_call_id("")}) for call in calls)
@@ -413,13 +417,8 @@ class AgentRuntime(RunMethods):
         turn.append_reply(reply, message_id)
         turn.append_reminder(problem)
 
-    async def _finish(self, turn: Turn, reply: Reply, message_id: str) -> None:
-        turn.steering.close()
-        turn.append_reply(reply, message_id)
-        await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
-
-    async def _end_with_calls(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
-        """End the turn with a reply whose calls the application makes itself."""
+    async def _finish(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall] = ()) -> None:
+        """End the turn with a reply that is the answer, or whose `calls` the application makes itself."""
         turn.steering.close()
         turn.append_reply(reply, message_id, calls)
         await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
@@ -473,12 +472,17 @@ def _resolve(name: str, settings: Settings) -> ChatModel:
     return resolve_model(name, settings=settings)
 
 
-def _checked_gate(gate: object) -> ConfirmGate:
-    """Return `gate`; raise `TypeError` if it is no `ConfirmGate`, which could only fail at the first question."""
-    if not isinstance(gate, ConfirmGate):
-        kind = type(gate).__name__
-        raise TypeError(f"confirm_gate must be a ConfirmGate, such as a subclass with request_confirm, not {kind}")
-    return gate
+def _check_arguments(system_prompt: object, max_tool_rounds: int | None, compactor: object, settings: object) -> None:
+    if max_tool_rounds is not None:
+        check_int("max_tool_rounds", max_tool_rounds)
+        if max_tool_rounds < 1:
+            raise ValueError(f"max_tool_rounds must be at least 1, not {max_tool_rounds}")
+    if system_prompt is not None:
+        check_str("system_prompt", system_prompt)
+    if compactor is not None:
+        check_type("compactor", compactor, ContextCompactor, "a ContextCompactor")
+    if settings is not None:
+        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
 
 
 def _max_tool_rounds(settings: Settings) -> int:

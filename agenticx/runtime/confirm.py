@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, cast
 
+from agenticx.argument_types import check_callable, check_int, check_type
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.runtime.questions.confirm_digest import confirm_digest
@@ -160,6 +161,9 @@ class AsyncConfirmGate(ConfirmGate):
         default_factory=OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]], init=False, repr=False
     )
 
+    def __post_init__(self) -> None:
+        check_int("remembered", self.remembered)
+
     async def request_confirm(self, question: str, context: Mapping[str, Any] | None = None) -> bool:
         """Wait until the question is answered by `resolve`, and return the decision.
 
@@ -229,6 +233,7 @@ class AsyncConfirmGate(ConfirmGate):
 
         Raises `UnknownConfirm`, `DigestMismatch` (if `digest` is given and is another) or `ConfirmClosed`.
         """
+        check_type("approved", approved, bool, "True or False")
         answer = ConfirmAnswer(approved=approved, by=by, remember=remember, arguments=arguments, reason=reason)
         pending = self._pending.get(request_id)
         if pending is not None:
@@ -269,6 +274,8 @@ class SyncConfirmGate(ConfirmGate):
     """
 
     def __init__(self, read_line: Callable[[str], str] | None = None) -> None:
+        if read_line is not None:
+            check_callable("read_line", read_line, "a function that takes the prompt and returns a line")
         self._read_line = read_line or _read_line
         self._lock = asyncio.Lock()
         self._started = False

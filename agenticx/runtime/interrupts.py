@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from agenticx import user_code
+from agenticx.argument_types import wrong_type
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 
@@ -123,6 +124,12 @@ class Interrupts:
                 await asyncio.sleep(0)
         if task.uncancel() <= self._cancelling and exc_type is asyncio.CancelledError:
             raise TurnInterrupted(self._reason) from exc
+
+
+def check_stop_signal(should_stop: object) -> None:
+    """Raise `TypeError` if `should_stop` is no `StopSignal`, no function and not None."""
+    if not (should_stop is None or isinstance(should_stop, StopSignal) or callable(should_stop)):
+        raise wrong_type("should_stop", should_stop, "a StopSignal or a function")
 
 
 def watch_stop(should_stop: StopSignal | Callable[[], bool] | None, stop: Callable[[], None]) -> Callable[[], object]:

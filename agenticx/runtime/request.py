@@ -79,8 +79,11 @@ class RequestBuilder:
         messages = list(history)
         if agent.shares_history:
             messages = await _run_by_size(calls_of_others_as_text, agent.name, agent.tools.names, messages)
-        if instructions := await agent.instructions(turn.session.state.context_variables):
-            messages.insert(0, SystemMessage(content=instructions, message_id="msg_system_prompt"))
+        prompt = agent.system_prompt
+        if prompt is not None and not isinstance(prompt, str):
+            prompt = await prompt(turn.session.state.context_variables)
+        if prompt:
+            messages.insert(0, SystemMessage(content=prompt, message_id="msg_system_prompt"))
         if "before_model" in turn.hooks.overridden:
             messages = await turn.hooks.run_before_model(messages, turn.hook_context)
         return messages

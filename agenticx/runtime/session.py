@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
+from agenticx.argument_types import check_path, check_sequence, check_str, check_type
 from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
 from agenticx.messages import Message, clean_text, new_id
@@ -72,6 +73,7 @@ class Session:
         compacted: Sequence[Message] = (),
         stored_compacted: int = 0,
     ) -> None:
+        _check_arguments(id, workspace, messages, state)
         self.id = id or new_id("ses")
         self.workspace = Path.cwd() if workspace is None else Path(workspace)
         self.permission_mode = permission_mode
@@ -188,6 +190,16 @@ class Session:
         chosen = new_id("call") if is_ambiguous or not preferred else preferred
         self._call_ids.add(chosen)
         return chosen
+
+
+def _check_arguments(id_: object, workspace: object, messages: object, state: object) -> None:
+    if id_ is not None:
+        check_str("id", id_)
+    if workspace is not None:
+        check_path("workspace", workspace)
+    if state is not None:
+        check_type("state", state, ToolState, "a ToolState")
+    check_sequence("messages", messages, "messages of agenticx.messages or dict rows")
 
 
 def checked_session(session: object) -> Session:

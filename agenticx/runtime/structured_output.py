@@ -48,6 +48,8 @@ class OutputType:
     def __init__(self, type_: Any) -> None:
         self.name = getattr(type_, "__name__", None) or str(type_)
         self.value: Any = None
+        if isinstance(type_, Mapping):
+            raise TypeError("output_type must be a type, such as a BaseModel class, not a dict such as a JSON Schema")
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
             schema = _resolve_root(self._adapter.json_schema())

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from agenticx import user_code
+from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import check_attachments
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
@@ -39,6 +40,7 @@ __all__ = [
     "TurnContext",
     "TurnTask",
     "attachment_data",
+    "check_turn_arguments",
     "usage_data",
     "usage_from_data",
     "wait_for_abandoned_turn",
@@ -119,14 +121,24 @@ class TurnContext:
     execute_tools: bool = True
 
 
+def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
+    """Raise `TypeError` for an argument of another type."""
+    check_str("agent_id", agent_id)
+    if system_prompt is not None:
+        check_str("system_prompt", system_prompt)
+    if context is not None:
+        check_type("context", context, TurnContext, "a TurnContext")
+
+
 @dataclass(slots=True, kw_only=True)
 class Turn:
     """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`.
 
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
     `resumed_questions` are the confirmations of an interrupted turn, by call id. `closing` is there once the consumer
-    has gone, and set once the turn has ended. `agent` is the one that acts now; a call may hand over to `next_agent`
-    or end the turn with the reason `ending`. `made_calls` is true once the acting agent has made a call.
+    has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
+    are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`. `made_calls`
+    is true once the acting agent has made a call.
     """
 
     session: Session
@@ -136,6 +148,10 @@ class Turn:
     on_exhausted: Literal["error", "partial", "pause"]
     clock: Clock
     loops: LoopDetector
+    agent_id: str = field(init=False)
+    tools: Toolbox = field(init=False)
+    hooks: HookRegistry = field(init=False)
+    model_name: str = field(init=False)
     next_agent: TurnAgent | None = None
     ending: EndReason | None = None
     made_calls: bool = False
@@ -162,29 +178,10 @@ class Turn:
     _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
 
     def __post_init__(self) -> None:
+        self._use(self.agent)
         self.channel.pacer = self.context.pacer
         self.log = TurnLog(self.clock)
         self.journal, self.steering = self.context.journal, self.context.steering
-
-    @property
-    def agent_id(self) -> str:
-        """The name of the agent that acts; `meta` is the main one, which the user talks to directly."""
-        return self.agent.name
-
-    @property
-    def tools(self) -> Toolbox:
-        """The tools of the agent that acts."""
-        return self.agent.tools
-
-    @property
-    def model_name(self) -> str:
-        """The name of the model of the agent that acts."""
-        return self.agent.model.name
-
-    @property
-    def hooks(self) -> HookRegistry:
-        """The hooks of the agent that acts, those of the runtime among them."""
-        return self.agent.hooks
 
     @property
     def permission_mode(self) -> PermissionMode:
@@ -288,6 +285,11 @@ class Turn:
         self.session.state.context_variables.update(result.variables or {})
         return None
 
+    def _use(self, agent: TurnAgent) -> None:
+        """Let `agent` act from now on."""
+        self.agent, self.agent_id, self.tools, self.hooks = agent, agent.name, agent.tools, agent.hooks
+        self.model_name = agent.model.name
+
     def hand_over(self) -> None:
         """Make `next_agent` the agent that acts, if there is one."""
         agent, self.next_agent = self.next_agent, None
@@ -295,7 +297,8 @@ class Turn:
             return
         data = {"from_agent": self.agent.name, "to_agent": agent.name}
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
-        self.agent, self.made_calls, self.last_input_tokens = agent, False, None
+        self._use(agent)
+        self.made_calls, self.last_input_tokens = False, None
         self.session.active_agent = agent.name
         bind_ids(agent=agent.name)
         self.output.use(agent.model, agent.tools.names)

@@ -41,12 +41,6 @@ class TurnAgent:
     shares_history: bool = False
     organization_id: str | None = None
 
-    async def instructions(self, variables: Mapping[str, Any]) -> str:
-        """Return the system prompt of the next model call, empty if there is none."""
-        if self.system_prompt is None or isinstance(self.system_prompt, str):
-            return self.system_prompt or ""
-        return await self.system_prompt(variables)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial, partialmethod
-from typing import Any, cast, overload
+from typing import Any, cast, get_args, overload
 
+from agenticx.argument_types import check_iterable, check_str, check_type
 from agenticx.errors import ToolError
 from agenticx.llms.base import ToolSchema
 from agenticx.threads import run_in_thread
@@ -124,7 +125,8 @@ def tool(
     The user is asked about every tool that is not declared harmless: the default risk is "execute". `read_only` follows
     from the risk "read" unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and
     `parallel` (at most 8 calls of the round run at a time) from `read_only`; `timeout` is in seconds; `assess` assesses
-    each call by its arguments. Raises `TypeError` for a generator function, whose calls have no result.
+    each call by its arguments. Raises `TypeError` for a generator function, whose calls have no result, and
+    `TypeError` or `ValueError` for an option that cannot be used.
 
     >>> @tool(risk="read")
     ... def add(left: int, right: int) -> int:
@@ -133,18 +135,11 @@ def tool(
     >>> add.schema.name, sorted(add.schema.parameters["properties"]), add(1, 2)
     ('add', ['left', 'right'], 3)
     """
+    _check_options(name, description, risk, timeout)
     if function is None:
-        return partial(
-            tool,
-            name=name,
-            description=description,
-            risk=risk,
-            timeout=timeout,
-            read_only=read_only,
-            idempotent=idempotent,
-            parallel=parallel,
-            assess=assess,
-        )
+        options = {"risk": risk, "timeout": timeout, "assess": assess}
+        defaults = {"read_only": read_only, "idempotent": idempotent, "parallel": parallel}
+        return partial(tool, name=name, description=description, **options, **defaults)
     signature = read_signature(function)
     _refuse_generator(function, name or _name_of(function))
     schema = ToolSchema(
@@ -165,6 +160,17 @@ def tool(
         timeout=timeout,
         assessor=assess,
     )
+
+
+def _check_options(name: object, description: object, risk: object, timeout: object) -> None:
+    if name is not None:
+        check_str("name", name)
+    if description is not None:
+        check_str("description", description)
+    if timeout is not None:
+        check_type("timeout", timeout, (int, float), "a number of seconds")
+    if risk not in get_args(Risk):
+        raise ValueError(f"risk must be one of {', '.join(get_args(Risk))}, not {risk!r}")
 
 
 def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
@@ -228,6 +234,7 @@ class Toolbox:
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         if callable(tools):
             raise TypeError(f"tools are given as a sequence; write [{tools!r}]")
+        check_iterable("tools", tools, "tools and functions")
         self._tools: dict[str, Tool] = {}
         for candidate in tools:
             added = as_tool(candidate)

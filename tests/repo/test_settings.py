@@ -236,7 +236,12 @@ def test_a_refusal_names_the_variable_its_value_and_what_would_be_right(
 def test_a_refused_store_url_does_not_show_its_password() -> None:
     with pytest.raises(SettingsError) as refused:
         load_settings(environ={"AGX_STORE_URL": "postgres://me:hunter22@db/agx"})
-    assert str(refused.value) == "AGX_STORE_URL is not usable; it must be sqlite:///PATH"
+    assert str(refused.value) == "AGX_STORE_URL is not usable; it must be sqlite:///PATH, without options after a '?'"
+
+
+def test_a_store_url_with_options_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"it must be sqlite:///PATH, without options after a '\?'"):
+        load_settings(environ={"AGX_STORE_URL": "sqlite:///chat.db?mode=ro"})
 
 
 def test_a_misspelt_variable_is_reported(caplog: pytest.LogCaptureFixture) -> None:

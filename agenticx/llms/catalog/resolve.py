@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from agenticx.argument_types import check_str
 from agenticx.errors import SettingsError
 from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel
@@ -19,6 +20,7 @@ from agenticx.threads import run_in_thread
 
 __all__ = [
     "ModelInfo",
+    "check_names",
     "default_model_spec",
     "find_model_facts",
     "list_models",
@@ -48,8 +50,10 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
 
     `api_key` and `base_url` replace the provider's key and its usual address. At another address than the usual one,
     Chat Completions is used instead of Responses if the server lacks these. Raises `SettingsError` for an unknown name
-    or a missing key; the message says what is expected.
+    a missing key or an
+    address of `demo`; the message says what is expected.
     """
+    check_names(spec, api_key, base_url)
     if spec == "demo":
         from agenticx.llms.demo import DemoModel
 
@@ -60,6 +64,17 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
     if not facts.is_known:
         _log.info(f"{spec} is not in the catalogue; {ModelFacts.ASSUMPTION}")
     return _make_model(provider, model, spec, api_key, base_url, facts)
+
+
+def check_names(spec: object, api_key: object, base_url: object) -> None:
+    """Raise `TypeError` for a model's name, key or address that is no str, `SettingsError` for an address of `demo`."""
+    check_str("the name of a model", spec)
+    if api_key is not None:
+        check_str("api_key", api_key)
+    if base_url is not None:
+        check_str("base_url", base_url)
+        if spec == "demo":
+            raise SettingsError("the demo model is offline and takes no base_url; name the model that the server has")
 
 
 def load_wire(spec: str) -> None:

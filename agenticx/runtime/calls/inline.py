@@ -29,10 +29,12 @@ from typing import Any, cast
 from agenticx.llms.base import InlineForm
 from agenticx.messages import ToolCall
 from agenticx.strict_json import read_json
+from agenticx.threads import run_in_thread
 
-__all__ = ["parse_inline_calls"]
+__all__ = ["parse_inline_calls", "read_inline_calls"]
 
 _MAX_CHARS = 48_000
+_MAX_CHARS_ON_LOOP = 4096  # longer texts are parsed in a thread
 _MAX_PYTHON_CHARS = 16_000  # parsing Python takes several times as long as JSON
 _MAX_CALLS = 128  # as many as a wire accepts in one reply
 _MAX_DEPTH = 100
@@ -51,6 +53,15 @@ _BRACKET_OR_STRING = re.compile(r'[\[\]{}]|"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL
 
 _ParsedCalls = tuple[list[ToolCall], int]
 """Calls, and the position in the text after them."""
+
+
+async def read_inline_calls(
+    text: str, known_tools: Collection[str], forms: Collection[InlineForm] = ()
+) -> list[ToolCall]:
+    """Return what `parse_inline_calls` returns, from a thread if the text is long."""
+    if len(text) <= _MAX_CHARS_ON_LOOP:
+        return parse_inline_calls(text, known_tools, forms)
+    return await run_in_thread(parse_inline_calls, text, known_tools, forms, name="agx inline calls")
 
 
 def parse_inline_calls(text: str, known_tools: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agenticx.argument_types import check_str
 from agenticx.llms.base import Reply
 from agenticx.messages import Message
 
@@ -26,6 +27,9 @@ class Block:
     """The return value of `before_tool_call` that keeps a call from running; the model reads the reason."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        check_str("reason", self.reason)
 
 
 class AgentHook:

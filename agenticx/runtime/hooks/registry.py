@@ -20,7 +20,7 @@ FailureReporter = Callable[[AgenticXError], None]
 
 _HOOK_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
 _HOOK_PREFIXES = ("before_", "after_", "on_")
-_SIMILAR = 0.8  # as by difflib.SequenceMatcher.ratio
+_SIMILAR, _SIMILAR_REST = 0.8, 0.5  # of a name, and of what follows its prefix, as by difflib.SequenceMatcher.ratio
 
 
 class HookRegistry:
@@ -140,12 +140,27 @@ def _check_method_names(hook_class: type) -> None:
     for name in dir(hook_class):
         if name.startswith("_") or name in _HOOK_POINTS or not callable(getattr(hook_class, name, None)):
             continue
-        similarity = 0.0 if name.startswith(_HOOK_PREFIXES) else _SIMILAR
-        if closest := get_close_matches(name, _HOOK_POINTS, n=1, cutoff=similarity):
+        closest = _closest_point(name)
+        if closest or name.startswith(_HOOK_PREFIXES):
+            advice = f"did you mean {closest}? T" if closest else "t"
             raise TypeError(
-                f"{hook_class.__name__}.{name} would never be called; did you mean {closest[0]}? "
-                f"The methods of a hook are {', '.join(_HOOK_POINTS)}"
+                f"{hook_class.__name__}.{name} would never be called; {advice}he methods of a hook are"
+                f" {', '.join(_HOOK_POINTS)}"
             )
+
+
+def _closest_point(name: str) -> str | None:
+    """Return the hook point that was probably meant by `name`, None if none is similar.
+
+    >>> _closest_point("on_end"), _closest_point("befor_model"), _closest_point("on_finish")
+    ('on_agent_end', 'before_model', None)
+    """
+    for prefix in _HOOK_PREFIXES:
+        if name.startswith(prefix):
+            rests = [point.removeprefix(prefix) for point in _HOOK_POINTS if point.startswith(prefix)]
+            closest = get_close_matches(name.removeprefix(prefix), rests, n=1, cutoff=_SIMILAR_REST)
+            return f"{prefix}{closest[0]}" if closest else None
+    return next(iter(get_close_matches(name, _HOOK_POINTS, n=1, cutoff=_SIMILAR)), None)
 
 
 def _name_of(value: object) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, cast
 
+from agenticx.argument_types import check_int
 from agenticx.messages import ToolOutcome
 from agenticx.runtime.repetition.result_text import (
     exit_code,
@@ -98,6 +99,8 @@ class LoopDetector:
     """
 
     def __init__(self, warning_threshold: int = 4, critical_threshold: int = 8) -> None:
+        check_int("loop_warning_threshold", warning_threshold)
+        check_int("loop_critical_threshold", critical_threshold)
         if not 2 <= warning_threshold <= critical_threshold:
             raise ValueError(
                 f"loop thresholds must be 2 <= warning <= critical, not {warning_threshold} and {critical_threshold}"

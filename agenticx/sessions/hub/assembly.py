@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from agenticx.argument_types import check_path, check_type
 from agenticx.clocks import Clock
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.base import ChatModel
@@ -62,8 +63,15 @@ async def open_hub(
     again.
 
     Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model or a
-    setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools and hooks that are none.
+    setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools, hooks and other arguments
+    that are none.
     """
+    if url is not None:
+        check_type("url", url, str, "a str such as 'sqlite:///chat.db'")
+    if workspace is not None:
+        check_path("workspace", workspace)
+    if settings is not None:
+        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
     registry = HookRegistry.from_hooks(hooks)
     own_model = None if model is None or isinstance(model, str) else adapt(model)
     toolbox = None if tools is None else Toolbox(tools)

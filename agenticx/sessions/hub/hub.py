@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
+from agenticx.argument_types import check_int, check_path, check_str, check_type, wrong_type
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.openai_rows import user_message
+from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, Event, HookRegistry
@@ -42,7 +44,14 @@ from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
-from agenticx.sessions.hub.submission import HubClosed, Submission, TurnConflict, TurnFailed, TurnRequest
+from agenticx.sessions.hub.submission import (
+    HubClosed,
+    Submission,
+    TurnConflict,
+    TurnFailed,
+    TurnRequest,
+    check_request,
+)
 from agenticx.sessions.hub.takeover import Takeover
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
@@ -122,7 +131,10 @@ class Hub:
         """
         self._check_open()
         settings = self._services.settings
-        mode, tools = permission_mode or settings.permission_mode, settings.enabled_tools if tools is None else tools
+        if workspace is not None:
+            check_path("workspace", workspace)
+        mode = settings.permission_mode if permission_mode is None else permission_mode
+        tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields)
         folder = await run_in_thread(_folder, workspace or settings.workspace_root, name="agx workspace")
@@ -136,7 +148,7 @@ class Hub:
             system_prompt=system_prompt,
             created_at=rfc3339(self._services.clock.now()),
         )
-        self._services.setup(record, None)
+        self._services.setup(record, None, None)
         await self.store.create(record)
         return record
 
@@ -149,6 +161,7 @@ class Hub:
         *,
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
+        sampling: Sampling | None = None,
         client_turn_id: str | None = None,
         when_busy: Literal["reject", "queue", "interrupt"] = "reject",
     ) -> AsyncGenerator[Event]:
@@ -161,6 +174,9 @@ class Hub:
         before, the events are those of that turn. The terminal event is missing only if the hub is closed while the
         turn waits for an answer: it then continues after the next start.
 
+        `model` and `permission_mode` take the place of the session's for this turn, and the parameters of `sampling`
+        that of the model's. They are stored: the turn keeps them while it is queued and across a restart.
+
         Raises as `submit` does, `TurnFailed` if the message is handed back before its turn begins, `SessionNotFound` if
         the session is deleted.
         """
@@ -171,6 +187,7 @@ class Hub:
             client_turn_id=client_turn_id,
             model=model,
             permission_mode=permission_mode,
+            sampling=sampling,
             when_busy=when_busy,
         )
         submission = await self.submit(session_id, request)
@@ -187,6 +204,7 @@ class Hub:
         The cursor of an event is its `seq`; 0 is the beginning, and a turn begins after its `after_seq`. The events end
         when the hub is closed. Raises `SessionNotFound`, also when the session is deleted.
         """
+        check_int("after", after)
         if after < 0:
             raise ValueError(f"a cursor is 0 or the seq of an event, not {after}")
         reader = await self._new_reader(session_id, after)
@@ -195,6 +213,7 @@ class Hub:
                 yield event
 
     async def _new_reader(self, session_id: str, after: int, turn_id: str | None = None) -> EventReader:
+        _check_session_id(session_id)
         reader = EventReader(self.store.log, session_id, after=after, turn_id=turn_id)
         self._readers.add(reader)
         if self._actors.is_closed:
@@ -203,6 +222,7 @@ class Hub:
 
     async def messages(self, session_id: str) -> list[dict[str, Any]]:
         """Return the messages of a session's conversation, as `agenticx.sessions.transcript` does."""
+        _check_session_id(session_id)
         return await read_messages(self.store.log, session_id)
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
@@ -217,12 +237,12 @@ class Hub:
         more, so such a message begins the next turn. A repeated `client_turn_id` returns the state of the first message
         and has no effect. Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written),
         `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name,
-        `ValueError` for an unknown mode, or `SettingsError` (nothing was written) where the settings file of the
-        session's workspace cannot be used, and `WorkspaceElsewhere`, one of these, where it is on another host.
+        `UnsupportedSampling` for sampling that the model does not take, `ValueError` for an unknown mode, `TypeError`
+        for a part of another type, or `SettingsError` (nothing was written) where the settings file of the session's
+        workspace cannot be used, and `WorkspaceElsewhere`, one of these, where it is on another host.
         """
         self._check_open()
-        own = {"model": request.model, "permission_mode": request.permission_mode}
-        check_fields({name: value for name, value in own.items() if value is not None})
+        check_request(request)
         if request.attachments:
             size = sum(len(attachment.data) for attachment in request.attachments)
             await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
@@ -257,6 +277,7 @@ class Hub:
         Fields are name, model, permission_mode, tools, system_prompt, pinned and archived; what concerns turns applies
         from the next one on. Raises `ValueError` for another field or a value that cannot be stored.
         """
+        check_type("changes", changes, Mapping, "a dict of the fields to change")
         check_fields(changes)
         return await self._perform(session_id, Change(changes=changes))
 
@@ -265,6 +286,8 @@ class Hub:
 
         Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
         """
+        if message_id is not None:
+            check_str("message_id", message_id)
         return await self._perform(session_id, Rewind(message_id=message_id))
 
     async def delete(self, session_id: str) -> None:
@@ -292,6 +315,8 @@ class Hub:
 
     async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """Return the open questions of a session or of all whose `confirm_required` is stored, oldest first."""
+        if session_id is not None:
+            _check_session_id(session_id)
         return [open_question(event) for event in await self.store.catalog.open_questions(session_id)]
 
     async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
@@ -299,6 +324,10 @@ class Hub:
 
         Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late.
         """
+        for name, value in (("request_id", request_id), ("digest", digest)):
+            check_str(name, value)
+        check_type("answer", answer, ConfirmAnswer, "a ConfirmAnswer")
+        check_type("approved of answer", answer.approved, bool, "True or False")
         session_id = await self.store.catalog.session_of("question_asked", request_id)
         if session_id is None:
             raise unknown_confirm(request_id)
@@ -308,6 +337,7 @@ class Hub:
 
     async def _perform(self, session_id: str, command: Command) -> Any:
         """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
+        _check_session_id(session_id)
         clock = self._services.clock
         limit = clock.monotonic() + _OWNER_SECONDS
         for pause in chain(_PAUSE_SECONDS, repeat(_PAUSE_SECONDS[-1])):
@@ -421,6 +451,11 @@ class Hub:
 
     def _may_resume(self, session_id: str) -> bool:
         return self._resume_only is None or session_id in self._resume_only
+
+
+def _check_session_id(session_id: object) -> None:
+    if not isinstance(session_id, str):
+        raise wrong_type("session_id", session_id, "the id of a session, which is a str")
 
 
 def _folder(given: str | PathLike[str] | None) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from agenticx.attachments import fingerprint
 from agenticx.errors import SessionBusy
+from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage, new_id
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.runtime.turn import attachment_data
@@ -56,6 +57,7 @@ class QueuedMessage:
     client_turn_id: str | None = None
     model: str | None = None
     permission_mode: PermissionMode | None = None
+    sampling: Sampling | None = None
     steers: bool = False
     interrupts: bool = False
     cancelled: bool = False
@@ -72,6 +74,7 @@ class QueuedMessage:
             client_turn_id=request.client_turn_id,
             model=request.model,
             permission_mode=request.permission_mode,
+            sampling=request.sampling,
             interrupts=request.when_busy == "interrupt",
         )
 
@@ -83,6 +86,7 @@ class QueuedMessage:
             fields = {key: fact.data[key] for key in ("client_turn_id", "model", "steers")}
             fields["interrupts"] = fact.data.get("interrupts", False)
             fields["permission_mode"] = fact.data.get("permission_mode")
+            fields["sampling"] = None if (own := fact.data.get("sampling")) is None else Sampling(**own)
         return cls(session_id=session_id, turn_id=fact.turn_id, message=message, **fields)
 
     @property
@@ -100,7 +104,9 @@ class QueuedMessage:
             input=self.message.content,
             attachments_digest=fingerprint(self.message.attachments),
             client_turn_id=self.client_turn_id,
+            model=self.model,
             permission_mode=self.permission_mode,
+            sampling=self.sampling,
         )
 
     def to_fact(self) -> Fact:
@@ -110,6 +116,7 @@ class QueuedMessage:
             "client_turn_id": self.client_turn_id,
             "model": self.model,
             "permission_mode": self.permission_mode,
+            "sampling": None if self.sampling is None else dict(self.sampling.items()),
             "steers": self.steers,
             "interrupts": self.interrupts,
         }

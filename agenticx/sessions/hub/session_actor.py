@@ -122,7 +122,7 @@ class SessionActor:
 
     async def submit(self, request: TurnRequest) -> Submission:
         """Accept a message and return its state, see `Hub.submit`."""
-        setup = self._services.setup(self._writer.record, request.model)
+        setup = self._services.setup(self._writer.record, request.model, request.sampling)
         admitted = await self._admit(request, setup)
         if isinstance(admitted, Submission):
             return admitted
@@ -296,7 +296,7 @@ class SessionActor:
     def _begin_queued(self, message: QueuedMessage) -> None:
         """Begin the turn of a queued message, or cancel the message."""
         try:
-            setup = self._services.setup(self._writer.record, message.model)
+            setup = self._services.setup(self._writer.record, message.model, message.sampling)
         except AgenticXError as exc:
             _log.warning("queued message cannot begin its turn; handing it back", error=str(exc))
             message.cancelled = True
@@ -407,7 +407,7 @@ class SessionActor:
             return
         if point is not None:
             try:
-                setup = services.setup(loaded.record, None)
+                setup = services.setup(loaded.record, turn.model, turn.sampling)
                 setup = replace(setup, configuration=await services.read_configuration(loaded.record))
             except AgenticXError as exc:
                 _log.warning("turn cannot be resumed", error=str(exc))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
+from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import Attachment, fingerprint
 from agenticx.errors import AgenticXError
+from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
+from agenticx.sessions.hub.records import check_fields
 from agenticx.sessions.store.records import TurnRecord
 from agenticx.tools.permissions import PermissionMode
 
@@ -19,6 +22,7 @@ __all__ = [
     "TurnFailed",
     "TurnRequest",
     "WhenBusy",
+    "check_request",
     "check_same_input",
 ]
 
@@ -45,8 +49,9 @@ class TurnFailed(AgenticXError):
 class TurnRequest:
     """A message that a client submits.
 
-    `model` and `permission_mode` take the place of the session's for the turn that it begins, also if it is queued
-    before, or resumed after a restart; a message that steers runs in the turn that it joins.
+    `model` and `permission_mode` take the place of the session's for the turn that it begins, and `sampling` takes
+    precedence over the model's, also if it is queued before, or resumed after a restart; a message that steers runs in
+    the turn that it joins.
     """
 
     input: str
@@ -54,6 +59,7 @@ class TurnRequest:
     client_turn_id: str | None = None
     model: str | None = None
     permission_mode: PermissionMode | None = None
+    sampling: Sampling | None = None
     when_busy: WhenBusy = "reject"
 
 
@@ -70,6 +76,20 @@ class Submission:
     turn: TurnRecord
     message_id: str | None = None
     after_seq: int = 0
+
+
+def check_request(request: TurnRequest) -> None:
+    """Raise `TypeError` or `ValueError` for a request that cannot be stored or carried out."""
+    check_type("request", request, TurnRequest, "a TurnRequest")
+    check_str("input", request.input)
+    own = {"model": request.model, "permission_mode": request.permission_mode}
+    check_fields({name: value for name, value in own.items() if value is not None})
+    if request.sampling is not None:
+        check_type("sampling", request.sampling, Sampling, "a Sampling")
+    if request.client_turn_id is not None:
+        check_str("client_turn_id", request.client_turn_id)
+    if request.when_busy not in get_args(WhenBusy):
+        raise ValueError(f"when_busy must be one of {', '.join(get_args(WhenBusy))}, not {request.when_busy!r}")
 
 
 def check_same_input(client_turn_id: str | None, earlier: TurnRecord | UserMessage, request: TurnRequest) -> None:

@@ -203,7 +203,15 @@ class TurnRunner:
         else:
             run = partial(runtime.write_turn, turn_input)
         prompt = configuration.system_prompt
-        await run(session, sink, running.stop, tools=setup.tools, system_prompt=prompt, context=context)
+        await run(
+            session,
+            sink,
+            running.stop,
+            tools=setup.tools,
+            system_prompt=prompt,
+            sampling=running.turn.sampling,
+            context=context,
+        )
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn, with their text deltas merged; those after its terminal event are dropped."""

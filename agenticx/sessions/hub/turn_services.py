@@ -12,6 +12,7 @@ from typing import Any
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
 from agenticx.llms.base import ChatModel
+from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
 from agenticx.runtime.write_pacer import WritePacer
 from agenticx.sessions.store.base import Log, Store
@@ -66,13 +67,17 @@ class TurnServices:
     pacer: WritePacer = field(default_factory=WritePacer)
     _runtime: tuple[ChatModel, Settings, AgentRuntime] | None = field(default=None, init=False)
 
-    def setup(self, record: SessionRecord, model: str | None) -> TurnSetup:
-        """Return the setup of a turn that begins now, with `model` instead of the session's own if it is given.
+    def setup(self, record: SessionRecord, model_name: str | None, sampling: Sampling | None) -> TurnSetup:
+        """Return the setup of a turn that begins now, with that model instead of the session's own if it is named.
 
-        Raises `WorkspaceElsewhere`: a turn never works in a folder of this host that another one's path names.
+        Raises the errors of `models` and `tools`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn never works
+        in a folder of this host that another one's path names.
         """
         check_workspace(record, self.log)
-        return TurnSetup(model=self.models(model or record.model), tools=self.tools(record))
+        model = self.models(model_name or record.model)
+        if sampling is not None:
+            check_sampling(model, sampling)
+        return TurnSetup(model=model, tools=self.tools(record))
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
         """Raise the error of `models` or `tools` for an unknown name among the `changes` that led to `record`."""

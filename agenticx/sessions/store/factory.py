@@ -72,6 +72,10 @@ def absolute_url(url: str) -> str:
         scheme, separator, _ = url.partition("://")  # the rest may hold a password
         given = f"one of {scheme!r}" if separator else "a path alone"
         raise SettingsError(f"the URL of a store is sqlite:///PATH or {MEMORY_URL}, not {given}")
+    if "?" in path:
+        raise SettingsError(
+            f"the URL of a store takes no options, such as the one after '?'; it is {_SQLITE}PATH alone"
+        )
     return f"{_SQLITE}{_resolve(Path(path), 'the URL of the store')}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NewType
 
+from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
 from agenticx.tools.permissions import PermissionMode
@@ -74,7 +75,8 @@ class TurnRecord:
     """A turn.
 
     `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
-    the fingerprint of the attachments of the input, "" for none. `permission_mode` takes the place of the session's.
+    the fingerprint of the attachments of the input, "" for none. `model` and `permission_mode` take the place of the
+    session's, and `sampling` takes precedence over the model's.
     """
 
     id: str = field(default_factory=lambda: new_id("turn"))
@@ -82,7 +84,9 @@ class TurnRecord:
     input: str
     attachments_digest: str = ""
     client_turn_id: str | None = None
+    model: str | None = None
     permission_mode: PermissionMode | None = None
+    sampling: Sampling | None = None
     after_seq: int | None = None
 
 

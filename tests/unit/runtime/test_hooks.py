@@ -54,12 +54,29 @@ async def test_an_object_that_is_no_hook_is_refused_before_any_turn(play, hooks,
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [("before_tool", "before_tool_call"), ("on_end", "on_agent_end"), ("befor_model", "before_model"), ("on_x", "on_")],
+    [
+        ("before_tool", "before_tool_call"),
+        ("after_tool_use", "after_tool_call"),
+        ("on_end", "on_agent_end"),
+        ("on_compacted", "on_compaction"),
+        ("befor_model", "before_model"),
+    ],
 )
 def test_a_method_that_would_never_be_called_is_refused_with_the_name_that_was_meant(play, name, meant):
     watch = type("Watch", (AgentHook,), {name: lambda self: None})
     with pytest.raises(TypeError, match=rf"Watch\.{name} would never be called; did you mean {meant}"):
         play.runtime(ScriptedModel([]), hooks=[watch()])
+
+
+@pytest.mark.parametrize("name", ["on_finish", "on_error", "before_request", "after_run"])
+def test_a_method_that_resembles_none_is_refused_with_the_names_of_all(play, name):
+    watch = type("Watch", (AgentHook,), {name: lambda self: None})
+    with pytest.raises(TypeError) as raised:
+        play.runtime(ScriptedModel([]), hooks=[watch()])
+    assert str(raised.value) == (
+        f"Watch.{name} would never be called; the methods of a hook are before_model, after_model, before_tool_call, "
+        "after_tool_call, on_compaction, on_agent_end"
+    )
 
 
 def test_other_public_methods_of_a_hook_are_its_own(play):

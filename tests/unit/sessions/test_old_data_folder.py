@@ -201,8 +201,10 @@ def restore_old_names(path: Path) -> None:
             ALTER TABLE compacted RENAME COLUMN message_index TO place;
             ALTER TABLE turns RENAME COLUMN attachments_digest TO attached;
             ALTER TABLE turns DROP COLUMN permission_mode;
+            ALTER TABLE turns DROP COLUMN model;
+            ALTER TABLE turns DROP COLUMN sampling;
             UPDATE sessions SET record = json_remove(record, '$.system_prompt');
-            DELETE FROM migrations WHERE name LIKE '0006 %' OR name LIKE '0008 %';
+            DELETE FROM migrations WHERE name LIKE '0006 %' OR name LIKE '0008 %' OR name LIKE '0010 %';
         """)
 
 

@@ -10,6 +10,7 @@ from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import FactKind, SessionRecord, StoredEvent
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
+from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import session_number
 from agenticx.sessions.store.sqlite._threads import Reader, Writer
 from agenticx.sessions.store.sqlite._usage import read_usage
@@ -60,7 +61,7 @@ class SqliteCatalog:
         )
 
     async def running_turns(self, session_ids: Collection[str]) -> Mapping[str, str]:
-        return await self._reader.submit(lambda connection: rows.running_turn_ids(connection, session_ids))
+        return await self._reader.submit(lambda connection: turns.running_turn_ids(connection, session_ids))
 
     async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
         return await self._reader.submit(lambda connection: rows.open_questions(connection, session_id))

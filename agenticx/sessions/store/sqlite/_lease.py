@@ -29,6 +29,7 @@ from agenticx.sessions.store.records import (
 from agenticx.sessions.store.search import searchable_texts
 from agenticx.sessions.store.sqlite import _rows as rows
 from agenticx.sessions.store.sqlite import _search as index
+from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, SessionCursors, last_seq, session_number
 from agenticx.sessions.store.sqlite._database import Database
 from agenticx.sessions.store.sqlite._threads import Job
@@ -107,7 +108,7 @@ class _SqliteLease:
 
         def work(connection: sqlite3.Connection) -> Loaded:
             number = session_number(connection, self.session_id)
-            running = rows.running_turn(connection, number)
+            running = turns.running_turn(connection, number)
             facts, damaged = rows.open_facts(connection, number, running.id if running else None)
             return Loaded(
                 record=rows.read_record(connection, number),
@@ -199,7 +200,7 @@ class _SqliteLease:
     async def turn(self, *, client_turn_id: str) -> TurnRecord | None:
         self._check()
         return await self._database.reader.submit(
-            lambda connection: rows.find_client_turn(connection, self.session_id, client_turn_id)
+            lambda connection: turns.find_client_turn(connection, self.session_id, client_turn_id)
         )
 
     async def release(self, *, work_left: bool = False) -> None:
@@ -253,7 +254,7 @@ def _store(
 ) -> None:
     """Write all of a commit."""
     if commit.begins is not None:
-        rows.begin_turn(connection, cursor.number, commit.begins, cursor.last_seq)
+        turns.begin_turn(connection, cursor.number, commit.begins, cursor.last_seq)
     if stored:
         rows.add_events(connection, cursor, commit.turn_id, stored)
         add_usage(connection, cursor.number, stored)

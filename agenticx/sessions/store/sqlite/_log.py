@@ -11,6 +11,7 @@ from agenticx.messages import Message
 from agenticx.sessions.store.base import Durability
 from agenticx.sessions.store.records import Fact, Position, SessionState, StoredEvent, TurnRecord
 from agenticx.sessions.store.sqlite import _rows as rows
+from agenticx.sessions.store.sqlite import _turns as turns
 from agenticx.sessions.store.sqlite._cursors import last_seq, session_number
 from agenticx.sessions.store.sqlite._database import Database
 from agenticx.sessions.store.sqlite._log_reader import LogReader
@@ -79,7 +80,7 @@ class SqliteLog:
         return self._database.recent.notifier.subscribe(session_id, wakeup)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord | None:
-        return await self._database.reader.submit(lambda connection: rows.find_turn(connection, session_id, turn_id))
+        return await self._database.reader.submit(lambda connection: turns.find_turn(connection, session_id, turn_id))
 
     async def state(self, session_id: str) -> SessionState:
         return await self._database.reader.submit(lambda connection: rows.read_state(connection, session_id))

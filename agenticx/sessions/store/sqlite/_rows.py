@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from operator import attrgetter
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -22,7 +22,6 @@ from agenticx.sessions.store.records import (
     SessionState,
     StateChange,
     StoredEvent,
-    TurnRecord,
 )
 from agenticx.sessions.store.sqlite._cursors import SessionCursor, session_number
 from agenticx.sessions.store.sqlite._segments import (
@@ -44,16 +43,13 @@ __all__ = [
     "add_session",
     "all_messages",
     "apply_state",
-    "begin_turn",
     "decode_record",
     "decode_records",
     "decode_rows",
     "events_after",
     "file_facts",
-    "find_client_turn",
     "find_fact",
     "find_session_of_fact",
-    "find_turn",
     "list_filter_values",
     "list_records",
     "open_facts",
@@ -62,8 +58,6 @@ __all__ = [
     "read_compacted",
     "read_record",
     "read_state",
-    "running_turn",
-    "running_turn_ids",
     "session_names",
     "sessions_with_work",
     "update_record",
@@ -72,8 +66,6 @@ __all__ = [
 T = TypeVar("T")
 
 _RECORD_FIELDS = frozenset(field.name for field in fields(SessionRecord))
-_TURN_COLUMNS = """turns.id, sessions.id, turns.input, turns.attachments_digest, turns.client_turn_id,
-    turns.permission_mode, turns.after_seq"""
 
 _log = get_logger(__name__)
 
@@ -183,48 +175,7 @@ def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]
             _log.error("corrupt row skipped", error=str(exc))
 
 
-# --- turns ------------------------------------------------------------------------------------------------------------
-
-
-def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, after_seq: int) -> None:
-    """Store `turn`, whose first event follows `after_seq`, as the running one of its session."""
-    connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
-    connection.execute(
-        """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, permission_mode, after_seq)
-           VALUES (?, ?, ?, ?, ?, ?, ?)
-           ON CONFLICT (id) DO NOTHING""",  # a commit without events is stored again when it is settled
-        (number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest, turn.permission_mode, after_seq),
-    )
-
-
-def find_client_turn(connection: sqlite3.Connection, session_id: str, client_turn_id: str) -> TurnRecord | None:
-    """Return the session's turn of that `client_turn_id`, else None."""
-    key = (session_number(connection, session_id), client_turn_id)
-    found = _select_turns(connection, "turns.session = ? AND turns.client_turn_id = ?", key)
-    return found[0] if found else None
-
-
-def find_turn(connection: sqlite3.Connection, session_id: str, turn_id: str) -> TurnRecord | None:
-    """Return a turn of the session by its id, else None."""
-    found = _select_turns(
-        connection, "turns.session = ? AND turns.id = ?", (session_number(connection, session_id), turn_id)
-    )
-    return found[0] if found else None
-
-
-def running_turn(connection: sqlite3.Connection, number: int) -> TurnRecord | None:
-    """Return the session's turn without a terminal event, else None."""
-    found = _select_turns(connection, "sessions.number = ? AND sessions.running = turns.id", (number,))
-    return found[0] if found else None
-
-
-def running_turn_ids(connection: sqlite3.Connection, session_ids: Collection[str]) -> dict[str, str]:
-    """Return the ids of the running turns of these sessions by session id."""
-    found = connection.execute(
-        "SELECT id, running FROM sessions WHERE running IS NOT NULL AND id IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(session_ids)),),
-    )
-    return dict(found.fetchall())
+# --- sessions with work -----------------------------------------------------------------------------------------------
 
 
 def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
@@ -235,26 +186,6 @@ def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
             ORDER BY turns.number"""
     )
     return [session_id for (session_id,) in found]
-
-
-def _select_turns(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[TurnRecord]:
-    rows = connection.execute(
-        f"SELECT {_TURN_COLUMNS} FROM turns JOIN sessions ON sessions.number = turns.session"
-        f" WHERE {where} ORDER BY turns.number",
-        values,
-    )
-    return [
-        TurnRecord(
-            id=id_,
-            session_id=session_id,
-            input=input_,
-            attachments_digest=digest,
-            client_turn_id=client,
-            permission_mode=mode,
-            after_seq=after,
-        )
-        for id_, session_id, input_, digest, client, mode, after in rows
-    ]
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

@@ -193,6 +193,13 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
     ),
     Migration("0009 attachments by digest", ""),  # messages may name contents, which earlier releases cannot read
+    Migration(
+        "0010 models and sampling of turns",
+        """
+        ALTER TABLE turns ADD COLUMN model TEXT;            -- NULL: that of the session
+        ALTER TABLE turns ADD COLUMN sampling TEXT;         -- a JSON object; NULL: that of the model
+        """,
+    ),
 )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agenticx.clocks import Clock, SystemClock
-from agenticx.sessions.store.base import Catalog, Doubtful, Lease, Log, Ownership, OwnershipLost
+from agenticx.sessions.store.base import Doubtful, Lease, OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.records import Fact, Position, SessionRecord, StateChange, StoredEvent
 from agenticx.sessions.store.search import SearchableText
@@ -37,26 +37,10 @@ class SqliteStore:
 
     def __init__(self, path: Path, *, clock: Clock | None = None, blobs: Blobs | None = None) -> None:
         self._database = Database(path, clock or SystemClock())
-        self._log = SqliteLog(self._database)
-        self._catalog = SqliteCatalog(self._database.reader, self._database.writer)
-        self._ownership = SqliteOwnership(self._database)
-        self._blobs = blobs
-
-    @property
-    def log(self) -> Log:
-        return self._log
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._catalog
-
-    @property
-    def ownership(self) -> Ownership:
-        return self._ownership
-
-    @property
-    def blobs(self) -> Blobs | None:
-        return self._blobs
+        self.log = SqliteLog(self._database)
+        self.catalog = SqliteCatalog(self._database.reader, self._database.writer)
+        self.ownership = SqliteOwnership(self._database)
+        self.blobs = blobs
 
     async def create(
         self,
@@ -101,12 +85,12 @@ class SqliteStore:
             connection.execute("UPDATE meta SET value = ? WHERE key = 'position'", (position,))
 
         try:
-            await database.writer.submit(work, synced=True, on_commit=lambda _: self._log.remove_session(session_id))
+            await database.writer.submit(work, synced=True, on_commit=lambda _: self.log.remove_session(session_id))
         except Doubtful:  # readers find in the file whether the session is deleted
             database.read_again(session_id)
             raise
-        self._ownership.remove(session_id)
-        await self._log.clear_cache()
+        self.ownership.remove(session_id)
+        await self.log.clear_cache()
         await self._purge()
 
     async def _purge(self) -> None:

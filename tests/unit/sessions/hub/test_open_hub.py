@@ -192,6 +192,7 @@ async def test_a_store_has_one_hub(tmp_path: Path) -> None:
             "PATH or memory://, not one of 'postgres'$",
         ),
         ({"url": "sqlite:///"}, SettingsError, "sqlite:///PATH"),
+        ({"url": "sqlite:///x?mode=ro"}, SettingsError, r"takes no options, such as the one after '\?'"),
         ({"url": "chat.db"}, SettingsError, "sqlite:///PATH or memory://, not a path alone"),
         ({"model": "nonsense"}, SettingsError, "'nonsense' is not provider:name"),
         ({"model": object()}, TypeError, "is not a model"),

@@ -1,0 +1,78 @@
+"""Checks of the types of arguments, for errors that name the argument instead of code further inside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+__all__ = [
+    "check_callable",
+    "check_int",
+    "check_iterable",
+    "check_path",
+    "check_sequence",
+    "check_str",
+    "check_type",
+    "wrong_type",
+]
+
+
+def check_type(name: str, value: object, types: type[Any] | tuple[type[Any], ...], expected: str) -> None:
+    """Raise `TypeError` if the argument `name` is none of `types`; `expected` is a noun phrase for them.
+
+    >>> check_type("answer", True, dict, "a dict")
+    Traceback (most recent call last):
+    TypeError: answer must be a dict, not bool
+    """
+    if not isinstance(value, types):
+        raise wrong_type(name, value, expected)
+
+
+def wrong_type(name: str, value: object, expected: str) -> TypeError:
+    """Return the error for the argument `name`, which is not what is `expected`, a noun phrase."""
+    return TypeError(f"{name} must be {expected}, not {type(value).__name__}")
+
+
+def check_str(name: str, value: object) -> None:
+    """Raise `TypeError` if the argument `name` is no str."""
+    check_type(name, value, str, "a str")
+
+
+def check_int(name: str, value: object) -> None:
+    """Raise `TypeError` if the argument `name` is no int, or a bool."""
+    if isinstance(value, bool):
+        raise wrong_type(name, value, "an int")
+    check_type(name, value, int, "an int")
+
+
+def check_path(name: str, value: object) -> None:
+    """Raise `TypeError` if the argument `name` is no path: a str or an object such as a `Path`."""
+    check_type(name, value, (str, PathLike), "a str or a Path")
+
+
+def check_callable(name: str, value: object, expected: str) -> None:
+    """Raise `TypeError` if the argument `name` cannot be called; `expected` is a noun phrase for it."""
+    if not callable(value):
+        raise wrong_type(name, value, expected)
+
+
+def check_sequence(name: str, value: object, items: str) -> None:
+    """Raise `TypeError` if the argument `name` is no list or tuple, or similar; `items` is a noun phrase for its items.
+
+    >>> check_sequence("messages", {"role": "user"}, "messages")
+    Traceback (most recent call last):
+    TypeError: messages must be a list of messages, not dict
+    """
+    if _is_text_or_mapping(value) or not isinstance(value, Sequence):
+        raise wrong_type(name, value, f"a list of {items}")
+
+
+def check_iterable(name: str, value: object, items: str) -> None:
+    """Raise `TypeError` as `check_sequence` does, but accept sets and iterators too."""
+    if _is_text_or_mapping(value) or not isinstance(value, Iterable):
+        raise wrong_type(name, value, f"a list of {items}")
+
+
+def _is_text_or_mapping(value: object) -> bool:
+    return isinstance(value, str | bytes | bytearray | Mapping)

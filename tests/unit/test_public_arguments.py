@@ -1,0 +1,161 @@
+"""Arguments of the wrong type, each refused with a `TypeError` that names it and what is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from agenticx import (
+    AgentRuntime,
+    AsyncConfirmGate,
+    AutoApproveConfirmGate,
+    Block,
+    ConfirmAnswer,
+    Sampling,
+    Session,
+    SyncConfirmGate,
+    load_attachment,
+    open_hub,
+    resolve_model,
+    tool,
+)
+from agenticx.llms import resolve_wire
+from agenticx.settings import load_settings
+from studio import create_app
+
+pytestmark = pytest.mark.anyio
+
+
+def runtime(**arguments: Any) -> AgentRuntime:
+    return AgentRuntime("demo", AutoApproveConfirmGate(), **{"settings": load_settings(environ={}), **arguments})
+
+
+def made_tool(**options: Any) -> object:
+    return tool(**options)(open)
+
+
+CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
+    (runtime, {"tools": 5}, "tools must be a list of tools and functions, not int"),
+    (runtime, {"tools": "ls"}, "tools must be a list of tools and functions, not str"),
+    (runtime, {"tools": {}}, "tools must be a list of tools and functions, not dict"),
+    (runtime, {"settings": 5}, "settings must be Settings, as load_settings returns them, not int"),
+    (runtime, {"settings": {}}, "settings must be Settings, as load_settings returns them, not dict"),
+    (runtime, {"system_prompt": 5}, "system_prompt must be a str, not int"),
+    (runtime, {"max_tool_rounds": "3"}, "max_tool_rounds must be an int, not str"),
+    (runtime, {"max_tool_rounds": True}, "max_tool_rounds must be an int, not bool"),
+    (runtime, {"loop_warning_threshold": "3"}, "loop_warning_threshold must be an int, not str"),
+    (runtime, {"loop_critical_threshold": 4.5}, "loop_critical_threshold must be an int, not float"),
+    (runtime, {"compactor": 5}, "compactor must be a ContextCompactor, not int"),
+    (runtime, {"hooks": 5}, "hooks must be a HookRegistry or a list of hooks, not int"),
+    (Session, {"messages": "x"}, "messages must be a list of messages of agenticx.messages or dict rows, not str"),
+    (Session, {"messages": {}}, "messages must be a list of messages of agenticx.messages or dict rows, not dict"),
+    (Session, {"messages": iter([])}, "messages must be a list of messages of agenticx.messages or dict rows, not"),
+    (Session, {"id": 5}, "id must be a str, not int"),
+    (Session, {"workspace": 5}, "workspace must be a str or a Path, not int"),
+    (Session, {"state": {"a": 1}}, "state must be a ToolState, not dict"),
+    (resolve_model, {"name": 5}, "the name of a model must be a str, not int"),
+    (resolve_model, {"name": "ollama:x", "base_url": 5}, "base_url must be a str, not int"),
+    (resolve_model, {"name": "ollama:x", "api_key": b"x"}, "api_key must be a str, not bytes"),
+    (resolve_model, {"name": "ollama:x", "settings": 5}, "settings must be Settings"),
+    (resolve_model, {"name": "openai:x", "sampling": {}}, "sampling must be a Sampling, not dict"),
+    (resolve_wire, {"spec": None}, "the name of a model must be a str, not NoneType"),
+    (made_tool, {"name": 5}, "name must be a str, not int"),
+    (made_tool, {"description": 5}, "description must be a str, not int"),
+    (made_tool, {"timeout": "5"}, "timeout must be a number of seconds, not str"),
+    (load_attachment, {"path": 5}, "path must be a str or a Path, not int"),
+    (AsyncConfirmGate().resolve, {"request_id": "c", "approved": "yes"}, "approved must be True or False, not str"),
+    (Block, {"reason": 5}, "reason must be a str, not int"),
+    (AsyncConfirmGate, {"remembered": "x"}, "remembered must be an int, not str"),
+    (SyncConfirmGate, {"read_line": "x"}, "read_line must be a function that takes the prompt and returns a line, not"),
+    (create_app, {"settings": 5}, "settings must be Settings"),
+    (create_app, {"tools": 5}, "tools must be a list of tools and functions, not int"),
+]
+
+
+@pytest.mark.parametrize(("make", "arguments", "problem"), CONSTRUCTED)
+def test_an_argument_of_a_wrong_type_is_named(
+    make: Callable[..., object], arguments: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(TypeError) as raised:
+        make(**arguments)
+    assert problem in str(raised.value)
+
+
+def test_an_unknown_risk_is_refused_when_the_tool_is_made() -> None:
+    with pytest.raises(ValueError, match="risk must be one of read, write, execute, not 'none'"):
+        made_tool(risk="none")
+
+
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        ({"should_stop": 5}, "should_stop must be a StopSignal or a function, not int"),
+        ({"agent_id": 5}, "agent_id must be a str, not int"),
+        ({"tools": 5}, "tools must be a list of tools and functions, not int"),
+        ({"system_prompt": 5}, "system_prompt must be a str, not int"),
+        ({"context": {}}, "context must be a TurnContext, not dict"),
+        ({"sampling": {"seed": 1}}, "sampling must be a Sampling, not dict"),
+        ({"output_type": {"type": "object"}}, "output_type must be a type, such as a BaseModel class, not a dict"),
+    ],
+)
+async def test_an_argument_of_a_turn_is_named_before_the_turn_begins(argument: dict[str, Any], problem: str) -> None:
+    session, runs = Session(), runtime()
+    with pytest.raises(TypeError) as raised:
+        await anext(runs.run_turn("hi", session, **argument))
+    assert problem in str(raised.value)
+    assert (await runs.run("say hello", session)).reason == "answer"  # the session is free
+
+
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        ({"url": 5}, "url must be a str such as 'sqlite:///chat.db', not int"),
+        ({"url": Path("chat.db")}, "url must be a str such as 'sqlite:///chat.db', not PosixPath"),
+        ({"tools": 5}, "tools must be a list of tools and functions, not int"),
+        ({"workspace": 5}, "workspace must be a str or a Path, not int"),
+        ({"settings": 5}, "settings must be Settings, as load_settings returns them, not int"),
+    ],
+)
+async def test_an_argument_of_open_hub_is_named(argument: dict[str, Any], problem: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        async with open_hub(**{"url": "memory://", **argument}):
+            pass
+    assert problem in str(raised.value)
+
+
+async def test_the_arguments_of_the_methods_of_a_hub_are_named(tmp_path: Path) -> None:
+    settings = load_settings({"home": tmp_path}, environ={})
+    async with open_hub("memory://", model="demo", settings=settings) as opened:
+        hub: Any = opened
+        session = await hub.create(name="Named")
+        doubtful = ConfirmAnswer(approved=cast("Any", "yes"))
+        an_id = "session_id must be the id of a session, which is a str, not "
+        calls: list[tuple[Callable[[], Any], str]] = [
+            (lambda: anext(hub.follow(session.id, after="x")), "after must be an int, not str"),
+            (lambda: anext(hub.follow(session.id, after=True)), "after must be an int, not bool"),
+            (lambda: anext(hub.follow(session)), an_id + "SessionRecord"),
+            (lambda: anext(hub.run_turn(session, "hi")), an_id + "SessionRecord"),
+            (lambda: anext(hub.run_turn(session.id, "hi", client_turn_id=5)), "client_turn_id must be a str, not int"),
+            (lambda: hub.submit(session.id, "hi"), "request must be a TurnRequest, not str"),
+            (lambda: hub.create(workspace=5), "workspace must be a str or a Path, not int"),
+            (lambda: hub.messages(5), an_id + "int"),
+            (lambda: hub.stop(5), an_id + "int"),
+            (lambda: hub.change(session.id, ["name"]), "changes must be a dict of the fields to change, not list"),
+            (lambda: hub.rewind(session.id, 5), "message_id must be a str, not int"),
+            (lambda: hub.open_confirms(5), an_id + "int"),
+            (lambda: hub.answer_confirm("cnf_1", True, digest="d"), "answer must be a ConfirmAnswer, not bool"),
+            (lambda: hub.answer_confirm("cnf_1", doubtful, digest="d"), "approved of answer must be True or False"),
+        ]
+        for operation, problem in calls:
+            with pytest.raises(TypeError) as raised:
+                await operation()
+            assert problem in str(raised.value)
+        with pytest.raises(ValueError, match="when_busy must be one of reject, queue, steer, interrupt, not 'later'"):
+            await anext(hub.run_turn(session.id, "hi", when_busy="later"))
+        with pytest.raises(ValueError, match=r"unknown permission mode \{\}"):
+            await hub.create(permission_mode={})
+        events = [event async for event in hub.run_turn(session.id, "say hello", sampling=Sampling())]
+        assert events[-1].type == "final"
