@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
-from agenticx.timers import ResettableTimer
+from agenticx.batch_queue import BatchQueue
 
 __all__ = ["ConnectionPool", "Http1Response", "ProtocolError", "ResponseHead", "request_bytes"]
 
@@ -177,72 +177,62 @@ class _Connection(asyncio.Protocol):
         self.origin = origin
         self.idle_since = 0.0
         self._loop = loop
-        self._buffer: list[bytes] = []
-        self._buffered_bytes = 0
-        self._has_leftover = False
+        self._received = BatchQueue[bytes]()
+        self._leftover = b""  # of what was taken from the queue
+        self._unread_bytes = 0
+        self._has_more = False  # after a read: the next one lets other tasks run first
         self._ended = False
         self._exception: Exception | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._alarm = ResettableTimer(self._wake_up)
 
     @property
     def is_reusable(self) -> bool:
         """True if the connection is open and has no unread bytes."""
-        return not (self._ended or self._buffer or self.transport.is_closing())
+        return not (self._ended or self._unread_bytes or self.transport.is_closing())
 
     async def read(self, timeout: float | None) -> bytes:
         """Return the bytes that have arrived, at least one; empty at the end. Raise OSError or TimeoutError."""
-        if self._has_leftover:
+        if self._has_more:
             await asyncio.sleep(0)
-        if not self._buffer and not self._ended:
-            await self._wait_for_data(None if timeout is None else self._loop.time() + timeout)
-        if not self._buffer and self._exception is not None:
-            raise self._exception
-        data = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
-        data, rest = data[:_MAX_READ_BYTES], data[_MAX_READ_BYTES:]
-        self._buffer, self._has_leftover = [rest] if rest else [], bool(rest)
-        if len(rest) <= _MAX_BUFFERED_BYTES < self._buffered_bytes:
+        data = self._leftover
+        if not data:
+            batch = await self._received.take(None if timeout is None else self._loop.time() + timeout)
+            if not batch:
+                return self._read_end()
+            data = batch[0] if len(batch) == 1 else b"".join(batch)
+        data, self._leftover = data[:_MAX_READ_BYTES], data[_MAX_READ_BYTES:]
+        before = self._unread_bytes
+        self._unread_bytes -= len(data)
+        self._has_more = self._unread_bytes > 0
+        if self._unread_bytes <= _MAX_BUFFERED_BYTES < before:
             self.transport.resume_reading()
-        self._buffered_bytes = len(rest)
         return data
 
-    async def _wait_for_data(self, until: float | None) -> None:
-        """Wait for bytes or the end; raise TimeoutError if neither has come by `until`, in loop time."""
-        while not self._buffer and not self._ended:
-            if until is not None:
-                if self._loop.time() >= until:
-                    raise TimeoutError
-                self._alarm.set(until)
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
+    def _read_end(self) -> bytes:
+        """Return no bytes at the end of the connection; raise the error that ended it, or TimeoutError before it."""
+        if not self._ended:
+            raise TimeoutError
+        if self._exception is not None:
+            raise self._exception
+        return b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        before = self._buffered_bytes
-        self._buffer.append(data)
-        self._buffered_bytes += len(data)
-        if before <= _MAX_BUFFERED_BYTES < self._buffered_bytes:
+        before = self._unread_bytes
+        self._unread_bytes += len(data)
+        if before <= _MAX_BUFFERED_BYTES < self._unread_bytes:
             self.transport.pause_reading()
-        self._wake_up()
+        self._received.put(data)
 
     def eof_received(self) -> None:
         self._ended = True
-        self._wake_up()
+        self._received.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended = True
         self._exception = exc
-        self._alarm.cancel()
-        self._wake_up()
-
-    def _wake_up(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._received.close()
 
 
 # --- the head -------------------------------------------------------------------------------------------------------

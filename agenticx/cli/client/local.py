@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -30,8 +30,6 @@ from agenticx.tools.registry import Toolbox
 __all__ = ["LocalClient", "PolicyGate"]
 
 _READ_EVENTS = 1000
-_POLL_SECONDS = 1.0
-"""How often a reader without new events checks that its turn still runs."""
 
 
 class PolicyGate(AsyncConfirmGate):
@@ -149,16 +147,26 @@ class LocalClient:
 
     @asynccontextmanager
     async def follow(self, session_id: str, position: TurnPosition) -> AsyncGenerator[AsyncIterator[Envelope]]:
-        committed = asyncio.Event()
-        with self._store.log.subscribe(session_id, committed):
-            yield self._turn_events(session_id, position, committed)
+        news = asyncio.Event()
+        running = asyncio.create_task(self._hub.wait_for_turn(session_id, position.turn_id), name="agx turn to follow")
+        running.add_done_callback(lambda _: news.set())
+        try:
+            with self._store.log.subscribe(session_id, news):
+                yield self._turn_events(session_id, position, running, news)
+        finally:
+            running.cancel()
 
     async def _turn_events(
-        self, session_id: str, position: TurnPosition, committed: asyncio.Event
+        self, session_id: str, position: TurnPosition, running: asyncio.Task[None], news: asyncio.Event
     ) -> AsyncGenerator[Envelope]:
-        after, ended = int(position.cursor or 0), False
+        """Yield the events of the session up to the turn's end, or up to the last one once the turn is not `running`.
+
+        `news` is set after each commit, and when `running` is done.
+        """
+        after = int(position.cursor or 0)
         while True:
-            committed.clear()
+            news.clear()
+            ended = running.done()
             events = await self._store.log.read(session_id, after, _READ_EVENTS)
             for event in events:
                 yield Envelope.parse(event.frame_json)
@@ -168,8 +176,8 @@ class LocalClient:
                 after = events[-1].seq
             elif ended:
                 return
-            elif not await _wait_for_commit(committed):
-                ended = self._hub.running_turn_id(session_id) != position.turn_id
+            else:
+                await news.wait()
 
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)
@@ -202,11 +210,3 @@ class LocalClient:
         await self._hub.close()
         await self._models.aclose()
         await self._store.aclose()
-
-
-async def _wait_for_commit(committed: asyncio.Event) -> bool:
-    """Wait up to `_POLL_SECONDS` for a commit; return whether there was one."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_POLL_SECONDS):
-            await committed.wait()
-    return committed.is_set()

@@ -264,6 +264,13 @@ class Hub:
         actor = self._actors.get(session_id)
         return actor.turns.running.turn.id if actor and actor.turns.running else None
 
+    async def wait_for_turn(self, session_id: str, turn_id: str) -> None:
+        """Wait until this process does not run that turn any more: it has ended, or a later process goes on with it."""
+        actor = self._actors.get(session_id)
+        latest = None if actor is None else actor.turns.latest
+        if latest is not None and latest.turn.id == turn_id and latest.task is not None:
+            await asyncio.wait({latest.task})
+
     async def running_turn_ids(self, session_ids: Collection[str]) -> Mapping[str, str]:
         """Return the ids of the turns that these sessions run, here or at another owner, by session id."""
         actors = {session_id: self._actors.get(session_id) for session_id in session_ids}

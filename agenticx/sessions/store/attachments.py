@@ -81,7 +81,7 @@ class AttachmentLease:
         async def store(message: Message) -> Message:
             return await _store_message(self.session_id, blobs, message)
 
-        if state is not None:
+        if state is not None and any(map(_has_attachments, (*state.messages, *state.compacted))):
             messages, compacted = [[await store(m) for m in part] for part in (state.messages, state.compacted)]
             state = replace(state, messages=messages, compacted=compacted)
         facts = [await _change_fact(fact, store) for fact in commit.facts]
@@ -102,7 +102,8 @@ class AttachmentLease:
 
 def attachment_digests(messages: Iterable[Message]) -> set[str]:
     """Return the digests by which messages that were read from a store name the contents of attachments."""
-    files = (file for message in messages if isinstance(message, UserMessage) for file in message.attachments)
+    users = (message for message in messages if isinstance(message, UserMessage) and message.attachments)
+    files = (file for message in users for file in message.attachments)
     return {file.data.removeprefix(_PREFIX) for file in files if file.data.startswith(_PREFIX)}
 
 
@@ -114,10 +115,16 @@ async def load_attachments(
     A message whose content is missing has the name of the attachment in its text instead; messages that name none are
     returned as they are.
     """
+    if not any(map(_has_attachments, messages)):
+        return list(messages)
     return [await _load_message(message, read) for message in messages]
 
 
 # --- one message ------------------------------------------------------------------------------------------------------
+
+
+def _has_attachments(message: Message) -> bool:
+    return isinstance(message, UserMessage) and bool(message.attachments)
 
 
 async def _load_message(message: Message, read: Callable[[str], Awaitable[bytes | None]]) -> Message:
