@@ -174,7 +174,7 @@ def test_the_file_is_private_under_any_umask(home: Path) -> None:
     ("content", "words"),
     [
         ("{", "is damaged: "),
-        ("[" * 100_000, "is damaged: "),
+        ("[" * 100_000, "is damaged: it is nested too deeply; repair it, or delete it and store the keys again"),
         ("[]", "is damaged: it is not a JSON object"),
         ('{"version": 2, "keys": {}}', 'is damaged: it must have "version": 1 and an object "keys"'),
         (f'{{"version": 1, "keys": {{"{KEY}": {{}}}}}}', 'the names in "keys" must be those of variables'),
