@@ -95,7 +95,8 @@ def _find_backend() -> Any:
     except ImportError:
         return None
     backend = keyring.get_keyring()
-    return backend if backend.priority >= _LEAST_PRIORITY else None
+    chained = getattr(backend, "backends", None) or [backend]  # a chain has a high priority itself, whatever is in it
+    return next((one for one in chained if one.priority >= _LEAST_PRIORITY), None)
 
 
 def _backend() -> Any:

@@ -339,8 +339,9 @@ def _parse(path: Path, content: bytes) -> _Entries:
             raise ValueError(f'it must have "version": {_VERSION} and an object "keys"')
         return {name: _parse_entry(name, entry) for name, entry in cast("dict[str, Any]", fields["keys"]).items()}
     except (ValueError, RecursionError) as exc:
+        problem = "it is nested too deeply" if isinstance(exc, RecursionError) else exc
         advice = "repair it, or delete it and store the keys again with `agx keys set PROVIDER`"
-        raise SettingsError(f"{path} is damaged: {exc}; {advice}") from None  # the cause would have the content
+        raise SettingsError(f"{path} is damaged: {problem}; {advice}") from None  # the cause would have the content
 
 
 def _parse_entry(name: str, entry: object) -> _Entry:

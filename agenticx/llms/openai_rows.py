@@ -215,7 +215,10 @@ def _row(message: Message) -> dict[str, Any]:
 def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:
     if not message.attachments:
         return message.content
-    return [chat_part(part) for part in content_parts(message, IMAGE_TYPES | DOCUMENT_TYPES)]
+    parts = content_parts(message, IMAGE_TYPES | DOCUMENT_TYPES)
+    if message.content:  # the text first, as in OpenAI's examples; requests have it last
+        parts = [parts[-1], *parts[:-1]]
+    return [chat_part(part) for part in parts]
 
 
 def _call_row(call: ToolCall) -> dict[str, Any]:

@@ -101,8 +101,8 @@ class Session:
     def to_openai(self) -> list[dict[str, Any]]:
         """Return `messages` as dict rows of Chat Completions; `Session(messages=rows)` reads them again.
 
-        Text files become part of the text. Message ids, outcomes of calls, reasoning and a provider's own state are
-        left out.
+        In a row with files the text comes first. Text files become part of the text. Message ids, outcomes of calls,
+        reasoning and a provider's own state are left out.
         """
         return messages_to_rows(self.messages)
 

@@ -41,6 +41,21 @@ def test_pasted_lines_are_one_message(agx: Any, terminal: Callable[..., Any]) ->
     assert messages(agx) == ["say one\nsay two\n end"]
 
 
+@pytest.mark.parametrize(
+    "pasted", ["\x1b[31mred\x1b[0m", "\x1b[38;5;196mred", "\x1b[<0;5;5Mred\x1b[5;7R", "\x1b[M%%%red"]
+)
+def test_colours_and_mouse_events_pasted_as_keys_are_dropped(
+    agx: Any, terminal: Callable[..., Any], pasted: str
+) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type(f"say {pasted} wine\r")
+    screen.wait_for("red wine\n")
+    assert "Exception" not in screen.screen
+    quit_chat(screen)
+    assert messages(agx) == ["say red wine"]
+
+
 def test_alt_enter_and_a_backslash_at_the_end_begin_a_line(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")

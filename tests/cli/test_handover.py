@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from agenticx.cli.client.handover import request_handover
+from agenticx.cli.client.remote import RETRY_LIMIT_SECONDS
 from tests.support.timeouts import PATIENCE
 
 SERVE = """
@@ -113,6 +115,27 @@ def test_a_message_that_a_server_accepted_before_it_was_killed_is_not_run_again(
     session = json.loads(agx("sessions", "show", "last", "--json").stdout)
     said = [message["content"] for message in session["messages"] if message["role"] == "user"]
     assert (len(session["turns"]), said) == (2, ["say once", "say twice"])
+
+
+def test_a_chat_goes_on_soon_after_its_server_was_killed_in_a_turn(agx: Any, terminal: Callable[..., Any]) -> None:
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        chat = terminal("chat")
+        chat.wait_for("› ")
+        chat.type("count to 1000\r")
+        chat.wait_for("1 2 3 4")
+        killed_at = time.monotonic()
+        server.kill()
+        server.wait(PATIENCE)
+        chat.wait_for("lost the server at http://127.0.0.1:")
+        assert time.monotonic() - killed_at < RETRY_LIMIT_SECONDS / 2
+    chat.type("say on\r")
+    chat.wait_for("no server has the sessions; this chat stores them and runs the turns itself")
+    chat.wait_for("\non\n")
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+    events = [json.loads(line) for line in agx("sessions", "export", "last").stdout.splitlines()]
+    assert [event["data"]["code"] for event in events if event["type"] == "error"] == ["interrupted"]
 
 
 @contextmanager

@@ -47,6 +47,16 @@ def test_a_key_is_stored_listed_used_and_removed(agx: Any, tmp_path: Path) -> No
     assert agx("models").stdout.split()[0] == "demo"
 
 
+def test_without_an_action_the_keys_are_listed_with_the_way_to_change_them(agx: Any) -> None:
+    advice = "agx keys: `agx keys set PROVIDER` stores a key, `agx keys remove PROVIDER` removes it; "
+    assert agx("keys", "set", "anthropic", stdin=KEY).returncode == 0
+    assert outcome(agx("keys")) == (
+        0,
+        "anthropic  file     ANTHROPIC_API_KEY\n",
+        f"{advice}`agx help keys` says more\n",
+    )
+
+
 def test_the_environment_takes_precedence_and_is_not_changed(agx: Any) -> None:
     agx.environment["GROQ_API_KEY"] = "canary-in-the-environment"
     done = agx("keys", "set", "groq", stdin=KEY)
@@ -73,7 +83,7 @@ def test_the_environment_takes_precedence_and_is_not_changed(agx: Any) -> None:
         (("set", "openai"), "", "agx keys: the key is empty\n"),
         (("set", "openai"), f"two {KEY}\n", "agx keys: the key has blanks, control or non-ASCII characters within it"),
         (("set",), "", "usage: agx keys set "),
-        ((), "", "usage: agx keys "),
+        (("list", "openai"), "", "usage: agx "),
     ],
 )
 def test_mistakes_are_usage_errors_that_say_what_is_right(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agenticx.cli.client.http import ServerEndpoint, ServerUnresponsive
 from agenticx.cli.client.reading import ReadingClient
-from agenticx.cli.client.remote import RemoteClient
+from agenticx.cli.client.remote import RETRY_LIMIT_SECONDS, RemoteClient
 from agenticx.cli.client.studio_file import StudioAddress, read_address
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.sessions.store.base import Store
@@ -58,14 +58,23 @@ def fallback_store(error: Exception, notify: Callable[[str], None]) -> Store:
     return MemoryStore()
 
 
-def remote_client(settings: Settings, server: ServerEndpoint, notify: Callable[[str], None]) -> RemoteClient:
-    """Return the client of a server, which may come back at another address."""
+def remote_client(
+    settings: Settings,
+    server: ServerEndpoint,
+    notify: Callable[[str], None],
+    *,
+    restart_seconds: float = RETRY_LIMIT_SECONDS,
+) -> RemoteClient:
+    """Return the client of a server, which may come back at another address, within `restart_seconds` of its end."""
 
     async def locate() -> ServerEndpoint | None:
         pid = probe_store_owner(settings)
         return None if pid is None else await server_with_pid(settings, pid)
 
-    return RemoteClient(locate, server, notify)
+    def has_owner() -> bool:
+        return probe_store_owner(settings) is not None
+
+    return RemoteClient(locate, server, notify, has_owner=has_owner, restart_seconds=restart_seconds)
 
 
 async def server_with_pid(

@@ -29,10 +29,12 @@ from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["RemoteClient"]
+__all__ = ["RETRY_LIMIT_SECONDS", "RemoteClient"]
 
 _RETRY_SECONDS = 0.5
-_RETRY_LIMIT_SECONDS = 20.0
+RETRY_LIMIT_SECONDS = 20.0
+"""The longest wait for a server that was lost."""
+
 _MAX_PAGE_SIZE = 200
 _NO_LIMIT = sys.maxsize  # of an event: the server limits what it stores
 
@@ -40,7 +42,8 @@ _NO_LIMIT = sys.maxsize  # of an event: the server limits what it stores
 class RemoteClient:
     """A `Client` over HTTP.
 
-    `locate` finds the server again after the connection to it is lost; `notify` shows the user that it is.
+    `locate` finds the server again after the connection to it is lost; `notify` shows the user that it is. Once
+    `has_owner` says that no process has the sessions, the server has ended, and is waited for `restart_seconds`.
     """
 
     def __init__(
@@ -48,7 +51,12 @@ class RemoteClient:
         locate: Callable[[], Awaitable[ServerEndpoint | None]],
         server: ServerEndpoint,
         notify: Callable[[str], None],
+        *,
+        has_owner: Callable[[], bool],
+        restart_seconds: float = RETRY_LIMIT_SECONDS,
     ) -> None:
+        self._has_owner = has_owner
+        self._restart_seconds = restart_seconds
         self._locate = locate
         self._server = server
         self._notify = notify
@@ -226,7 +234,7 @@ class RemoteClient:
                 return
 
     async def _wait_for_server(self, error: ServerUnreachable | None) -> None:
-        """Wait until the server is found again; raise `ServerLost` after `_RETRY_LIMIT_SECONDS` without it.
+        """Wait until the server is found again; raise `ServerLost` after too long a time without it.
 
         Nothing is sent meanwhile, because another program may listen on the port of a server that was killed.
         """
@@ -254,7 +262,8 @@ class RemoteClient:
             self._notified = True
             problem = str(error) if isinstance(error, ServerUnresponsive) else "lost the connection to the server"
             self._notify(f"{problem}; waiting for it to come back …")
-        if now - self._lost_since > _RETRY_LIMIT_SECONDS:
+        waited = now - self._lost_since
+        if waited > RETRY_LIMIT_SECONDS or (waited > self._restart_seconds and not self._has_owner()):
             raise ServerLost(
                 f"lost the server at {self._server.url}; when it runs again, `agx sessions show` shows the outcome"
             )

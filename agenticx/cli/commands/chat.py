@@ -64,6 +64,9 @@ examples:
   printf 'List the files here\\nRead README.md\\n' | agx chat"""
 
 
+_RESTART_SECONDS = 2.0  # in which the next server may begin; a chat can go on without one
+
+
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx chat` to its parser."""
     parser.epilog = _EPILOG
@@ -77,7 +80,7 @@ def run(arguments: Namespace) -> int:
     """Run `agx chat` and return its exit code."""
     is_typed = sys.stdin.isatty() and (sys.stdout.isatty() or sys.stderr.isatty())
     output = _chat_output() if is_typed else output_for()
-    with open_conversation(arguments, output) as conversation:
+    with open_conversation(arguments, output, restart_seconds=_RESTART_SECONDS) as conversation:
         if arguments.base_url is not None:  # refused for the demo, before the first message is typed
             conversation.run(conversation.client.resolve_model(conversation.model_name))
         chat = _Chat(conversation, output)

@@ -42,10 +42,14 @@ examples:
 exit codes: 0 done, 1 there is no stored key to remove, 2 usage"""
 
 
+_ADVICE = "`agx keys set PROVIDER` stores a key, `agx keys remove PROVIDER` removes it; `agx help keys` says more"
+
+
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx keys` to its parser."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    parser.set_defaults(json=False)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", help="without one: list, and how to change it")
     listing = actions.add_parser(
         "list", help="the providers that have a key", description="The providers that have a key, and its source."
     )
@@ -64,6 +68,9 @@ def run(arguments: Namespace) -> int:
     """Run `agx keys` and return its exit code."""
     configure_terminal_logging(load_settings())
     match arguments.action:
+        case None:
+            _list(as_json=False)
+            return _report(_ADVICE, DONE)
         case "list":
             return _list(as_json=arguments.json)
         case "set":

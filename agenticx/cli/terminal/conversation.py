@@ -17,7 +17,7 @@ from agenticx.cli.client.discovery import fallback_store, open_store_or_find_ser
 from agenticx.cli.client.handover import HandoverRefused, is_chat
 from agenticx.cli.client.http import ServerEndpoint, ServerUnreachable, ServerUnresponsive
 from agenticx.cli.client.local import LocalClient, PolicyGate
-from agenticx.cli.client.remote import RemoteClient
+from agenticx.cli.client.remote import RETRY_LIMIT_SECONDS, RemoteClient
 from agenticx.cli.client.session_lookup import find_session, remember_last_session
 from agenticx.cli.options import (
     configure_terminal_logging,
@@ -264,9 +264,12 @@ class TerminalConversation:
 
 
 @contextmanager
-def open_conversation(arguments: Namespace, output: Output) -> Generator[TerminalConversation]:
+def open_conversation(
+    arguments: Namespace, output: Output, *, restart_seconds: float = RETRY_LIMIT_SECONDS
+) -> Generator[TerminalConversation]:
     """Yield the conversation that the options select, and close its client afterwards.
 
+    A turn of a server that has ended waits `restart_seconds` for the next server, which may go on with it.
     On a KeyboardInterrupt, a second termination signal, the client is not closed, so that the process exits at once.
     """
     limit_malloc_arenas()
@@ -277,7 +280,7 @@ def open_conversation(arguments: Namespace, output: Output) -> Generator[Termina
             conversation.keyboard.restore_at_exit()
 
     with asyncio.Runner() as runner, exit_on_memory_error(runner.get_loop(), restore_terminal):
-        conversation = runner.run(_open(arguments, output, runner))
+        conversation = runner.run(_open(arguments, output, runner, restart_seconds))
         opened.append(conversation)
         try:
             yield conversation
@@ -290,7 +293,9 @@ def open_conversation(arguments: Namespace, output: Output) -> Generator[Termina
             runner.run(conversation.aclose())
 
 
-async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) -> TerminalConversation:
+async def _open(
+    arguments: Namespace, output: Output, runner: asyncio.Runner, restart_seconds: float
+) -> TerminalConversation:
     workspace = workspace_of(arguments)
     settings = settings_for(arguments, workspace)
     configure_terminal_logging(settings)
@@ -309,10 +314,11 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
 
     make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
     make_fallback_client: Callable[[Exception], Client] | None = None
+    connect = partial(remote_client, restart_seconds=restart_seconds)
     owner = await _find_store(settings, arguments, notify)
     if isinstance(owner, ServerEndpoint):
         reject_local_options(arguments, owner.url)
-        client: Client = remote_client(settings, owner, lambda text: output.show_note(Note(text, "warning")))
+        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning")))
         options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
         session = await _requested_session(client, arguments, settings)
     else:
@@ -339,14 +345,17 @@ async def _open(arguments: Namespace, output: Output, runner: asyncio.Runner) ->
         keeps_mode=can_prompt() or arguments.yes or arguments.permission_mode is not None,
     )
     if arguments.base_url is None and arguments.max_tool_rounds is None:
-        conversation.reconnect = partial(_reconnect, conversation, settings, make_client)
+        conversation.reconnect = partial(_reconnect, conversation, settings, make_client, connect)
     if session is not None:
         await _resume(conversation, session, arguments)
     return conversation
 
 
 async def _reconnect(
-    conversation: TerminalConversation, settings: Settings, make_client: Callable[[Store, Settings], LocalClient]
+    conversation: TerminalConversation,
+    settings: Settings,
+    make_client: Callable[[Store, Settings], LocalClient],
+    connect: Callable[[Settings, ServerEndpoint, Callable[[str], None]], Client],
 ) -> Client:
     """Return the client of the server that has taken the sessions over, or of the store if none has.
 
@@ -368,7 +377,7 @@ async def _reconnect(
             notify(f"agx serve (process {pid}) has taken the sessions over; this chat goes on through it")
             options = conversation.new_session_options
             conversation.new_session_options = replace(options, model=options.model or settings.model)
-            return remote_client(settings, server, notify)
+            return connect(settings, server, notify)
         if pid and is_chat(settings.home, pid):
             break
         if pid is not None:  # it is starting or ending

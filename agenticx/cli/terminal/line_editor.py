@@ -25,6 +25,7 @@ from prompt_toolkit.input import create_input
 from prompt_toolkit.input.typeahead import clear_typeahead, store_typeahead
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output as ScreenOutput
 from prompt_toolkit.output import create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -141,6 +142,15 @@ def _key_bindings() -> KeyBindings:
     @bindings.add("escape", "enter")
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
+
+    @bindings.add(Keys.Vt100MouseEvent)
+    @bindings.add(Keys.CPRResponse)
+    def _(event: KeyPressEvent) -> None:
+        """Drop a sequence that no terminal was asked for.
+
+        It was pasted: a colour such as ESC [ 31 m is parsed as an event of a mouse, with too few numbers for the
+        library's own function.
+        """
 
     return bindings
 

@@ -60,6 +60,8 @@ class ResponsesFallbackModel(ModelWrapper):
         if self._model is not chat:  # another call may have switched already
             self._model = chat
             _log.warning(
-                "the server has no Responses; using Chat Completions from now on", model=self.name, reason=str(refusal)
+                "the server has no Responses; using Chat Completions from now on",
+                model=self.name,
+                answer=f"HTTP {refusal.status}",
             )
         return reply

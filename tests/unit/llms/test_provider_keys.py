@@ -51,6 +51,7 @@ class Keyring:
         self.priority = priority
         self.before = before
         self.passwords: dict[tuple[str, str], str] = {}
+        self.backends: list[Keyring] = []
 
     def get_password(self, service: str, name: str) -> str | None:
         self.before()
@@ -174,7 +175,7 @@ def test_the_file_is_private_under_any_umask(home: Path) -> None:
     ("content", "words"),
     [
         ("{", "is damaged: "),
-        ("[" * 100_000, "is damaged: "),
+        ("[" * 100_000, "is damaged: it is nested too deeply; repair it, or delete it and store the keys again"),
         ("[]", "is damaged: it is not a JSON object"),
         ('{"version": 2, "keys": {}}', 'is damaged: it must have "version": 1 and an object "keys"'),
         (f'{{"version": 1, "keys": {{"{KEY}": {{}}}}}}', 'the names in "keys" must be those of variables'),
@@ -278,6 +279,16 @@ def test_a_keyring_has_the_key_and_the_file_only_a_revision(install: Callable[[K
 def test_a_backend_that_is_no_real_keyring_is_not_used(priority: float, install: Callable[[Keyring], Keyring]) -> None:
     keyring = install(Keyring(priority))
     assert (store_key("groq", KEY), keyring.passwords) == ("file", {})
+
+
+def test_of_a_chain_of_backends_only_a_real_keyring_is_used(install: Callable[[Keyring], Keyring]) -> None:
+    chain, in_a_file, real = Keyring(10.0), Keyring(0.5), Keyring(5.0)
+    chain.backends = [in_a_file]
+    install(chain)
+    assert (store_key("groq", KEY), chain.passwords, in_a_file.passwords) == ("file", {}, {})
+    chain.backends = [real, in_a_file]
+    assert (store_key("groq", KEY), list(real.passwords.values())) == ("keyring", [KEY])
+    assert (chain.passwords, in_a_file.passwords) == ({}, {})
 
 
 def test_a_keyring_that_fails_is_replaced_by_the_file_with_a_log_line(

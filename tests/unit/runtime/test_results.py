@@ -196,8 +196,11 @@ async def test_files_of_a_message_are_parts_of_its_row(tmp_path: Path) -> None:
     picture = tmp_path / "a.png"
     picture.write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 20)
     session = Session(messages=[UserMessage(content="look", attachments=(load_attachment(picture),))])
-    again = Session(messages=session.to_openai()).messages[0]
+    rows = session.to_openai()
+    assert [part["type"] for part in rows[0]["content"]] == ["text", "image_url"]
+    again = Session(messages=rows).messages[0]
     assert isinstance(again, UserMessage)
+    assert Session(messages=[again]).to_openai() == rows
     assert (again.content, again.attachments[0].data) == ("look", session.messages[0].attachments[0].data)
 
 
