@@ -190,7 +190,8 @@ class Commit:
     """A write of a session: one record, stored whole or not at all.
 
     `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on; a terminal
-    event of the running turn ends it. `record` replaces the session's record. The same `id` twice is one commit.
+    event of the running turn ends it. `record` replaces the session's record. The same `id` twice in a row, under one
+    lease, is one commit.
     Without `sync` the events survive the death of the process, but not a power cut.
     """
 
