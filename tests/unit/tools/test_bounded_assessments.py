@@ -185,6 +185,7 @@ def test_text_that_cannot_be_encoded_is_refused(runner) -> None:
 
 # --- how much is looked at --------------------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def listings(monkeypatch) -> list[str]:
     """Return a list that names each folder passed to `os.scandir`.
