@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agenticx.runtime.events import RuntimeEvent
-from agenticx.sessions import Commit, Fact, MemoryStore, SessionRecord, StateChange, Store, StoredEvent, TurnRecord
+from agenticx.sessions import (
+    Commit,
+    Doubtful,
+    Fact,
+    MemoryStore,
+    SessionRecord,
+    StateChange,
+    Store,
+    StoredEvent,
+    TurnRecord,
+)
 from agenticx.sessions.store.records import SYNCED_EVENTS, Loaded
 from tests.support.two_hubs import authority
 
@@ -31,9 +41,11 @@ async def append(
     """Commit `events` and return them as they are stored."""
     lease = await store.ownership.claim(session_id)
     sync = bool(facts) or record is not None or must_sync(events)
-    return await lease.commit(
-        Commit(turn_id=turn_id, events=events, begins=begins, state=state, facts=facts, record=record, sync=sync)
-    )
+    write = Commit(turn_id=turn_id, events=events, begins=begins, state=state, facts=facts, record=record, sync=sync)
+    try:
+        return await lease.commit(write)
+    except Doubtful:
+        return await lease.settle(write)
 
 
 async def add_fact(store: Store, session_id: str, fact: Fact) -> None:

@@ -20,12 +20,17 @@ __all__ = ["FailingCommits", "InterceptedCalls", "InterceptedStore", "StoreCall"
 
 @dataclass(frozen=True)
 class Write:
-    """A commit of a session that is about to be made; `run` makes one, `settle` repeats it."""
+    """A commit of a session that is about to be made or repeated by `run`.
+
+    It is the lease's `number`th one, from 1; `repetition` counts the calls of `settle`, 0 is the first attempt.
+    """
 
     session_id: str
     commit: Commit
     run: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
-    settle: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
+    epoch: int
+    number: int
+    repetition: int = 0
 
     @property
     def types(self) -> set[str]:
@@ -40,10 +45,6 @@ class Write:
     async def make(self, **changes: Any) -> Sequence[StoredEvent]:
         """Make the commit, with changed fields."""
         return await self.run(replace(self.commit, **changes) if changes else self.commit)
-
-    async def repeat(self) -> Sequence[StoredEvent]:
-        """Make the commit unless it is stored."""
-        return await self.settle(self.commit)
 
 
 @dataclass(frozen=True)
@@ -162,24 +163,19 @@ class _Lease:
         self.session_id, self.epoch, self.lost = lease.session_id, lease.epoch, lease.lost
         self._around = around
         self._others = others
-        self._unanswered: tuple[Commit, Sequence[StoredEvent]] | None = None
+        self._number = self._repetition = 0
 
     async def load(self) -> Loaded:
         return await self._others.load()
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
-        return await self._around(Write(self.session_id, commit, self._commit, self.lease.settle))
+        self._number, self._repetition = self._number + 1, 0
+        return await self._around(Write(self.session_id, commit, self.lease.commit, self.epoch, self._number))
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        if self._unanswered is not None and self._unanswered[0].id == commit.id:
-            return self._unanswered[1]
-        return await self._around(Write(self.session_id, commit, self.lease.settle, self.lease.settle))
-
-    async def _commit(self, commit: Commit) -> Sequence[StoredEvent]:
-        """Make the commit, which is settled even if its caller gets no answer."""
-        stored = await self.lease.commit(commit)
-        self._unanswered = commit, stored
-        return stored
+        self._repetition += 1
+        numbers = self.epoch, self._number, self._repetition
+        return await self._around(Write(self.session_id, commit, self.lease.settle, *numbers))
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:
         return await self._others.fact(kind, key)
@@ -197,7 +193,8 @@ class _Lease:
 class FailingCommits(InterceptedStore):
     """A store whose `nth` commit fails with `error`, and those after it up to `times`; none once `nth` is None.
 
-    `carried_out`: the failing commits are stored, and their callers get `Doubtful`.
+    `carried_out`: the failing commits are stored, and their callers get `Doubtful`; so do those that repeat them, which
+    counts as the next commit.
     """
 
     def __init__(
@@ -216,8 +213,11 @@ class FailingCommits(InterceptedStore):
         self._error = error or StoreError("disk full")
         self._times = times
         self._carried_out = carried_out
+        self._unanswered = ""
 
     async def _commit(self, write: Write) -> Sequence[StoredEvent]:
+        if write.repetition and write.commit.id != self._unanswered:  # another store left it without an answer
+            return await write.make()
         fails = self.broken
         if self._left is not None:
             self._left -= 1
@@ -225,6 +225,7 @@ class FailingCommits(InterceptedStore):
         self.has_failed = self.has_failed or fails
         if fails and not self._carried_out:
             raise self._error
+        self._unanswered = write.commit.id if fails else ""
         stored = await write.make()
         if fails:
             raise Doubtful("the disk did not answer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from agenticx.sessions import Commit, Fact, Lease, MemoryStore, SessionRecord, Store
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.store.blobs import BlobFolder, content_digest
+from tests.support.two_hubs import UnreliableStore
 
 __all__ = ["SnapshotSessions", "session_snapshots", "write_old_snapshots"]
 
@@ -23,11 +25,15 @@ def session_snapshots(lease: Lease, blobs: BlobFolder) -> SessionSnapshots:
 
 
 class SnapshotSessions:
-    """Sessions of a store in memory whose contents are below `root`; a session is created when it is first used."""
+    """Sessions whose contents are below `root`, and each of which is created when it is first used.
 
-    def __init__(self, root: Path, **limits: int) -> None:
+    Their store is in memory; with `rng` it is as unreliable as a network.
+    """
+
+    def __init__(self, root: Path, rng: random.Random | None = None, **limits: int) -> None:
         self.blobs = BlobFolder(root, **limits)
-        self.store: Store = MemoryStore(blobs=self.blobs)
+        memory = MemoryStore(blobs=self.blobs)
+        self.store: Store = memory if rng is None else UnreliableStore(memory, rng, settles=True)
         self._opened: dict[str, SessionSnapshots] = {}
         self._leases: dict[str, Lease] = {}
 

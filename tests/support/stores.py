@@ -36,7 +36,7 @@ def in_a_file(folder: Path) -> Store:
 
 
 def over_a_network(_folder: Path) -> Store:
-    return UnreliableStore(MemoryStore(), random.Random(0))
+    return UnreliableStore(MemoryStore(), random.Random(0), settles=True)
 
 
 STORES = [in_memory, in_a_file, over_a_network]

@@ -3,33 +3,72 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, NoReturn
+
+import pytest
 
 from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.base import ChatModel
+from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
-from agenticx.sessions import Doubtful, Hub, MemoryStore, OwnershipLost, SessionRecord, Store, StoredEvent
+from agenticx.sessions import (
+    Doubtful,
+    Hub,
+    MemoryStore,
+    OwnershipLost,
+    SessionRecord,
+    Store,
+    StoredEvent,
+    TurnRequest,
+)
 from agenticx.sessions.store.base import Catalog, Durability, Log, Ownership
+from agenticx.sessions.store.blobs import MemoryBlobs
 from agenticx.sessions.store.records import Position
 from agenticx.tools.base import Tool
 from tests.support.intercepted_store import InterceptedCalls, InterceptedStore, StoreCall, Write
 from tests.support.timeouts import PatientClock
 
-__all__ = ["TwoHubs", "UnreliableStore", "authority", "end_takeover", "hub_over"]
+__all__ = ["TwoHubs", "UnreliableStore", "authority", "end_takeover", "hub_over", "unreliable_store"]
 
 COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer_confirm")
 READS = ("open_confirms", "running_turn_ids")
 LONGEST_DELAY_SECONDS = 0.002
 
+DOUBT_RATE = 0.1
+"""The part of the commits that an unreliable store leaves without an answer."""
+
+SILENCE_RATE = 0.3
+"""The part of these whose first repetition has no answer either; all of them have one the second time."""
+
+LONG_SILENCE_RATE = 0.8
+"""The part of all repetitions without an answer in a store that also refuses commits."""
+
+IDLE_LOSS_RATE = 0.3
+"""The part of the commands before which a session loses its owner, if its work goes on with the next one."""
+
+ATTEMPTS = 10
+"""Attempts of a client at a command."""
+
+LOSS_RATE = 0.2
+"""The part of the commits after which a session loses its owner, also in the middle of a turn."""
+
 
 class _Records:
-    """The changes of a store in memory, in their order, and the copies that follow them."""
+    """The changes of a store in memory, in their order, and the copies that follow them.
 
-    def __init__(self, store: MemoryStore) -> None:
+    `seed` and the order in which sessions are written first decide which commits fail.
+    """
+
+    def __init__(self, store: MemoryStore, seed: int) -> None:
+        self.seed = seed
+        self.sessions: dict[str, int] = {}
         self.changes: list[Callable[[Any], None]] = []
         self.copies: list[_Copy] = []
         store.follow(self._add)
@@ -77,10 +116,14 @@ class _Copy:
 class UnreliableStore(InterceptedStore):
     """A store of one of several workers, over a network, that outlives them.
 
-    A worker's log and catalog are copies that lag behind. A writer is delayed; of `lost_answers` of the commits, the
-    first acknowledgement does not arrive, and the worker repeats them. With a `failure_rate` the store refuses so many
-    commits, and leaves as many without an answer (`Doubtful`). A worker that `has_died` writes nothing more
-    and claims nothing.
+    A worker's log and catalog are copies that lag behind, and a writer is delayed. Of `doubt_rate` of the commits,
+    either the commit or its acknowledgement is lost: the worker gets `Doubtful` and must repeat it. With `settles` the
+    leases do so themselves, for tests that write without a hub. After `loss_rate` of the commits their session loses
+    its owner. With a `failure_rate` the store also refuses so many commits, and its silences are long. A worker that
+    `has_died` writes nothing more and claims nothing.
+
+    Which commits fail depends on `rng`, and on the session, the lease and the number of each commit alone, so that a
+    test sees the same failures in each run.
     """
 
     def __init__(
@@ -88,23 +131,57 @@ class UnreliableStore(InterceptedStore):
         store: MemoryStore,
         rng: random.Random,
         *,
+        doubt_rate: float = DOUBT_RATE,
         failure_rate: float = 0.0,
-        lost_answers: float = 0.1,
+        loss_rate: float = 0.0,
+        only_idle: bool = False,
+        settles: bool = False,
         records: _Records | None = None,
     ) -> None:
         super().__init__(store, self._commit)
         self.memory = store
         self.rng = rng
+        self.doubt_rate = doubt_rate
         self.failure_rate = failure_rate
-        self.lost_answers = lost_answers
+        self.loss_rate = loss_rate
+        self.only_idle = only_idle
+        self.settles = settles
         self.has_died = False
-        self._records = records or _Records(store)
-        self._log_copy, self._catalog_copy = (_Copy(store, self._records, rng) for _ in range(2))
+        self._records = records or _Records(store, rng.getrandbits(32))
+        self._delays = random.Random(self._records.seed)
+        self._log_copy, self._catalog_copy = (_Copy(store, self._records, self._delays) for _ in range(2))
 
     def other_worker(self) -> UnreliableStore:
         """Return a store with the same sessions for another worker."""
-        rates = {"failure_rate": self.failure_rate, "lost_answers": self.lost_answers}
-        return UnreliableStore(self.memory.other_worker(), self.rng, records=self._records, **rates)
+        return UnreliableStore(
+            self.memory.other_worker(),
+            self.rng,
+            doubt_rate=self.doubt_rate,
+            failure_rate=self.failure_rate,
+            loss_rate=self.loss_rate,
+            only_idle=self.only_idle,
+            settles=self.settles,
+            records=self._records,
+        )
+
+    async def take_lease(self, session_id: str) -> None:
+        """End the session's lease if its next owner goes on with all that it does.
+
+        That is so if it has no work, or only waits for answers; with `only_idle` if it has no work.
+        """
+        try:
+            waits = not self.only_idle and await self._only_waits(session_id)
+        except SessionNotFound:
+            return
+        self.memory.expire(session_id, only_idle=not waits)
+
+    async def _only_waits(self, session_id: str) -> bool:
+        """Return True if all calls of the running turn wait for answers."""
+        waiting = {_data(event)["context"]["tool_call_id"] for event in await self.memory.open_questions(session_id)}
+        events = await self.memory.read(session_id, 0, 100_000) if waiting else ()
+        ended = {_data(event)["tool_call_id"] for event in events if event.type == "tool_result"}
+        asked = {_data(event)["tool_call_id"] for event in events if event.type == "tool_call"}
+        return bool(waiting) and asked - ended == waiting
 
     @contextmanager
     def held_log(self) -> Generator[None]:
@@ -123,7 +200,7 @@ class UnreliableStore(InterceptedStore):
     @property
     def catalog(self) -> Catalog:
         async def once_it_has_what_was_seen(call: StoreCall) -> Any:
-            await asyncio.sleep(self.rng.random() * LONGEST_DELAY_SECONDS)
+            await asyncio.sleep(self._delays.random() * LONGEST_DELAY_SECONDS)
             if call.name in ("get", "session_of", "open_questions"):
                 await self._catalog_copy.reach_head()
             await self._catalog_copy.reach(self._log_copy.place)
@@ -150,28 +227,55 @@ class UnreliableStore(InterceptedStore):
         self._log_copy.apply(len(self._records.changes))
 
     async def _commit(self, write: Write) -> Sequence[StoredEvent]:
+        if not self.settles:
+            return await self._try(write)
+        with suppress(Doubtful):
+            return await self._try(write)
+        return await self._try(replace(write, repetition=2))
+
+    async def _try(self, write: Write) -> Sequence[StoredEvent]:
         await self._pause()
         if self.has_died:
             raise OwnershipLost("the process has died")
-        outcome = self.rng.random()
-        if outcome < self.failure_rate:
+        number = self._records.sessions.setdefault(write.session_id, len(self._records.sessions))
+        place = (self._records.seed, number, write.epoch, write.number, write.repetition)
+        rng = random.Random("/".join(map(str, place)))
+        if not write.repetition and rng.random() < self.failure_rate:
             raise StoreError("the store refused the commit")
+        if rng.random() < self._silence(write.repetition):
+            await self._leave_unanswered(write, arrives=rng.random() < 0.5)
         stored = await write.make()
-        if self.rng.random() < self.lost_answers:
-            await self._pause()
-            try:
-                stored = await write.repeat()
-            except OwnershipLost as exc:
-                raise Doubtful("the store did not answer, and another owner has the session") from exc
-        if outcome > 1 - self.failure_rate:
-            raise Doubtful("the store did not answer")
         self._show_own_write()
+        if rng.random() < self.loss_rate:
+            asyncio.get_running_loop().call_soon(
+                partial(self.memory.expire, write.session_id, noticed=rng.random() < 0.5)
+            )
         await self._pause()
         return stored
 
+    def _silence(self, repetition: int) -> float:
+        """Return the probability that a commit, or that repetition of it, has no answer."""
+        if repetition == 0:
+            return max(self.doubt_rate, self.failure_rate)
+        if self.failure_rate:
+            return LONG_SILENCE_RATE
+        return SILENCE_RATE if repetition == 1 else 0.0
+
+    async def _leave_unanswered(self, write: Write, *, arrives: bool) -> NoReturn:
+        """Make the commit if it `arrives`, and raise `Doubtful`, whatever comes of it."""
+        if arrives:
+            with suppress(OwnershipLost, SessionNotFound):
+                await write.make()
+            await self._pause()
+        raise Doubtful("the store did not answer")
+
     async def _pause(self) -> None:
-        for _ in range(self.rng.randrange(5)):
+        for _ in range(self._delays.randrange(5)):
             await asyncio.sleep(0)
+
+
+def _data(event: StoredEvent) -> dict[str, Any]:
+    return json.loads(event.frame_json)["data"]
 
 
 class _CopiedLog:
@@ -215,12 +319,26 @@ class _CopiedLog:
         return self._copy.store.subscribe(session_id, wakeup)
 
 
+def unreliable_store(request: pytest.FixtureRequest, rng: random.Random) -> UnreliableStore:
+    """Return a store over which `hub_over` makes two hubs.
+
+    A session often loses its owner before a command while it has no work, or only waits for answers. In a test marked
+    `loses_owner` it does so at any time, in one marked `keeps_owner` only while it has no work.
+    """
+    markers = {name: request.node.get_closest_marker(name) for name in ("loses_owner", "keeps_owner")}
+    return UnreliableStore(
+        MemoryStore(blobs=MemoryBlobs()),
+        rng,
+        loss_rate=LOSS_RATE if markers["loses_owner"] else 0.0,
+        only_idle=markers["keeps_owner"] is not None,
+    )
+
+
 def hub_over(
     store: Store,
     *,
     models: Callable[[str | None], ChatModel],
     tools: Callable[[SessionRecord], Sequence[Tool]],
-    loses_leases: bool = True,
     **options: Any,
 ) -> Any:
     """Return a hub over `store`, or two of them if the store is one of several workers; see `Hub` for the options."""
@@ -229,7 +347,7 @@ def hub_over(
     if unreliable is None or not isinstance(store, InterceptedStore):
         return Hub(store, **options)
     hubs = Hub(store, **options), Hub(store.other_worker(), **options)
-    return TwoHubs(*hubs, unreliable, loses_leases=loses_leases)
+    return TwoHubs(*hubs, unreliable)
 
 
 async def end_takeover(hub: Hub | TwoHubs) -> None:
@@ -253,14 +371,16 @@ def _unreliable(store: Store) -> UnreliableStore | None:
 class TwoHubs:
     """Two hubs of which one, chosen at random, gets an operation; they are asked to recover before the first one.
 
-    With `loses_leases` a session that no turn runs in, and that has no queue, often loses its owner before a command.
+    Before a command a session often loses its owner, if its next owner goes on with all that it does. In a store that
+    takes leases at any time, a command whose outcome is unknown for that reason is repeated, a message with the same
+    `client_turn_id`.
     """
 
-    def __init__(self, first: Hub, second: Hub, store: UnreliableStore, *, loses_leases: bool = True) -> None:
+    def __init__(self, first: Hub, second: Hub, store: UnreliableStore) -> None:
         self.hubs = (first, second)
         self.gate = _Gates(self.hubs)
-        self.loses_leases = loses_leases
         self._store = store
+        self._rng = random.Random(store.rng.getrandbits(32))
         self._commands: Counter[str] = Counter()  # under way, by session
         self._has_begun = False
 
@@ -271,17 +391,32 @@ class TwoHubs:
         async def call(*args: Any, **kwargs: Any) -> Any:
             if not self._has_begun:
                 await self.recover()
-            key, rng = (args or [""])[0], self._store.rng
-            if name in COMMANDS and self.loses_leases and not self._commands[key] and rng.random() < 0.3:
-                self._store.memory.expire(key, only_idle=True)
-            operation: Callable[..., Awaitable[Any]] = getattr(rng.choice(self.hubs), name)
-            self._commands[key] += 1
+            key = (args or [""])[0]
+            session_id = await self._store.memory.session_of("question_asked", key) or key
+            if name in COMMANDS and not self._commands[session_id] and self._rng.random() < IDLE_LOSS_RATE:
+                await self._store.take_lease(session_id)
+            self._commands[session_id] += 1
             try:
-                return await operation(*args, **kwargs)
+                return await self._call_one(name, *args, **kwargs)
             finally:
-                self._commands[key] -= 1
+                self._commands[session_id] -= 1
 
         return call
+
+    async def _call_one(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call one of the hubs; repeat a command whose session has lost its owner as a client does."""
+        args = tuple(_with_id(arg) if isinstance(arg, TurnRequest) else arg for arg in args)
+        for attempt in range(1, ATTEMPTS + 1):
+            operation: Callable[..., Awaitable[Any]] = getattr(self._rng.choice(self.hubs), name)
+            try:
+                return await operation(*args, **kwargs)
+            except OwnershipLost:
+                if not self._store.loss_rate or attempt == ATTEMPTS:
+                    raise
+            except SessionNotFound:
+                if name != "delete" or attempt == 1:
+                    raise
+                return None
 
     def running_turn_id(self, session_id: str) -> str | None:
         return self.hubs[0].running_turn_id(session_id) or self.hubs[1].running_turn_id(session_id)
@@ -300,6 +435,10 @@ class TwoHubs:
         closing = asyncio.create_task(second.close())
         await first.close()
         await closing
+
+
+def _with_id(request: TurnRequest) -> TurnRequest:
+    return request if request.client_turn_id else replace(request, client_turn_id=new_id("ctid"))
 
 
 class _Gates:

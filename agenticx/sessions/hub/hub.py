@@ -67,6 +67,7 @@ from agenticx.tools.permissions import PermissionMode
 __all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
 
 _OWNER_SECONDS = 10.0  # time for the lease of an owner that does not answer to run out
+_CLOSING_OWNER_SECONDS = 0.5  # for an owner that is ending too to give the session up
 _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a session whose owner changes
 
 _log = get_logger(__name__)
@@ -346,7 +347,7 @@ class Hub:
         """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
         _check_session_id(session_id)
         clock = self._services.clock
-        limit = clock.monotonic() + _OWNER_SECONDS
+        began = clock.monotonic()
         for pause in chain(_PAUSE_SECONDS, repeat(_PAUSE_SECONDS[-1])):
             with suppress(NoOwner, NothingStored):
                 try:
@@ -354,7 +355,8 @@ class Hub:
                 except SessionOwnedElsewhere:
                     answer = await self.store.ownership.call(session_id, encode_command(command))
                 return decode_result(command, answer)
-            if self._services.closing or clock.monotonic() + pause > limit:
+            limit = _CLOSING_OWNER_SECONDS if self._services.closing else _OWNER_SECONDS
+            if clock.monotonic() + pause > began + limit:
                 break
             await clock.sleep(pause)
         raise StoreError(f"the owner of session {session_id!r} does not answer; try again")
@@ -422,6 +424,8 @@ class Hub:
         queued after them: they continue after a restart.
         """
         self._services.closing = True
+        for actor in self._actors:  # before any answer that comes from now on
+            actor.turns.suspend()
         await self._takeover.close()
         actors = list(self._actors)
         for actor in actors:

@@ -54,7 +54,7 @@ class SessionActor:
         self.lease = lease
         self._services = services
         self._queue = MessageQueue()
-        self._writer = SessionWriter(lease, loaded, self.session, self._queue)
+        self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock)
         self._snapshots = _snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
@@ -71,12 +71,12 @@ class SessionActor:
 
         Raises `NothingStored` where another owner has the session, and it is known that the command stored nothing.
         """
-        stored_count = self._writer.stored_count
+        effect_count = self._writer.effect_count
         try:
             with self._used():
                 return await self._perform(command)
         except OwnershipLost as exc:
-            if self._writer.stored_count == stored_count and self._writer.unsettled is None:
+            if self._writer.effect_count == effect_count:
                 raise NothingStored(str(exc)) from exc
             raise
 
@@ -149,11 +149,8 @@ class SessionActor:
                 if self._is_free or self.turns.pending_end:
                     continue  # the turn has ended since: its end and the queue come first
                 if request.when_busy == "reject" or self.unresumed is not None:
-                    with suppress(StoreError):  # a reader may have the turn's end before its commit has returned
-                        await self._writer.settle()
-                    if self._is_free:
-                        continue
-                    raise SessionBusy(f"session {self.id!r} already runs turn {self._current_turn_id!r}")
+                    await self._check_free()
+                    continue
                 if self.turns.running is not None:
                     message = QueuedMessage.from_request(self.id, request)
                     await run_to_completion(self._enqueue(message, request))
@@ -168,11 +165,14 @@ class SessionActor:
         if self._services.closing:
             raise HubClosed("the server is shutting down; try again when it is back")
 
-    @property
-    def _current_turn_id(self) -> str | None:
-        if self.unresumed is not None:
-            return self.unresumed.id
-        return None if self.turns.latest is None else self.turns.latest.turn.id
+    async def _check_free(self) -> None:
+        """Raise `SessionBusy` while a turn runs."""
+        if not self._is_free:
+            with suppress(StoreError):  # a reader may have the turn's end before its commit has returned
+                await self._writer.settle()
+        if not self._is_free:
+            turn = self.unresumed or (self.turns.latest and self.turns.latest.turn)
+            raise SessionBusy(f"session {self.id!r} already runs turn {turn.id if turn else None!r}")
 
     async def _earlier_submission(self, request: TurnRequest) -> Submission | RunningTurn | None:
         """Return the state of an earlier message with the same `client_turn_id`, None if there is none.
@@ -458,8 +458,7 @@ class SessionActor:
         async with self._lock:
             self._check_open()
             await self._dispatch()
-            if not self._is_free:
-                raise SessionBusy(f"session {self.id!r} already runs turn {self._current_turn_id!r}")
+            await self._check_free()
             log, private = self._services.log, self._services.settings.private_paths
             return await rewind(log, self.session, self._writer, message_id, self._snapshots, private=private)
 

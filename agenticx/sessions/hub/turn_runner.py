@@ -110,6 +110,7 @@ class TurnRunner:
         self._writer = writer
         self._services = services
         self._on_free = on_free
+        self._is_abandoned = False
         self._tasks = set[asyncio.Task[None]]()
 
     @property
@@ -216,7 +217,7 @@ class TurnRunner:
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn, with their text deltas merged; those after its terminal event are dropped."""
         if running.closed:
-            if not running.suspended:
+            if not (running.suspended or self._is_abandoned):
                 _log.error("events after the terminal event dropped", count=len(batch))
             return
         events = merge_deltas(batch)
@@ -316,6 +317,7 @@ class TurnRunner:
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
+        self._is_abandoned = True
         if (running := self.latest) is not None:
             running.close()
             running.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))

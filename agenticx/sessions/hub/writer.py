@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.hub.queue import MessageQueue
@@ -27,6 +29,8 @@ __all__ = ["SessionWriter", "run_to_completion"]
 
 T = TypeVar("T")
 
+_SETTLING_PAUSES = (0.0, 0.05, 0.2)  # seconds before each repetition of a commit without an answer
+
 
 @dataclass(slots=True, eq=False)
 class _Write:
@@ -35,26 +39,40 @@ class _Write:
     commit: Commit
     on_stored: Callable[[], None] | None
 
+    @property
+    def is_of_command(self) -> bool:
+        """True unless the commit is one of a turn that runs."""
+        return self.commit.turn_id is None or self.commit.begins is not None
+
 
 class SessionWriter:
     """The only writer of a session.
 
     What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
-    repeated before anything else is written; `unsettled` is that commit, or the one that is being made. `stored_count`
-    is the number of commits that have returned. With `state_frozen` the conversation stays as it is stored.
+    repeated at once, a few times, and if the store still does not answer, again before anything else is written;
+    `unsettled` is that commit, or the one that is being made. With `state_frozen` the conversation stays as it is
+    stored.
     """
 
-    def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue) -> None:
+    def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue, clock: Clock) -> None:
         self.record = loaded.record
         self.seq = loaded.last_seq
         self.state_frozen = False
-        self.stored_count = 0
         self.unsettled: _Write | None = None
         self._lease = lease
         self._queue = queue
+        self._clock = clock
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
-        self._commit_count = 0
+        self._commit_count = self._known_effects = 0
+
+    @property
+    def effect_count(self) -> int:
+        """The number of commits that are or may be stored, without those of a turn that has begun; it never falls.
+
+        An operation that raises `OwnershipLost` and has not raised this number has stored nothing.
+        """
+        return self._known_effects + (self.unsettled is not None and self.unsettled.is_of_command)
 
     async def commit(
         self,
@@ -68,6 +86,10 @@ class SessionWriter:
         on_stored: Callable[[], None] | None = None,
     ) -> Sequence[StoredEvent]:
         """Store `events` with the change of the session's state; do not cancel it midway: see `run_to_completion`.
+
+        The change is that at the time when the commit is made: a repetition stores the same one. It may have messages
+        whose events follow in a later commit, as a turn goes on while its events wait here. If the process dies in
+        between, `InterruptedTurn` reports the results that the state has, and no message is lost or taken twice.
 
         `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
         conversation. `on_stored` is called once it is known that the commit is stored, which after `Doubtful` is later.
@@ -97,10 +119,13 @@ class SessionWriter:
                 record=record,
                 sync=synced or bool(facts) or record is not None,
             )
-            return await self._store(_Write(commit, on_stored), self._lease.commit)
+            try:
+                return await self._store(_Write(commit, on_stored), self._lease.commit)
+            except Doubtful:
+                return await self._settle()
 
     async def settle(self) -> None:
-        """Repeat the commit whose outcome is unknown, if there is one, until it is known; raises `Doubtful`."""
+        """Repeat the commit whose outcome is unknown, if there is one; raises `Doubtful` if it stays unknown."""
         async with self._lock:
             await self._settle()
 
@@ -113,9 +138,29 @@ class SessionWriter:
             self.record, self.seq = loaded.record, loaded.last_seq
             return loaded
 
-    async def _settle(self) -> None:
-        if self.unsettled is not None:
-            await self._store(self.unsettled, self._lease.settle)
+    async def _settle(self) -> Sequence[StoredEvent]:
+        """Repeat the commit whose outcome is unknown, if there is one, until it is known; return its events.
+
+        Raises `Doubtful` if that takes too long.
+        """
+        if self.unsettled is None:
+            return ()
+        *pauses, last = _SETTLING_PAUSES
+        for seconds in pauses:
+            await self._clock.sleep(seconds)
+            with suppress(Doubtful):
+                return await self._repeat(self.unsettled)
+        await self._clock.sleep(last)
+        return await self._repeat(self.unsettled)
+
+    async def _repeat(self, write: _Write) -> Sequence[StoredEvent]:
+        try:
+            return await self._store(write, self._lease.settle)
+        except Doubtful:
+            raise
+        except StoreError:  # after `OwnershipLost` it may be stored, which nobody can find out here
+            self._known_effects += write.is_of_command
+            raise
 
     async def _store(
         self, write: _Write, store: Callable[[Commit], Awaitable[Sequence[StoredEvent]]]
@@ -130,7 +175,7 @@ class SessionWriter:
             self.unsettled = None
             raise
         self.unsettled = None
-        self.stored_count += 1
+        self._known_effects += write.is_of_command
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
         if commit.facts and self._queue.messages:  # which include each `message_taken`

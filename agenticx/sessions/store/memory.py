@@ -285,7 +285,11 @@ class MemoryStore:
 
 
 class _MemoryLease:
-    """The `Lease` of one session."""
+    """The `Lease` of one session.
+
+    The session remembers the id of its last commit, so that the same one twice is one commit: one at a time is made,
+    so nothing comes in between, and the commits of another lease have another epoch in their ids.
+    """
 
     def __init__(self, data: MemoryData, clock: Clock, session_id: str, epoch: int, worker: str) -> None:
         self.session_id = session_id
@@ -314,6 +318,9 @@ class _MemoryLease:
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         data, session, ts = self._data, self._session(), rfc3339(self._clock.now())
+        last_id, last_events = session.last_commit
+        if last_id == commit.id:
+            return last_events
         stored = encode_events(
             self.session_id, commit.turn_id, commit.events, seq=len(session.events), position=data.position, ts=ts
         )
@@ -321,8 +328,7 @@ class _MemoryLease:
         return stored
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
-        last_id, events = self._session().last_commit
-        return events if last_id == commit.id else await self.commit(commit)
+        return await self.commit(commit)
 
     async def fact(self, kind: FactKind, key: str) -> Fact | None:
         return self._session().facts.get((kind, key))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agenticx.sessions import MemoryStore, SqliteStore, Store
-from agenticx.sessions.store.blobs import BlobFolder, MemoryBlobs
+from agenticx.sessions.store.blobs import BlobFolder
 from tests.support.sessions import SessionHarness
 from tests.support.stores import STORES
-from tests.support.two_hubs import UnreliableStore
+from tests.support.two_hubs import unreliable_store
 
 
 @pytest.fixture(params=STORES)
@@ -34,7 +34,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Rando
     Over those of "two hubs", `hub_over` makes two hubs.
     """
     if request.param == "two hubs":
-        return UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng).other_worker
+        return unreliable_store(request, rng).other_worker
     blobs = BlobFolder(tmp_path / "home" / "snapshots")
     return lambda: SqliteStore(tmp_path / "sessions.db", blobs=blobs)
 
@@ -43,7 +43,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Rando
 def new_store(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Random) -> OpenStore:
     """Return a function that makes a store in memory; over one of "two hubs", `hub_over` makes two hubs."""
     if request.param == "two hubs":
-        return lambda: UnreliableStore(MemoryStore(blobs=MemoryBlobs()), rng)
+        return lambda: unreliable_store(request, rng)
     blobs = BlobFolder(tmp_path / "home" / "snapshots")
     return lambda: MemoryStore(blobs=blobs)
 

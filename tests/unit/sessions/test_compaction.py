@@ -83,7 +83,7 @@ class CountingStore(InterceptedStore):
         state = write.commit.state
         if self.broken and state is not None and state.compacted:
             raise StoreError("the disk is full")
-        if state is not None:
+        if state is not None and not write.repetition:
             self.brought.append((len(state.messages), len(state.compacted)))
         return await write.make()
 

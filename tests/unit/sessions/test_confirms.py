@@ -51,6 +51,7 @@ async def test_an_answer_after_a_stop_is_refused_and_not_stored(harness: Session
     await harness.close(hub)
 
 
+@pytest.mark.keeps_owner("the hub that owns the question must begin to close in the very step of the answer")
 @pytest.mark.parametrize("when", ["before", "at the same time", "after"])
 async def test_an_answer_while_the_program_ends_is_accepted_and_the_call_runs_after_the_next_start(
     harness: SessionHarness, when: str

@@ -1,4 +1,8 @@
-"""Commits of the SQLite store that fail: known to be stored or not, or else settled."""
+"""Commits of the SQLite store that fail: known to be stored or not, or else settled.
+
+There is no variant with two hubs: the file of a SQLite store has one owner, and these tests have no hub. All suites
+with two hubs run on a store that leaves commits without an answer.
+"""
 
 from __future__ import annotations
 
@@ -242,6 +246,26 @@ async def test_a_doubtful_commit_of_a_superseded_lease_is_settled_by_nobody(stor
         await lease.settle(write)
     (event,) = await second.commit(Commit(events=[token("b")]))
     assert event.seq == 1
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_restart_in_the_middle_of_doubt_finds_the_commit_whole_or_not_at_all(
+    store: SqliteStore, disk: Disk, tmp_path: Path, carried_out: bool
+) -> None:
+    lease = await store.ownership.claim(await session_in(store))
+    write = replace(large_commit(lease.session_id), id=f"{lease.epoch}-1")
+    disk.fail("COMMIT", carried_out=carried_out)
+    with pytest.raises(Doubtful):
+        await lease.commit(write)
+    await store.aclose()
+    again = SqliteStore(tmp_path / "sessions.db")
+    other = await again.ownership.claim(lease.session_id)  # the epochs of a process begin anew
+    assert (other.epoch, (await other.load()).last_seq) == (lease.epoch, 2 if carried_out else 0)
+    if carried_out:
+        await is_whole(again, other, list(await again.log.read(lease.session_id, 0, 10)))
+    (event,) = await other.commit(Commit(id=write.id, events=[token("next")]))
+    assert event.seq == (3 if carried_out else 1)
+    await again.aclose()
 
 
 async def test_a_claim_waits_for_a_commit_that_the_disk_has_begun(store: SqliteStore, disk: Disk) -> None:

@@ -127,6 +127,7 @@ async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_no
     assert types(events)[-1] == "error"
 
 
+@pytest.mark.loses_owner
 async def test_a_repeated_client_turn_id_returns_the_same_turn_running_or_ended(
     tmp_path: Path, hub_with: HubWith
 ) -> None:
@@ -251,10 +252,22 @@ async def test_a_turn_end_that_the_storage_refused_is_stored_later_without_a_req
     await hub.close()
 
 
-async def test_a_first_commit_without_an_answer_does_not_block_the_session(
+async def test_a_first_commit_without_an_answer_is_repeated_and_the_turn_goes_on(
     tmp_path: Path, hub_with: HubWith, new_store: NewStore
 ) -> None:
-    store = FailingCommits(new_store(), 1, carried_out=True)
+    store = FailingCommits(new_store(), 1, carried_out=True, times=3)
+    hub, _, session_id = await hub_with(ScriptedModel(["hello"]), tmp_path, store=store)
+    await hub.start(session_id, TurnRequest(input="hi"))
+    assert store.has_failed
+    events = await wait_for_turn_end(store, session_id)
+    assert types(events) == ["turn_started", "round_start", "token", "final"]
+    await hub.close()
+
+
+async def test_a_first_commit_that_stays_without_an_answer_does_not_block_the_session(
+    tmp_path: Path, hub_with: HubWith, new_store: NewStore
+) -> None:
+    store = FailingCommits(new_store(), 1, carried_out=True, times=4)
     hub, _, session_id = await hub_with(ScriptedModel(["lost", "better"]), tmp_path, store=store)
     with pytest.raises(StoreError, match="did not answer"):
         await hub.start(session_id, TurnRequest(input="hi"))
@@ -289,6 +302,7 @@ async def test_a_turn_that_fails_before_its_first_event_stores_nothing(
     await wait_for_turn_end(store, session_id)
 
 
+@pytest.mark.loses_owner
 async def test_changing_a_session_during_a_turn_stores_an_event_without_a_turn_id(
     tmp_path: Path, hub_with: HubWith
 ) -> None:
@@ -303,6 +317,7 @@ async def test_changing_a_session_during_a_turn_stores_an_event_without_a_turn_i
     assert [event.turn_id for event in events if event.type == "session_changed"] == [None]
 
 
+@pytest.mark.loses_owner
 async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path, hub_with: HubWith) -> None:
     model = ScriptedModel([[say("a"), hang()]])
     hub, store, session_id = await hub_with(model, tmp_path)
@@ -314,6 +329,7 @@ async def test_deleting_a_session_ends_its_running_turn(tmp_path: Path, hub_with
     assert await store.log.read_all(Position(0), 10) == []
 
 
+@pytest.mark.loses_owner
 async def test_a_start_while_a_session_is_deleted_returns_a_turn_or_raises_busy_or_not_found(
     tmp_path: Path, hub_with: HubWith
 ) -> None:

@@ -174,6 +174,35 @@ async def test_a_settled_commit_returns_its_events_and_is_stored_once(store: Sto
     assert (event.seq, await store.log.head(session_id)) == (3, 3)
 
 
+async def test_a_commit_that_is_made_again_with_its_id_is_stored_once(store: Store) -> None:
+    session_id = await session_in(store)
+    lease = await store.ownership.claim(session_id)
+    await lease.commit(Commit(events=[token("a")]))
+    posted = Fact(kind="message_posted", key="m", turn_id="turn_1")
+    write = Commit(turn_id="turn_1", events=[token("b", 1), token("c", 2)], facts=[posted])
+    stored = list(await lease.commit(write))
+    assert [list(await lease.commit(write)), list(await lease.settle(write))] == [stored, stored]
+    without_events = Commit(facts=[replace(posted, kind="message_taken")])
+    for _ in range(2):
+        assert list(await lease.commit(without_events)) == []
+    assert (await store.log.head(session_id), (await lease.load()).open_facts) == (3, [])
+    (event,) = await lease.commit(Commit(events=[token("d", 3)]))
+    assert event.seq == 4
+
+
+async def test_a_commit_with_the_id_of_one_under_an_earlier_lease_is_another_one(store: Store) -> None:
+    session_id = await session_in(store)
+    first = await store.ownership.claim(session_id)
+    await first.commit(Commit(id=f"{first.epoch}-1", events=[token("a")]))
+    second = await store.ownership.claim(session_id)
+    (event,) = await second.commit(Commit(id=f"{second.epoch}-1", events=[token("a")]))
+    assert event.seq == 2
+    for repeat in (first.commit, first.settle):
+        with pytest.raises(OwnershipLost):
+            await repeat(Commit(id=f"{first.epoch}-1", events=[token("a")]))
+    assert await store.log.head(session_id) == 2
+
+
 async def test_a_terminal_event_ends_the_running_turn_and_other_events_do_not(store: Store) -> None:
     session_id = await session_in(store)
     first, second = (TurnRecord(session_id=session_id, input=text) for text in ("one", "two"))

@@ -90,6 +90,7 @@ async def test_a_name_that_the_user_gave_meanwhile_is_the_only_one_announced(
     await store.aclose()
 
 
+@pytest.mark.loses_owner
 async def test_a_change_whose_event_the_storage_refuses_has_not_happened(tmp_path: Path, open_store: OpenStore) -> None:
     store = dying_store(open_store(), before=EventType.SESSION_CHANGED)
     session_id = await create_session(store, tmp_path)

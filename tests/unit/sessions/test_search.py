@@ -52,7 +52,7 @@ def in_a_file(folder: Path, clock: Clock | None = None) -> Store:
 
 
 def over_a_network(_folder: Path, clock: Clock | None = None) -> Store:
-    return UnreliableStore(MemoryStore(clock), random.Random(0))
+    return UnreliableStore(MemoryStore(clock), random.Random(0), settles=True)
 
 
 STORES: list[Callable[..., Store]] = [in_memory, in_a_file, over_a_network]

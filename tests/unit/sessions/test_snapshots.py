@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import zlib
 from contextlib import suppress
 from dataclasses import replace
@@ -41,9 +42,9 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> SnapshotSessions:
-    return SnapshotSessions(tmp_path / "home" / "snapshots")
+@pytest.fixture(params=["memory", "over a network"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path, rng: random.Random) -> SnapshotSessions:
+    return SnapshotSessions(tmp_path / "home" / "snapshots", None if request.param == "memory" else rng)
 
 
 async def test_an_edit_stores_both_contents_and_its_call_id(folder: SnapshotSessions, workspace: Path) -> None:

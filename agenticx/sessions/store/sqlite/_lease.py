@@ -89,6 +89,11 @@ class SqliteOwnership:
 class _SqliteLease:
     """The `Lease` of one session, which is lost once it is released or a newer one is claimed.
 
+    The same commit id twice is one commit: the lease remembers the last id, and no commit but the unsettled one can
+    follow event `_seq`, so a repetition that finds exactly its frames there is stored already. Ids need not be stored:
+    a new lease, also after a restart in the middle of doubt, has read what the file holds, and a lost one repeats
+    nothing.
+
     `_unsettled` is the commit whose outcome is unknown, with its events; `_last` the id of the last other one, with the
     number before its first event.
     """
@@ -128,13 +133,13 @@ class _SqliteLease:
         self._check()
         if self._unsettled is not None:
             raise Doubtful("an earlier write of the session has an unknown outcome")
-        return await self._write(commit)
+        last_id, after = self._last
+        return await self._events_after(after) if last_id == commit.id else await self._write(commit)
 
     async def settle(self, commit: Commit) -> Sequence[StoredEvent]:
         self._check()
         if self._unsettled is None:
-            last_id, after = self._last
-            return await self._events_after(after) if last_id == commit.id else await self.commit(commit)
+            return await self.commit(commit)
         unsettled = self._unsettled
         if unsettled[0].id != commit.id:
             raise ValueError("only the commit whose outcome is unknown can be settled")

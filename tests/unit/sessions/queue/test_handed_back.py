@@ -113,6 +113,7 @@ async def test_closing_hands_back_messages_queued_behind_a_turn_that_it_stops(ha
         await harness.submit("four")
 
 
+@pytest.mark.loses_owner
 async def test_deleting_a_session_drops_its_queued_messages(harness: QueueHarness) -> None:
     await harness.open(ScriptedModel([[say("so"), hang()]]))
     await harness.submit("one")

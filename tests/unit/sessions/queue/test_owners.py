@@ -6,18 +6,30 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.llms.scripted import ScriptedModel
-from agenticx.sessions import MemoryStore
+from agenticx.sessions import (
+    Doubtful,
+    Hub,
+    MemoryStore,
+    OwnershipLost,
+    SessionRecord,
+    Store,
+    StoredEvent,
+    TurnRequest,
+)
+from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from tests.support.commits import load
+from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.lanes import Count
 from tests.support.message_queue import QueueHarness
-from tests.support.timeouts import PATIENCE
+from tests.support.timeouts import PATIENCE, PatientClock
 from tests.support.two_hubs import UnreliableStore
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +94,29 @@ async def test_each_accepted_message_has_one_outcome_whoever_owns_the_session(
         )
         assert {text for text in accepted if not outcomes[text]} == set(), number
         assert [text for text, times in outcomes.items() if times > 1] == [], number
+
+
+async def test_a_message_whose_commit_may_be_stored_when_the_lease_is_lost_is_not_submitted_again_by_the_hub(
+    tmp_path: Path, rng: random.Random
+) -> None:
+    async def lose_lease(write: Write) -> Sequence[StoredEvent]:
+        await write.make()
+        network.memory.expire(record.id, noticed=False)
+        raise Doubtful("the store did not answer")
+
+    def hub_over(store: Store) -> Hub:
+        settings, model = load_settings({"home": tmp_path / "home"}, environ={}), ScriptedModel([])
+        return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
+
+    network = UnreliableStore(MemoryStore(), rng, doubt_rate=0.0)
+    record = SessionRecord(name="Named", workspace=str(tmp_path), created_at="2026-01-01T00:00:00.000Z")
+    await network.create(record)
+    old, new = hub_over(InterceptedStore(network, lose_lease)), hub_over(network.other_worker())
+    request = TurnRequest(input="hi", client_turn_id="c")
+    with pytest.raises(OwnershipLost):
+        await old.submit(record.id, request)
+    again = await new.submit(record.id, request)
+    events = await network.memory.read(record.id, 0, 100)
+    assert [event.turn_id for event in events if event.type == "turn_started"] == [again.turn.id]
+    assert [json.loads(event.frame_json)["data"]["code"] for event in events if event.terminal] == ["interrupted"]
+    await asyncio.gather(old.close(), new.close())

@@ -23,6 +23,7 @@ from tests.support.timeouts import PATIENCE, PatientClock
 pytestmark = pytest.mark.anyio
 
 MAX_WRITES = 60
+ATTEMPTS = 4  # the number of attempts at a commit before its outcome is reported as unknown
 INPUT_EVENTS = ("turn_started", "steered", "handed_back")
 
 
@@ -113,12 +114,15 @@ async def test_no_accepted_message_is_lost_or_duplicated_whichever_write_fails(
 
 
 class LostAcknowledgements(InterceptedStore):
-    """A store that commits two writes and reports them as failed: the second once `go` is set."""
+    """A store that commits two writes and does not answer them and their first repetitions: "waits" and "steered".
+
+    It makes the second once `go` is set.
+    """
 
     def __init__(self, store: SqliteStore) -> None:
         super().__init__(store, self._commit)
         self.entered, self.go = asyncio.Event(), asyncio.Event()
-        self._first = True
+        self._silences = {"waits": ATTEMPTS, "steered": ATTEMPTS}
 
     async def _commit(self, write: Write) -> Sequence[StoredEvent]:
         steers = "steered" in write.types
@@ -127,9 +131,10 @@ class LostAcknowledgements(InterceptedStore):
             self.entered.set()
             await self.go.wait()
         stored = await write.make()
-        if steers or (waits and self._first):
-            self._first = self._first and not waits
-            raise Doubtful("the disk did not answer")
+        for name, concerned in (("steered", steers), ("waits", waits)):
+            if concerned and self._silences[name]:
+                self._silences[name] -= 1
+                raise Doubtful("the disk did not answer")
         return stored
 
 

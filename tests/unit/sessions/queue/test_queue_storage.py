@@ -71,6 +71,7 @@ async def test_queued_messages_survive_a_storage_failure_and_are_handed_back(
     await harness.hub.close()
 
 
+@pytest.mark.keeps_owner("the gate of this owner gets the answer, which is not stored")
 async def test_the_model_is_never_sent_a_message_that_was_not_stored(tmp_path: Path, new_store: NewStore) -> None:
     store = FailingCommits(new_store())
     harness = QueueHarness(tmp_path, store)
