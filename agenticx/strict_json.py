@@ -132,7 +132,7 @@ def clean_json(value: Any, *, max_depth: int, max_entries: int | None = None) ->
 
     def clean(value: Any, levels: int) -> Any:
         if isinstance(value, str):
-            return clean_text(value)
+            return value if value.isascii() else clean_text(value)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError("NaN is not a JSON number" if math.isnan(value) else "a number in it is not finite")
         if not isinstance(value, dict | list):
@@ -144,7 +144,7 @@ def clean_json(value: Any, *, max_depth: int, max_entries: int | None = None) ->
         if isinstance(value, list):
             return [clean(item, levels - 1) for item in cast("list[Any]", value)]
         items = cast("dict[str, Any]", value).items()
-        return _to_object([(clean_text(str(name)), clean(item, levels - 1)) for name, item in items])
+        return _to_object([(clean(str(name), levels), clean(item, levels - 1)) for name, item in items])
 
     return clean(value, max_depth)
 

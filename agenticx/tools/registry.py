@@ -234,7 +234,8 @@ class Toolbox:
     def __init__(self, tools: Iterable[Tool | Callable[..., Any]] = ()) -> None:
         if callable(tools):
             raise TypeError(f"tools are given as a sequence; write [{tools!r}]")
-        check_iterable("tools", tools, "tools and functions")
+        if not isinstance(tools, list | tuple):
+            check_iterable("tools", tools, "tools and functions")
         self._tools: dict[str, Tool] = {}
         for candidate in tools:
             added = as_tool(candidate)

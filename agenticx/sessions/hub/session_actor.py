@@ -71,12 +71,12 @@ class SessionActor:
 
         Raises `NothingStored` where another owner has the session, and it is known that the command stored nothing.
         """
-        effect_count = self._writer.effect_count
+        effects = self._writer.known_effects
         try:
             with self._used():
                 return await self._perform(command)
         except OwnershipLost as exc:
-            if self._writer.effect_count == effect_count:
+            if self._writer.effect_count == effects:
                 raise NothingStored(str(exc)) from exc
             raise
 

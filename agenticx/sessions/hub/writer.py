@@ -50,8 +50,8 @@ class SessionWriter:
 
     What is in memory about a session changes only once a commit has returned. A commit whose outcome is unknown is
     repeated at once, a few times, and if the store still does not answer, again before anything else is written;
-    `unsettled` is that commit, or the one that is being made. With `state_frozen` the conversation stays as it is
-    stored.
+    `unsettled` is that commit, or the one that is being made; `known_effects` is `effect_count` without it. With
+    `state_frozen` the conversation stays as it is stored.
     """
 
     def __init__(self, lease: Lease, loaded: Loaded, session: Session, queue: MessageQueue, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class SessionWriter:
         self._clock = clock
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
-        self._commit_count = self._known_effects = 0
+        self._commit_count = self.known_effects = 0
 
     @property
     def effect_count(self) -> int:
@@ -72,7 +72,7 @@ class SessionWriter:
 
         An operation that raises `OwnershipLost` and has not raised this number has stored nothing.
         """
-        return self._known_effects + (self.unsettled is not None and self.unsettled.is_of_command)
+        return self.known_effects + (self.unsettled is not None and self.unsettled.is_of_command)
 
     async def commit(
         self,
@@ -159,7 +159,7 @@ class SessionWriter:
         except Doubtful:
             raise
         except StoreError:  # after `OwnershipLost` it may be stored, which nobody can find out here
-            self._known_effects += write.is_of_command
+            self.known_effects += write.is_of_command
             raise
 
     async def _store(
@@ -175,7 +175,7 @@ class SessionWriter:
             self.unsettled = None
             raise
         self.unsettled = None
-        self._known_effects += write.is_of_command
+        self.known_effects += write.is_of_command
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
         if commit.facts and self._queue.messages:  # which include each `message_taken`
