@@ -203,6 +203,8 @@ class Dispatcher:
             return
         handling, answer = self._end(delivery, task), delivery.answer
         error = None if task.cancelled() else _as_exception(task.exception(), handling)
+        if error is not None and answer.cancelled() and isinstance(error.__cause__, asyncio.CancelledError):
+            error = None  # cancelled by the token itself, before this message's answer could cancel the handler
         if error is not None and (handling.cancelled or answer.done()):
             _log.warning("a handler failed after its cancellation", agent_id=str(handling.agent_id), exc_info=error)
         elif error is not None and not delivery.context.is_rpc:

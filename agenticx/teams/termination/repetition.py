@@ -12,34 +12,44 @@ from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ToolCallExe
 
 __all__ = ["repeated_speeches"]
 
-_REMEMBERED = 100
+_SPEECHES = 100
+_NORMALIZED_CHARS = 2_000
 _NO_WORD = re.compile(r"\W+")
 
 
 def repeated_speeches(messages: Sequence[BaseAgentEvent | BaseChatMessage], repeats: int) -> int:
     """Return the number of last speeches that only repeat what was said, 0 below the threshold.
 
-    The threshold is that each of the speakers says the same for the `repeats`-th time. Case and punctuation make no
-    difference, other results of tools do. A message of the user begins anew, and the last 100 speeches count.
+    The threshold is that each of the speakers says the same for the `repeats`-th time. Case and punctuation of short
+    texts make no difference, other results of tools do. A message of the user begins anew.
     """
-    speeches = list(islice(_last_speeches(messages), _REMEMBERED))[::-1]
-    speakers = len({speech.source for speech in speeches})
+    speeches = list(islice(_last_speeches(messages), _SPEECHES))
+    speakers = len({speech.message.source for speech in speeches})
     threshold = (repeats - 1) * speakers + 1
     if len(speeches) < threshold:
         return 0
+    recent = [(speech.message.source, speech.words()) for speech in speeches[: 2 * (repeats + 1) * speakers]]
+    if recent[0] not in recent[1:]:
+        return 0
     detector = LoopDetector(threshold, threshold)
-    for speech in speeches:
-        detector.record_call(speech.source, speech.words)
+    for source, words in reversed(recent):
+        detector.record_call(source, words)
     verdict = detector.check()
     return verdict.count if verdict is not None else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Speech:
-    """A chat message as it is compared: its words, and the results of the tools before it."""
+    """A chat message, with the results of the tools that its source used before it."""
 
-    source: str
-    words: str
+    message: BaseChatMessage
+    results: Sequence[str]
+
+    def words(self) -> str:
+        """Return what is compared: the words of a short text, a long one as it is, and the results."""
+        text = self.message.to_text()
+        words = _NO_WORD.sub(" ", text.casefold()).strip() if len(text) <= _NORMALIZED_CHARS else ""
+        return "\n".join([words or text, *self.results])
 
 
 def _last_speeches(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> Iterator[_Speech]:
@@ -49,17 +59,11 @@ def _last_speeches(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> Iter
     for record in reversed(messages):
         if isinstance(record, BaseChatMessage):
             if message is not None:
-                yield _speech(message, results)
-            message, results = record, []
-            if message.source == "user":
+                yield _Speech(message, results)
+            if record.source == "user":
                 return
+            message, results = record, []
         elif message is not None and isinstance(record, ToolCallExecutionEvent) and record.source == message.source:
             results += [result.content for result in record.content]
     if message is not None:
-        yield _speech(message, results)
-
-
-def _speech(message: BaseChatMessage, results: Sequence[str]) -> _Speech:
-    text = message.to_text()
-    words = _NO_WORD.sub(" ", text.casefold()).strip() or text
-    return _Speech(message.source, "\n".join([words, *results]))
+        yield _Speech(message, results)
