@@ -19,6 +19,7 @@ PUBLIC = (
     "agenticx.llms",
     "agenticx.runtime",
     "agenticx.sessions",
+    "agenticx.teams",
     "agenticx.testing",
     "agenticx.tools",
     "studio",
@@ -32,7 +33,9 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["agenticx.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"])
+@pytest.mark.parametrize(
+    "module", ["agenticx.runtime", "agenticx.teams.actors.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"]
+)
 def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
     heavy = {
         "httpx",

@@ -31,7 +31,7 @@ from agenticx.teams import (
     rpc,
     type_subscription,
 )
-from tests.support.actors import Echo, Recorder, Words, registered
+from tests.support.teams.actors import Echo, Recorder, Words, registered
 
 pytestmark = pytest.mark.anyio
 

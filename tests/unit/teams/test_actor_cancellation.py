@@ -17,7 +17,7 @@ from agenticx.teams import (
     SingleThreadedAgentRuntime,
     UndeliverableException,
 )
-from tests.support.actors import Echo, Held, Recorder, registered
+from tests.support.teams.actors import Echo, Held, Recorder, registered
 from tests.support.timeouts import wait_until
 
 pytestmark = pytest.mark.anyio

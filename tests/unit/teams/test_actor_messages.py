@@ -21,7 +21,7 @@ from agenticx.teams import (
     TypeSubscription,
     UndeliverableException,
 )
-from tests.support.actors import Echo, Held, Recorder, registered
+from tests.support.teams.actors import Echo, Held, Recorder, registered
 from tests.support.timeouts import PATIENCE, wait_until
 
 pytestmark = pytest.mark.anyio

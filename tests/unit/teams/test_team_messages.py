@@ -82,14 +82,18 @@ def test_the_defaults_of_a_message():
         TextMessage(content="a", created_at=datetime(2026, 1, 1))
 
 
-@pytest.mark.parametrize(("message", "text"), [*CHAT, *EVENTS, (Vote(yes=True), "yes")], ids=lambda case: str(case)[:9])
+@pytest.mark.parametrize(
+    ("message", "text"), [*CHAT, *EVENTS, (Vote(yes=True), "yes")], ids=lambda case: type(case).__name__
+)
 def test_a_message_survives_json(message, text):
     data = json.loads(json.dumps(message.dump()))
     assert type(message).load(data) == message
     assert (data["type"], message.to_text()) == (type(message).__name__, text)
 
 
-@pytest.mark.parametrize(("adapter", "cases"), [(TypeAdapter(ChatMessage), CHAT), (TypeAdapter(AgentEvent), EVENTS)])
+@pytest.mark.parametrize(
+    ("adapter", "cases"), [(TypeAdapter(ChatMessage), CHAT), (TypeAdapter(AgentEvent), EVENTS)], ids=["chat", "events"]
+)
 def test_the_unions_find_the_class_by_its_type(adapter, cases):
     for message, _ in cases:
         assert adapter.validate_json(adapter.dump_json(message)) == message
