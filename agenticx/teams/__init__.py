@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agenticx.teams.actors.handling import AgentInstantiationContext, DefaultTopicId
     from agenticx.teams.actors.ids import AgentId, AgentMetadata, AgentType, TopicId
     from agenticx.teams.actors.interception import DefaultInterventionHandler, DropMessage, InterventionHandler
-    from agenticx.teams.actors.protocols import MessageAgent, MessageRuntime
+    from agenticx.teams.actors.protocols import MessageRuntime
     from agenticx.teams.actors.routed_agent import RoutedAgent, event, message_handler, rpc
     from agenticx.teams.actors.runtime import SingleThreadedAgentRuntime
     from agenticx.teams.actors.subscriptions import (
@@ -109,7 +109,6 @@ __all__ = [
     "HandoffTermination",
     "InterventionHandler",
     "MaxMessageTermination",
-    "MessageAgent",
     "MessageContext",
     "MessageDroppedException",
     "MessageRuntime",

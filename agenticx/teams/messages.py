@@ -125,6 +125,15 @@ class BaseAgentEvent(TeamRecord, frozen=True):
     """A step of a participant's work, which other participants do not get."""
 
 
+class _TextEvent(BaseAgentEvent, frozen=True):
+    """An event whose content is text."""
+
+    content: str
+
+    def to_text(self) -> str:
+        return self.content
+
+
 # --- chat messages ----------------------------------------------------------------------------------------------------
 
 
@@ -207,25 +216,17 @@ class ToolCallExecutionEvent(BaseAgentEvent, frozen=True):
         return "\n".join(result.content for result in self.content)
 
 
-class ThoughtEvent(BaseAgentEvent, frozen=True):
+class ThoughtEvent(_TextEvent, frozen=True):
     """The reasoning of a reply."""
 
-    content: str
     type: Literal["ThoughtEvent"] = "ThoughtEvent"
 
-    def to_text(self) -> str:
-        return self.content
 
-
-class ModelClientStreamingChunkEvent(BaseAgentEvent, frozen=True):
+class ModelClientStreamingChunkEvent(_TextEvent, frozen=True):
     """A part of a reply; `full_message_id` is the id of the message to come."""
 
-    content: str
     full_message_id: str | None = None
     type: Literal["ModelClientStreamingChunkEvent"] = "ModelClientStreamingChunkEvent"
-
-    def to_text(self) -> str:
-        return self.content
 
 
 class SelectSpeakerEvent(BaseAgentEvent, frozen=True):
@@ -238,14 +239,10 @@ class SelectSpeakerEvent(BaseAgentEvent, frozen=True):
         return ", ".join(self.content)
 
 
-class SelectorEvent(BaseAgentEvent, frozen=True):
+class SelectorEvent(_TextEvent, frozen=True):
     """A model's words at the choice of a speaker."""
 
-    content: str
     type: Literal["SelectorEvent"] = "SelectorEvent"
-
-    def to_text(self) -> str:
-        return self.content
 
 
 class UserInputRequestedEvent(BaseAgentEvent, frozen=True):

@@ -16,6 +16,7 @@ __all__ = ["CancellationToken"]
 
 FutureT = TypeVar("FutureT", bound=asyncio.Future[Any])
 
+
 _log = get_logger(__name__)
 
 
@@ -41,12 +42,7 @@ class CancellationToken:
             callbacks = [] if self._cancelled else list(self._callbacks.values())
             self._cancelled = True
             self._callbacks.clear()
-        errors: list[AgenticXError] = []
-        for callback in callbacks:
-            try:
-                _call(callback)
-            except AgenticXError as exc:
-                errors.append(exc)
+        errors = [error for callback in callbacks if (error := _call(callback)) is not None]
         for error in errors[1:]:
             _log.error("a further cancellation callback failed", error=str(error))
         if errors:
@@ -68,8 +64,8 @@ class CancellationToken:
             cancelled = self._cancelled
             if not cancelled:
                 self._callbacks[key] = callback
-        if cancelled:
-            _call(callback)
+        if cancelled and (error := _call(callback)) is not None:
+            raise error
         return key
 
     def _remove(self, key: object) -> None:
@@ -77,8 +73,13 @@ class CancellationToken:
             self._callbacks.pop(key, None)
 
 
-def _call(callback: Callable[[], Any]) -> None:
-    user_code.call_sync(callback, what="cancellation callback")
+def _call(callback: Callable[[], Any]) -> AgenticXError | None:
+    """Return the error of a callback."""
+    try:
+        user_code.call_sync(callback, what="cancellation callback")
+    except AgenticXError as exc:
+        return exc
+    return None
 
 
 def _cancel(future: asyncio.Future[Any]) -> None:

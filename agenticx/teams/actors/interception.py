@@ -30,28 +30,19 @@ class InterventionHandler(Protocol):
 
     async def on_send(self, message: Any, *, message_context: MessageContext, recipient: AgentId) -> Any:
         """Return the message to send to `recipient`."""
-        ...
+        return message
 
     async def on_publish(self, message: Any, *, message_context: MessageContext) -> Any:
         """Return the message to publish on the topic of the context."""
-        ...
+        return message
 
     async def on_response(self, message: Any, *, sender: AgentId, recipient: AgentId | None) -> Any:
         """Return the answer of agent `sender` to `recipient`, which is None for a caller that is no agent."""
-        ...
+        return message
 
 
 class DefaultInterventionHandler(InterventionHandler):
     """An intervention handler that changes nothing: a base for handlers that override one method."""
-
-    async def on_send(self, message: Any, *, message_context: MessageContext, recipient: AgentId) -> Any:
-        return message
-
-    async def on_publish(self, message: Any, *, message_context: MessageContext) -> Any:
-        return message
-
-    async def on_response(self, message: Any, *, sender: AgentId, recipient: AgentId | None) -> Any:
-        return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +51,8 @@ class Interventions:
 
     handlers: Sequence[InterventionHandler]
 
-    async def on_send(self, message: Any, context: MessageContext, recipient: AgentId) -> Any:
-        return await self._pass("on_send", message, message_context=context, recipient=recipient)
-
-    async def on_publish(self, message: Any, context: MessageContext) -> Any:
-        return await self._pass("on_publish", message, message_context=context)
-
-    async def on_response(self, message: Any, sender: AgentId, recipient: AgentId | None) -> Any:
-        return await self._pass("on_response", message, sender=sender, recipient=recipient)
-
-    async def _pass(self, name: str, message: Any, **details: Any) -> Any:
+    async def apply(self, name: str, message: Any, **details: Any) -> Any:
+        """Return what the methods `name` make of a message; raises `MessageDroppedException` and what they raise."""
         for handler in self.handlers:
             method: Callable[..., Any] | None = getattr(handler, name, None)
             if method is None:

@@ -1,4 +1,4 @@
-"""The protocols of agents and of the runtime that delivers their messages."""
+"""The protocol of the runtime that delivers the messages of agents."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from agenticx.teams.actors.cancellation import CancellationToken
-from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId, AgentType, TopicId
 from agenticx.teams.actors.subscriptions import Subscription
 
-__all__ = ["MessageAgent", "MessageRuntime"]
+__all__ = ["MessageRuntime"]
 
 AgentT = TypeVar("AgentT")
-
-
-class MessageAgent(Protocol):
-    """An object that gets messages; `metadata`, `save_state`, `load_state` and `close` are used where present."""
-
-    async def on_message(self, message: Any, ctx: MessageContext, /) -> Any: ...
 
 
 @runtime_checkable

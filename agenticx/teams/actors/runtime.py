@@ -16,7 +16,7 @@ from agenticx.teams.actors.deliveries import Delivery
 from agenticx.teams.actors.dispatcher import Dispatcher
 from agenticx.teams.actors.errors import SubscriptionExists, UndeliverableException
 from agenticx.teams.actors.handling import AgentInstantiationContext, Handling, current_handling
-from agenticx.teams.actors.ids import AgentId, AgentType, TopicId
+from agenticx.teams.actors.ids import AgentId, AgentMetadata, AgentType, TopicId
 from agenticx.teams.actors.interception import InterventionHandler, Interventions
 from agenticx.teams.actors.registry import AgentRegistry
 from agenticx.teams.actors.subscriptions import Subscription, TypeSubscription, class_subscriptions
@@ -31,6 +31,9 @@ _events = get_logger("agenticx.events")
 
 class SingleThreadedAgentRuntime:
     """A message runtime in the process and on the event loop of its caller.
+
+    An agent is any object with `async on_message(message, ctx)`; its `metadata`, `save_state`, `load_state` and `close`
+    are used where present.
 
     Each message is handled in a task of its own, in the `contextvars` context of its sender. At most `queue_size`
     handlers are at work, not counting those that wait for an answer; the same number of messages waits in the queue. A
@@ -88,7 +91,7 @@ class SingleThreadedAgentRuntime:
         """
         self._registry.check(recipient)
         context = _context(sender, None, cancellation_token, message_id)
-        message = await self._interventions.on_send(message, context, recipient)
+        message = await self._interventions.apply("on_send", message, message_context=context, recipient=recipient)
         return await self._dispatcher.send(Delivery(message, context, recipient))
 
     async def publish_message(
@@ -108,7 +111,7 @@ class SingleThreadedAgentRuntime:
         if self._dispatcher.current_handling() is None:
             self._raise_error()
         context = _context(sender, topic_id, cancellation_token, message_id)
-        message = await self._interventions.on_publish(message, context)
+        message = await self._interventions.apply("on_publish", message, message_context=context)
         await self._dispatcher.publish(Delivery(message, context, None))
 
     async def _handle(self, delivery: Delivery, handling: Handling) -> Any:
@@ -118,9 +121,10 @@ class SingleThreadedAgentRuntime:
             agent = await self._registry.get(handling.agent_id)
             handling.begun.set()
             answer = await user_code.call_in_place(agent.on_message, delivery.message, context, what=what)
-        return (
-            await self._interventions.on_response(answer, handling.agent_id, context.sender) if context.is_rpc else None
-        )
+        if not context.is_rpc:
+            return None
+        who = {"sender": handling.agent_id, "recipient": context.sender}
+        return await self._interventions.apply("on_response", answer, **who)
 
     def _subscribers(self, delivery: Delivery) -> Sequence[AgentId]:
         """Return the subscribers of a published message, each once; a subscription that fails is reported."""
@@ -197,6 +201,12 @@ class SingleThreadedAgentRuntime:
         only, and what the factory raises.
         """
         return await self._registry.get(agent_id)
+
+    async def agent_metadata(self, agent_id: AgentId) -> AgentMetadata:
+        """Return the id and description of an agent, which is made if need be."""
+        own: Any = getattr(await self.get_agent(agent_id), "metadata", {})
+        description = own.get("description") if isinstance(own, Mapping) else getattr(own, "description", None)
+        return AgentMetadata(agent_id.key, agent_id.type, description or "")
 
     async def get(self, id_or_type: AgentId | AgentType | str, key: str = "default", *, lazy: bool = True) -> AgentId:
         """Return the id of an agent; if not `lazy`, the agent is made, as by `get_agent`."""

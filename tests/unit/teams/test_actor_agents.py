@@ -210,6 +210,9 @@ async def test_agents_are_found_by_id_type_and_class():
     assert await runtime.get(AgentType("echo"), "k", lazy=False) == AgentId("echo", "k")
     assert await runtime.get(agent) is agent
     assert isinstance(await runtime.get_agent(AgentId("echo", "k")), Echo)
+    await Plain.register(runtime, "plain", Plain)
+    descriptions = [(await runtime.agent_metadata(AgentId(name, "k"))).description for name in ("echo", "plain")]
+    assert descriptions == ["", "Answers."]
     with pytest.raises(LookupError, match="no agent type 'other'"):
         await runtime.try_get_underlying_agent_instance(AgentId("other", "k"))
     with pytest.raises(TypeError, match=r"is a .*Echo.*, not a .*Recorder"):
