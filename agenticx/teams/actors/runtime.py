@@ -204,9 +204,9 @@ class SingleThreadedAgentRuntime:
 
     async def agent_metadata(self, agent_id: AgentId) -> AgentMetadata:
         """Return the id and description of an agent, which is made if need be."""
-        own: Any = getattr(await self.get_agent(agent_id), "metadata", {})
-        description = own.get("description") if isinstance(own, Mapping) else getattr(own, "description", None)
-        return AgentMetadata(agent_id.key, agent_id.type, description or "")
+        own: Any = getattr(await self.get_agent(agent_id), "metadata", None)
+        description: Any = own["description"] if hasattr(own, "keys") else getattr(own, "description", "")
+        return AgentMetadata(agent_id.key, agent_id.type, description)
 
     async def get(self, id_or_type: AgentId | AgentType | str, key: str = "default", *, lazy: bool = True) -> AgentId:
         """Return the id of an agent; if not `lazy`, the agent is made, as by `get_agent`."""

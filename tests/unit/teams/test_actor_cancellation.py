@@ -134,6 +134,26 @@ async def test_a_message_can_be_cancelled_at_any_point(how, steps, caplog):
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("steps", range(12))
+async def test_an_error_is_raised_or_logged_whenever_its_sender_is_cancelled(steps, caplog):
+    class Failing(Recorder):
+        async def on_message(self, message, ctx):
+            try:
+                await asyncio.sleep(0)
+            finally:
+                await super().on_message(message, ctx)
+
+    runtime, failing = SingleThreadedAgentRuntime(), Failing()
+    agent = await registered(runtime, failing)
+    answer = asyncio.create_task(runtime.send_message(ValueError("bad"), agent))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    answer.cancel()
+    outcomes = await asyncio.gather(answer, return_exceptions=True)
+    raised = isinstance(outcomes[0], ValueError)
+    assert len(failing.got) == raised + caplog.text.count("ValueError: bad")
+
+
 async def test_a_queued_message_that_was_cancelled_is_not_delivered():
     runtime, recorder = SingleThreadedAgentRuntime(autostart=False), Recorder()
     agent, token = await registered(runtime, recorder), CancellationToken()
