@@ -122,13 +122,16 @@ class Dispatcher:
 
     def start(self) -> None:
         """Deliver queued messages, and new ones as they arrive; RuntimeError if closed."""
-        if self.closed:
-            raise RuntimeError("the runtime is closed")
+        self._check_open()
         self.started = True
         self._pump()
 
     async def step(self) -> None:
-        """Deliver the next message, waiting for one if need be, and return when its handlers have begun."""
+        """Deliver the next message, waiting for one if need be, and return when its handlers have begun.
+
+        CancelledError at a stop, RuntimeError if closed.
+        """
+        self._check_open()
         step: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._steps.append(step)
         self._pump()
@@ -139,6 +142,10 @@ class Dispatcher:
                 self._steps.remove(step)
         for handling in [*delivery.handlings.values()]:
             await handling.begun.wait()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RuntimeError("the runtime is closed")
 
     async def stop_when_idle(self) -> None:
         """Stop when no message waits and no handler is at work.
@@ -169,8 +176,8 @@ class Dispatcher:
                 delivery.answer.cancel()
             if published := sum(not delivery.context.is_rpc for delivery in dropped):
                 _log.warning("published messages were dropped by a stop", messages=published)
-            for step in self._steps:
-                step.cancel()
+            while self._steps:
+                self._steps.popleft().cancel()
             await asyncio.gather(*(self._await_end(delivery, task) for task, delivery in active))
         finally:
             self._stops -= 1
@@ -180,8 +187,14 @@ class Dispatcher:
 
     def _pump(self) -> None:
         """Begin deliveries while there are some and handlers may begin."""
-        while self._queue and (self._steps or (self.started and len(self._active) - self._sending < self._most_busy)):
-            self._begin(self._queue.pop())
+        while self._queue:
+            while self._steps and self._steps[0].done():
+                self._steps.popleft()
+            if not self._steps and not (self.started and len(self._active) - self._sending < self._most_busy):
+                return
+            delivery = self._queue.pop()
+            if not delivery.answer.done():  # else it was cancelled in this iteration of the event loop
+                self._begin(delivery)
 
     def _begin(self, delivery: Delivery) -> None:
         recipients = [delivery.recipient] if delivery.recipient else self._recipients(delivery)

@@ -248,7 +248,10 @@ class SingleThreadedAgentRuntime:
         self._dispatcher.start()
 
     async def process_next(self) -> None:
-        """Deliver the next message, waiting for one if need be, and return when its handlers have begun."""
+        """Deliver the next message, waiting for one if need be, and return when its handlers have begun.
+
+        Raises CancelledError at a stop, and RuntimeError after `close`.
+        """
         await self._dispatcher.step()
 
     @property

@@ -341,6 +341,8 @@ async def test_a_closed_runtime_takes_no_message_and_closes_its_agents(caplog):
         await runtime.send_message("late", agent)
     with pytest.raises(RuntimeError, match="the runtime is closed"):
         runtime.start()
+    with pytest.raises(RuntimeError, match="the runtime is closed"):
+        await runtime.process_next()
 
 
 def test_the_same_runtime_serves_one_event_loop_after_another():
