@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
@@ -343,6 +343,6 @@ def _json_copy(state: Any, what: str) -> Any:
     if not isinstance(state, Mapping):
         raise UserCodeError(f"{what} is a {type(state)}, not a mapping", what=what, kind="invalid_result")
     try:
-        return json.loads(json.dumps(dict(state), allow_nan=False))  # pyright: ignore[reportUnknownArgumentType]
+        return json.loads(json.dumps({**cast("Mapping[str, Any]", state)}, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as exc:
         raise UserCodeError(f"{what} is not JSON: {exc}", what=what, kind="invalid_result") from exc
