@@ -81,6 +81,14 @@ def test_public_names_match_the_stored_list() -> None:
     assert json.loads(PINNED.read_text(encoding="utf-8")) == public_names()
 
 
+@pytest.mark.parametrize("module", PUBLIC)
+def test_each_public_name_can_be_imported(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert [name for name in loaded.__all__ if not hasattr(loaded, name)] == []
+    assert set(loaded.__all__) <= set(dir(loaded))
+    assert not hasattr(loaded, "no_such_name")
+
+
 def public_names() -> dict[str, list[str]]:
     return {module: sorted(importlib.import_module(module).__all__) for module in PUBLIC}
 

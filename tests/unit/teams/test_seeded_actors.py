@@ -1,4 +1,4 @@
-"""The actor example that the project began with, adapted in names only."""
+"""The examples of actors and conditions that the project began with, adapted in names only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from agenticx.teams import AgentId, MessageContext, SingleThreadedAgentRuntime, TextMessage, TopicId, TypeSubscription
+from agenticx.teams import (
+    AgentId,
+    HandoffMessage,
+    HandoffTermination,
+    MaxMessageTermination,
+    MessageContext,
+    SingleThreadedAgentRuntime,
+    TextMentionTermination,
+    TextMessage,
+    TopicId,
+    TypeSubscription,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -57,3 +68,15 @@ async def test_agents_communicate_via_messages():
     await runtime.stop_when_idle()
     assert (response.content, response.source) == ("Hello, too", "assistant")
     assert tasks == [("project1", "Do this")]
+
+
+async def test_conditions_are_combined():
+    termination = (
+        MaxMessageTermination(max_messages=10)
+        | TextMentionTermination("TERMINATE")
+        | HandoffTermination(target="Human")
+    )
+    assert await termination([TextMessage(content="Hello")]) is None
+    stop = await termination([HandoffMessage(content="Please help.", target="Human", source="assistant")])
+    assert stop is not None
+    assert stop.content == "Handoff to Human from assistant detected."
