@@ -85,7 +85,6 @@ def test_public_names_match_the_stored_list() -> None:
 def test_each_public_name_can_be_imported(module: str) -> None:
     loaded = importlib.import_module(module)
     assert [name for name in loaded.__all__ if not hasattr(loaded, name)] == []
-    assert set(loaded.__all__) <= set(dir(loaded))
     assert not hasattr(loaded, "no_such_name")
 
 
