@@ -22,7 +22,17 @@ from agenticx.logs import get_logger
 from agenticx.messages import clean_text
 from agenticx.threads import run_in_thread
 
-__all__ = ["GRACE_SECONDS", "abandon", "call", "call_in_task", "call_sync", "describe_exception", "translated_errors"]
+__all__ = [
+    "GRACE_SECONDS",
+    "abandon",
+    "await_end",
+    "call",
+    "call_in_place",
+    "call_in_task",
+    "call_sync",
+    "describe_exception",
+    "translated_errors",
+]
 
 GRACE_SECONDS = 0.1
 """Real seconds that cancelled user code has to end before it is abandoned."""
@@ -70,6 +80,25 @@ async def call_in_task(function: Callable[..., Any], /, *args: Any, what: str) -
         return await result if inspect.isawaitable(result) else result
 
 
+async def call_in_place(function: Callable[..., Any], /, *args: Any, what: str) -> Any:
+    """Return `function(*args)`, awaited if it returns an awaitable, called in the caller's thread and task.
+
+    An `Exception` is raised as it is, for code whose own errors its caller expects. All else that is no exception of
+    the caller's own becomes `UserCodeError`: a `SystemExit`, and a cancellation that was not requested.
+    """
+    try:
+        result = function(*args)
+        return await result if inspect.isawaitable(result) else result
+    except (Exception, KeyboardInterrupt, GeneratorExit):
+        raise
+    except asyncio.CancelledError as exc:
+        if _is_being_cancelled():
+            raise
+        raise UserCodeError(f"{what} was cancelled by its own code", what=what, kind="raised") from exc
+    except BaseException as exc:
+        raise UserCodeError(f"{what} raised {describe_exception(exc)}", what=what, kind="raised") from exc
+
+
 @contextmanager
 def translated_errors(what: str) -> Generator[None]:
     """Raise any exception of the body as an error of our tree.
@@ -113,6 +142,11 @@ async def abandon(task: asyncio.Future[Any], what: str) -> None:
     The end of the event loop does not wait for a task that has not ended by then.
     """
     task.cancel()
+    await await_end(task, what)
+
+
+async def await_end(task: asyncio.Future[Any], what: str) -> None:
+    """Wait `GRACE_SECONDS` for the end of a cancelled task, as `abandon` does."""
     await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if not task.done():
         _log.warning("user code ignores cancellation and was abandoned", what=what)

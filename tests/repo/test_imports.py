@@ -19,6 +19,7 @@ PUBLIC = (
     "agenticx.llms",
     "agenticx.runtime",
     "agenticx.sessions",
+    "agenticx.teams",
     "agenticx.testing",
     "agenticx.tools",
     "studio",
@@ -32,7 +33,9 @@ def imported_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["agenticx.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"])
+@pytest.mark.parametrize(
+    "module", ["agenticx.runtime", "agenticx.teams.actors.runtime", "agenticx.testing.pytest_plugin", "agenticx.cli"]
+)
 def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
     heavy = {
         "httpx",
@@ -76,6 +79,13 @@ def test_the_version_is_that_of_the_project_file() -> None:
 def test_public_names_match_the_stored_list() -> None:
     """To change the public names on purpose, run `python -m tests.repo.test_imports`, which rewrites the list."""
     assert json.loads(PINNED.read_text(encoding="utf-8")) == public_names()
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_each_public_name_can_be_imported(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert [name for name in loaded.__all__ if not hasattr(loaded, name)] == []
+    assert not hasattr(loaded, "no_such_name")
 
 
 def public_names() -> dict[str, list[str]]:

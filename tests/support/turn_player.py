@@ -16,11 +16,11 @@ from agenticx.settings import Settings, load_settings
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar, fake_openai, outline
 from tests.support.jumping_clock import LoopClock
 
-__all__ = ["Player", "Run", "check_turn", "collector"]
+__all__ = ["PlayedTurn", "Player", "check_turn", "collector"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class PlayedTurn:
     """A turn that is over."""
 
     events: list[RuntimeEvent]
@@ -103,7 +103,7 @@ class Player:
         output_type: Any = None,
         steering: Any = None,
         **options: Any,
-    ) -> Run:
+    ) -> PlayedTurn:
         """Run a turn and return it; `script` is a list of replies or a model, `on` is called with each event."""
         clock = clock or LoopClock()
         model = ScriptedModel(script, clock=clock) if isinstance(script, list) else script
@@ -124,7 +124,7 @@ class Player:
             events.append(event)
             if on is not None:
                 on(event)
-        run = Run(events=events, session=session, model=model)
+        run = PlayedTurn(events=events, session=session, model=model)
         check_turn(run, before)
         for scripted in (model, gate):
             if isinstance(scripted, ScriptedModel | ScriptedGate):
@@ -141,7 +141,7 @@ def collector(events: list[RuntimeEvent]) -> Callable[[Sequence[RuntimeEvent]], 
     return sink
 
 
-def check_turn(run: Run, before: set[asyncio.Task[Any]]) -> None:
+def check_turn(run: PlayedTurn, before: set[asyncio.Task[Any]]) -> None:
     """Check what must hold for every finished turn; `before` are the tasks that existed before it."""
     check_grammar(run.events)
     assert sanitize(run.session.messages) == run.session.messages, "the engine writes valid history"

@@ -80,6 +80,36 @@ async def test_any_exception_becomes_a_user_code_error(exc, text):
         assert await outcome(function) == ("raised", text)
 
 
+async def test_code_called_in_place_runs_in_the_callers_task_and_raises_its_own_exceptions():
+    async def coroutine(value):
+        return asyncio.current_task(), value
+
+    assert await user_code.call_in_place(threading.get_ident, what="it") == threading.get_ident()
+    assert await user_code.call_in_place(coroutine, 1, what="it") == (asyncio.current_task(), 1)
+    assert (await user_code.call_in_place(lambda: coroutine(2), what="it"))[1] == 2
+    error = KeyError("own")
+    for function in raising(error):
+        with pytest.raises(KeyError) as caught:
+            await user_code.call_in_place(function, what="it")
+        assert caught.value is error
+
+
+@pytest.mark.parametrize("exc", [SystemExit(3), OutsideException("panic"), asyncio.CancelledError()], ids=repr)
+async def test_code_called_in_place_cannot_end_the_program_or_cancel_its_caller(exc):
+    for function in raising(exc):
+        with pytest.raises(UserCodeError, match=r"^it (raised|was cancelled by its own code)") as caught:
+            await user_code.call_in_place(function, what="it")
+        assert caught.value.__cause__ is exc
+
+
+async def test_a_cancellation_of_the_caller_passes_through_code_called_in_place():
+    task = asyncio.ensure_future(user_code.call_in_place(asyncio.Event().wait, what="it"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_stop_iteration_is_an_error_too():
     kind, text = await outcome(lambda: next(iter(())))
     assert (kind, "StopIteration" in text) == ("raised", True)

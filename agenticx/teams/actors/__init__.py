@@ -1,0 +1,1 @@
+"""Actors: agents that exchange messages through a runtime, directly or by topics."""

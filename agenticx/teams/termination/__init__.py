@@ -1,0 +1,1 @@
+"""Termination conditions: rules for the end of a team's run."""

@@ -1,0 +1,210 @@
+"""The termination conditions: limits, texts, sources, calls, and a stop from outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from agenticx import user_code
+from agenticx.teams.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    StopMessage,
+    TextMessage,
+    ToolCallExecutionEvent,
+)
+from agenticx.teams.termination.base import Run, TerminationCondition
+from agenticx.teams.termination.repetition import repeated_speeches
+
+__all__ = [
+    "CostTermination",
+    "ExternalTermination",
+    "FunctionCallTermination",
+    "FunctionalTermination",
+    "HandoffTermination",
+    "MaxMessageTermination",
+    "SourceMatchTermination",
+    "StopMessageTermination",
+    "StuckTermination",
+    "TextMentionTermination",
+    "TextMessageTermination",
+    "TimeoutTermination",
+    "TokenUsageTermination",
+]
+
+
+class MaxMessageTermination(TerminationCondition):
+    """A limit on chat messages, the task included; `include_agent_event` counts events too."""
+
+    def __init__(self, max_messages: int, include_agent_event: bool = False) -> None:
+        self._max = max_messages
+        self._events = include_agent_event
+
+    def check(self, run: Run) -> StopMessage | None:
+        count = sum(self._events or isinstance(message, BaseChatMessage) for message in run.messages)
+        text = f"Maximum number of messages {self._max} reached, current message count: {count}"
+        return self._stop(text) if count >= self._max else None
+
+
+class TextMentionTermination(TerminationCondition):
+    """A text in a chat message, of one of `sources` if given."""
+
+    def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
+        self._text = text
+        self._sources = sources
+
+    def check(self, run: Run) -> StopMessage | None:
+        mentioned = any(
+            self._text in message.to_text()
+            for message in run.messages
+            if isinstance(message, BaseChatMessage) and (self._sources is None or message.source in self._sources)
+        )
+        return self._stop(f"Text '{self._text}' mentioned") if mentioned else None
+
+
+class StopMessageTermination(TerminationCondition):
+    """A `StopMessage`."""
+
+    def check(self, run: Run) -> StopMessage | None:
+        stopped = any(isinstance(message, StopMessage) for message in run.messages)
+        return self._stop("Stop message received") if stopped else None
+
+
+class TextMessageTermination(TerminationCondition):
+    """A `TextMessage`, of `source` if given."""
+
+    def __init__(self, source: str | None = None) -> None:
+        self._source = source
+
+    def check(self, run: Run) -> StopMessage | None:
+        for message in run.messages:
+            if isinstance(message, TextMessage) and self._source in {None, message.source}:
+                return self._stop(f"Text message received from '{message.source}'")
+        return None
+
+
+class SourceMatchTermination(TerminationCondition):
+    """A chat message of one of `sources`."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = sources
+
+    def check(self, run: Run) -> StopMessage | None:
+        for message in run.messages:
+            if isinstance(message, BaseChatMessage) and message.source in self._sources:
+                return self._stop(f"'{message.source}' answered")
+        return None
+
+
+class HandoffTermination(TerminationCondition):
+    """A `HandoffMessage` to `target`."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+
+    def check(self, run: Run) -> StopMessage | None:
+        for message in run.messages:
+            if isinstance(message, HandoffMessage) and message.target == self._target:
+                return self._stop(f"Handoff to {self._target} from {message.source} detected.")
+        return None
+
+
+class FunctionCallTermination(TerminationCondition):
+    """A result of the tool `function_name`."""
+
+    def __init__(self, function_name: str) -> None:
+        self._name = function_name
+
+    def check(self, run: Run) -> StopMessage | None:
+        events = [message for message in run.messages if isinstance(message, ToolCallExecutionEvent)]
+        called = any(result.name == self._name for event in events for result in event.content)
+        return self._stop(f"Function '{self._name}' was executed.") if called else None
+
+
+class TokenUsageTermination(TerminationCondition):
+    """A limit on the tokens of the run; ValueError without any."""
+
+    def __init__(
+        self,
+        max_total_token: int | None = None,
+        max_prompt_token: int | None = None,
+        max_completion_token: int | None = None,
+    ) -> None:
+        if max_total_token is max_prompt_token is max_completion_token is None:
+            raise ValueError("one of max_total_token, max_prompt_token and max_completion_token must be given")
+        self._limits = (max_total_token, max_prompt_token, max_completion_token)
+
+    def check(self, run: Run) -> StopMessage | None:
+        prompt, completion = run.usage.prompt_tokens, run.usage.completion_tokens
+        counts = (prompt + completion, prompt, completion)
+        if not any(limit is not None and n >= limit for n, limit in zip(counts, self._limits, strict=True)):
+            return None
+        total, prompt, completion = counts
+        return self._stop(
+            f"Token usage limit reached, total token count: {total}, prompt token count: {prompt}, "
+            f"completion token count: {completion}."
+        )
+
+
+class CostTermination(TerminationCondition):
+    """A limit on the cost of the run in USD; a run whose cost is unknown is stopped at once."""
+
+    def __init__(self, max_cost_usd: float) -> None:
+        self._max = max_cost_usd
+
+    def check(self, run: Run) -> StopMessage | None:
+        if run.cost_usd is None:
+            return self._stop(f"Cost unknown: a model has no price, so the limit of {self._max:g} USD cannot be kept")
+        text = f"Cost limit of {self._max:g} USD reached, cost: {run.cost_usd:g} USD"
+        return self._stop(text) if run.cost_usd >= self._max else None
+
+
+class TimeoutTermination(TerminationCondition):
+    """A limit on the nominal seconds since the beginning of the run."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._seconds = timeout_seconds
+
+    def check(self, run: Run) -> StopMessage | None:
+        text = f"Timeout of {self._seconds:g} seconds reached"
+        return self._stop(text) if run.seconds >= self._seconds else None
+
+
+class ExternalTermination(TerminationCondition):
+    """A stop from outside, by `set`; a run obeys only one that was made after it began."""
+
+    def __init__(self) -> None:
+        self._set_at: int | None = None
+
+    def set(self) -> None:
+        """Stop the runs of this condition that have begun."""
+        self._set_at = time.perf_counter_ns()
+
+    def check(self, run: Run) -> StopMessage | None:
+        is_set = self._set_at is not None and self._set_at >= run.began
+        return self._stop("External termination requested") if is_set else None
+
+
+class FunctionalTermination(TerminationCondition):
+    """A plain or async function of the run's messages that returns true when it is over."""
+
+    def __init__(self, func: Callable[[Sequence[BaseAgentEvent | BaseChatMessage]], bool | Awaitable[bool]]) -> None:
+        self._function = func
+
+    async def check(self, run: Run) -> StopMessage | None:
+        over = await user_code.call_in_place(self._function, run.messages, what="termination function")
+        return self._stop("Functional termination condition met") if over else None
+
+
+class StuckTermination(TerminationCondition):
+    """Participants that only repeat themselves: the loop detector over their speeches (`repeated_speeches`)."""
+
+    def __init__(self, repeats: int = 3) -> None:
+        if repeats < 2:
+            raise ValueError(f"repeats must be at least 2, not {repeats}")
+        self._repeats = repeats
+
+    def check(self, run: Run) -> StopMessage | None:
+        count = repeated_speeches(run.messages, self._repeats)
+        return self._stop(f"Conversation stuck: the last {count} speeches only repeat what was said") if count else None
