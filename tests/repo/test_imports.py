@@ -16,6 +16,7 @@ import agenticx
 PINNED = Path(__file__).with_name("public_names.json")
 PUBLIC = (
     "agenticx",
+    "agenticx.core",
     "agenticx.llms",
     "agenticx.runtime",
     "agenticx.sessions",
