@@ -112,6 +112,11 @@ def test_the_first_example_prints_the_answer(block: str, tmp_path: Path) -> None
     assert run([sys.executable, "-c", block], tmp_path) == "hello\n"
 
 
+@runs("python", "from agenticx.core import")
+def test_the_example_of_a_handoff_prints_the_result(block: str, tmp_path: Path) -> None:
+    assert run_forked(PROGRAM, block, folder=tmp_path) == "True Triage hello\n"
+
+
 @runs("python", "match event.type")
 def test_the_streaming_example_prints_calls_and_the_answer(block: str, tmp_path: Path) -> None:
     (tmp_path / "here.txt").touch()
