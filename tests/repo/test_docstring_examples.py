@@ -19,6 +19,11 @@ def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
     assert run_forked(PROGRAM, example, folder=tmp_path) == "name='Lyon' rivers=['Rhône', 'Saône']\n"
 
 
+def test_the_example_of_agents_prints_the_result(tmp_path: Path) -> None:
+    out = run_forked(PROGRAM, docstring_example("agenticx.core"), folder=tmp_path)
+    assert out == "True Triage that my invoice is paid\n"
+
+
 def test_the_preview_arguments_example_prints_partial_arguments(tmp_path: Path) -> None:
     lines = run_forked(PROGRAM, docstring_example("agenticx.llms.arguments"), folder=tmp_path).splitlines()
     assert lines == ["look_up {'name': 'Ad'}", "look_up {'name': 'Ada Lovelace'}"]
