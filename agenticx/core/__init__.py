@@ -1,17 +1,19 @@
 """Agents, tasks and the executor that runs them: each run is turns of `agenticx.runtime.AgentRuntime`.
 
-from agenticx.core import Agent, AgentExecutor, Result, Task
+A tool that returns an agent, or a `Result` with one, gives it the rest of the turn:
+
+    from agenticx.core import Agent, AgentExecutor, Result, Task
 
 
-def transfer_to_billing(context_variables: dict) -> Result:
-    "Hand over questions about invoices."
-    return Result(value="Billing takes over.", agent=billing)
+    def transfer_to_billing(context_variables: dict) -> Result:
+        "Hand over questions about invoices."
+        return Result(value="Billing takes over.", agent=billing)
 
 
-billing = Agent(name="Billing", instructions="Answer questions about invoices.")
-triage = Agent(name="Triage", instructions="Find the right agent.", functions=[transfer_to_billing])
-result = AgentExecutor("demo").run(triage, Task(description="Say that my invoice is paid"))
-print(result.success, result.agent.name, result.result)
+    billing = Agent(name="Billing", instructions="Answer questions about invoices.")
+    triage = Agent(name="Triage", instructions="Find the right agent.", functions=[transfer_to_billing])
+    result = AgentExecutor("demo").run(triage, Task(description="Say that my invoice is paid"))
+    print(result.success, result.agent.name, result.result)
 """
 
 from __future__ import annotations
