@@ -75,13 +75,13 @@ class ActorCache:
         task.add_done_callback(lambda _: self._tasks.pop(session_id, None))
         return task
 
-    async def finish(self, actor: SessionActor) -> None:
-        """Drop the actor after a use if its session is deleted; once the cache is closed, give up the session."""
+    async def finish(self, actor: SessionActor, *, keep: bool = True) -> None:
+        """Drop the actor after a use if its session is deleted; unless `keep`, or once closed, give up the session."""
         if actor.deleted:
             self.discard(actor)
-        elif self.is_closed and actor.is_idle and self.get(actor.id) is actor:
+        elif (self.is_closed or not keep) and actor.is_idle and self.get(actor.id) is actor:
             self.discard(actor)
-            work_left = actor.unresumed is not None
+            work_left = not keep or actor.unresumed is not None
             await asyncio.shield(self._run(actor.id, actor.lease.release(work_left=work_left)))
 
     async def abandon(self, actor: SessionActor) -> None:

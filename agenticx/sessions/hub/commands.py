@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
 from agenticx.errors import AgenticXError, StoreError
+from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.submission import Submission, TurnRequest
@@ -31,6 +32,7 @@ __all__ = [
     "encode_command",
     "encode_error",
     "encode_result",
+    "repeatable",
 ]
 
 
@@ -87,6 +89,13 @@ class Delete:
 
 
 Command = Submit | Stop | Change | Rewind | Answer | Delete
+
+
+def repeatable(command: Command) -> Command:
+    """Return the command as one that can be sent again, to an owner whose answer was lost: a message gets an id."""
+    if not isinstance(command, Submit) or command.request.client_turn_id is not None:
+        return command
+    return Submit(request=replace(command.request, client_turn_id=new_id("cmd")))
 
 
 def encode_command(command: Command) -> bytes:

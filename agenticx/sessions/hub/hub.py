@@ -38,6 +38,7 @@ from agenticx.sessions.hub.commands import (
     encode_command,
     encode_error,
     encode_result,
+    repeatable,
 )
 from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
@@ -57,7 +58,7 @@ from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
-from agenticx.sessions.store.hosts import this_host
+from agenticx.sessions.store.hosts import is_workspace_here, this_host
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread, run_sized
@@ -353,6 +354,7 @@ class Hub:
                 try:
                     return await self._perform_here(session_id, command)
                 except SessionOwnedElsewhere:
+                    command = repeatable(command)
                     answer = await self.store.ownership.call(session_id, encode_command(command))
                 return decode_result(command, answer)
             limit = _CLOSING_OWNER_SECONDS if self._services.closing else _OWNER_SECONDS
@@ -369,8 +371,8 @@ class Hub:
             await self._actors.abandon(actor)
             raise
         finally:
-            if actor.deleted or self._actors.is_closed:
-                await self._actors.finish(actor)
+            if actor.deleted or self._actors.is_closed or not actor.is_here:
+                await self._actors.finish(actor, keep=actor.is_here)
 
     async def _handle(self, session_id: str, data: bytes) -> bytes:
         """Carry out the command of another process for a session that this one owns."""
@@ -379,7 +381,7 @@ class Hub:
             raise NoOwner(f"session {session_id!r} is not owned here")
         try:
             return encode_result(command, await self._perform_here(session_id, command))
-        except SessionOwnedElsewhere as exc:
+        except (SessionOwnedElsewhere, HubClosed) as exc:
             raise NoOwner(f"session {session_id!r} is not owned here any more") from exc
         except AgenticXError as exc:
             return encode_error(exc)
@@ -407,8 +409,10 @@ class Hub:
         self._takeover.start()
 
     async def _take_over(self, session_id: str) -> None:
-        """Become the owner of a session without one, and go on with what is left of it."""
+        """Become the owner of a session without one, and go on with what is left of it, if this host has its files."""
         with bound_ids(session=session_id):
+            if not is_workspace_here(await self.store.catalog.get(session_id), self.store.log):
+                return
             actor = await self._actors.open(session_id)
             try:
                 if actor.unresumed is not None:
@@ -444,7 +448,7 @@ class Hub:
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            if not self._services.closing and (loaded.running or loaded.open_facts):
+            if actor.is_here and not self._services.closing and (loaded.running or loaded.open_facts):
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again
             with suppress(StoreError):

@@ -23,7 +23,7 @@ from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.hosts import is_this_host
+from agenticx.sessions.store.hosts import check_workspace, is_this_host
 from agenticx.sessions.store.records import Fact, Loaded
 
 __all__ = ["RewindResult", "complete_rewind", "rewind"]
@@ -55,9 +55,10 @@ async def rewind(
     Files come first: if the process ends in between, the same rewind finds them already restored, and the fact
     `rewind_began`, stored before the first file is changed, lets `complete_rewind` do it. Raises `MessageNotFound`; and
     `DamagedData`, with nothing changed, if the changes of files by the calls in between cannot be read: the
-    conversation would no longer match the files. Files in `private` are not restored. `earlier` are such facts of
-    rewinds that did not end; this one takes their place.
+    conversation would no longer match the files; and `WorkspaceElsewhere`. Files in `private` are not restored.
+    `earlier` are such facts of rewinds that did not end; this one takes their place.
     """
+    check_workspace(writer.record, log)
     _, conversation = await read_conversation(log, session.id)
     current_path, target_path = conversation.path(), conversation.path(message_id) if message_id is not None else []
     if message_id == conversation.head:

@@ -29,6 +29,7 @@ from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.hosts import is_workspace_here
 from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
 
 __all__ = ["SessionActor"]
@@ -44,13 +45,14 @@ class SessionActor:
 
     The holder of the lock alone decides what the session does next: which messages are queued, begin a turn or are
     handed back, and whether it is rewound or deleted. `unresumed` is a turn of an earlier process that is not resumed
-    or ended yet; `deleted` is set once the session is deleted.
+    or ended yet; `is_here` is true on the host of the workspace; `deleted` is set once the session is deleted.
     """
 
     def __init__(self, lease: AttachmentLease, loaded: Loaded, services: TurnServices) -> None:
         with map_decode_errors(f"state of session {lease.session_id!r}"):
             self.session = load_session(loaded.record, loaded.state)
         self.id = lease.session_id
+        self.is_here = is_workspace_here(loaded.record, services.log)
         self.lease = lease
         self._services = services
         self._queue = MessageQueue()

@@ -8,11 +8,11 @@ from agenticx.errors import SettingsError
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.records import SessionRecord
 
-__all__ = ["WorkspaceElsewhere", "check_workspace", "is_this_host", "this_host"]
+__all__ = ["WorkspaceElsewhere", "check_workspace", "is_this_host", "is_workspace_here", "this_host"]
 
 
 class WorkspaceElsewhere(SettingsError):
-    """A turn of a session whose workspace is on another host; the message names both."""
+    """A turn or rewind of a session whose workspace is on another host; the message names both."""
 
 
 def this_host() -> str:
@@ -29,9 +29,14 @@ def is_this_host(host: str | None, log: Log) -> bool:
     return host is None or host == this_host() or log.durability != "replicas"
 
 
+def is_workspace_here(record: SessionRecord, log: Log) -> bool:
+    """Return whether the session's workspace is on this host: only there its turns run and its files are restored."""
+    return is_this_host(record.workspace_host, log)
+
+
 def check_workspace(record: SessionRecord, log: Log) -> None:
     """Raise `WorkspaceElsewhere` unless the session's workspace is on this host."""
-    if not is_this_host(record.workspace_host, log):
+    if not is_workspace_here(record, log):
         raise WorkspaceElsewhere(
             f"session {record.id!r} works in {record.workspace!r} on the host {record.workspace_host!r}, and this is"
             f" {this_host()!r}; run its turns there"

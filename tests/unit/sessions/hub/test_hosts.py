@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import platform
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.scripted import Script, ScriptedModel, call
+from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, MemoryStore, SqliteStore, Store, TurnRequest
 from agenticx.sessions.store.hosts import WorkspaceElsewhere
 from agenticx.settings import load_settings
 from agenticx.tools.builtin import builtin_tools
-from tests.support.sessions import wait_for_turn_end
+from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PatientClock
 from tests.support.two_hubs import UnreliableStore
 
 pytestmark = pytest.mark.anyio
 
 
-def hub_on(store: Store, tmp_path: Path) -> Hub:
-    model = ScriptedModel([[call("file_write", {"path": "a.txt", "content": "x"})], "written"])
+WRITE = call("file_write", {"path": "a.txt", "content": "x"})
+
+
+def hub_on(store: Store, tmp_path: Path, *replies: Script) -> Hub:
+    model = ScriptedModel(replies or [WRITE, "written"])
     options: dict[str, Any] = {"home": tmp_path / "home", "permission_mode": "auto", "workspace_root": tmp_path}
     tools, settings = builtin_tools(), load_settings(options, environ={})
     return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings, clock=PatientClock())
@@ -64,3 +69,52 @@ async def test_turns_run_on_the_only_host_of_a_log_and_for_records_without_a_hos
     assert (tmp_path / "a.txt").read_text() == "x"
     await hub.close()
     await store.aclose()
+
+
+@pytest.fixture
+def on_host(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function after which this process has that host name."""
+    return lambda name: monkeypatch.setattr(platform, "node", lambda: name)
+
+
+async def test_a_turn_that_waits_for_an_answer_is_left_to_the_host_of_its_workspace(
+    tmp_path: Path, rng: random.Random, on_host: Callable[[str], None]
+) -> None:
+    on_host("here")
+    store = UnreliableStore(MemoryStore(), rng)
+    hub = hub_on(store, tmp_path)
+    record = await hub.create(permission_mode="default")
+    await hub.start(record.id, TurnRequest(input="write"))
+    asked = await wait_for_event(store, record.id, "confirm_required")
+    await hub.close()
+    on_host("elsewhere")
+    other = hub_on(store.other_worker(), tmp_path)
+    await other.recover()
+    assert [question.id for question in await other.open_confirms(record.id)] == [asked["id"]]
+    await other.close()
+    on_host("here")
+    hub = hub_on(store.other_worker(), tmp_path, "written")
+    await hub.recover()
+    await hub.answer_confirm(asked["id"], ConfirmAnswer(approved=True), digest=asked["digest"])
+    await wait_for_turn_end(store, record.id)
+    assert (tmp_path / "a.txt").read_text() == "x"
+    await hub.close()
+
+
+async def test_a_session_that_another_host_changed_goes_on_at_its_own(
+    tmp_path: Path, rng: random.Random, on_host: Callable[[str], None]
+) -> None:
+    on_host("here")
+    store = UnreliableStore(MemoryStore(), rng)
+    hub, other = hub_on(store, tmp_path), hub_on(store.other_worker(), tmp_path)
+    record = await hub.create()
+    on_host("elsewhere")
+    assert (await other.change(record.id, {"pinned": True})).pinned
+    with pytest.raises(WorkspaceElsewhere):
+        await other.rewind(record.id, None)
+    on_host("here")
+    await hub.start(record.id, TurnRequest(input="write"))
+    await wait_for_turn_end(store, record.id)
+    assert (tmp_path / "a.txt").read_text() == "x"
+    await hub.close()
+    await other.close()
