@@ -141,7 +141,7 @@ class _Ownership:
         return _Lease(lease, self._around, self._intercepted(lease))
 
     async def call(self, session_id: str, command: bytes) -> bytes:
-        return await self._ownership.call(session_id, command)
+        return await self._intercepted(self._ownership).call(session_id, command)
 
     def serve(self, handler: CommandHandler) -> Any:
         return self._ownership.serve(handler)

@@ -1,0 +1,59 @@
+"""Commands to another owner whose answer is lost on the way back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel
+from agenticx.sessions import Hub, MemoryStore, Store, TurnRequest
+from agenticx.sessions.store.base import NoOwner
+from agenticx.settings import load_settings
+from tests.support.intercepted_store import InterceptedStore, StoreCall
+from tests.support.sessions import wait_for_turn_end
+from tests.support.timeouts import PatientClock
+
+pytestmark = pytest.mark.anyio
+
+
+class LostAnswer:
+    """A way to other owners that loses the first answer."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+
+    async def __call__(self, call: StoreCall) -> Any:
+        answer = await call.run()
+        if call.name == "call" and not self.lost:
+            self.lost += 1
+            raise NoOwner("the answer was lost")
+        return answer
+
+
+@pytest.mark.parametrize("client_turn_id", [None, "c1"])
+async def test_a_message_counts_once_though_its_owner_is_asked_twice(
+    tmp_path: Path, client_turn_id: str | None
+) -> None:
+    memory, answers = MemoryStore(), LostAnswer()
+    store = InterceptedStore(memory.other_worker(), lambda write: write.make(), answers)
+    settings = load_settings({"home": tmp_path, "workspace_root": tmp_path}, environ={})
+    model = ScriptedModel(["one", "two"])
+
+    def hub_over(store: Store) -> Hub:
+        return Hub(store, models=lambda _: model, tools=lambda _: [], settings=settings, clock=PatientClock())
+
+    owner, hub = hub_over(memory), hub_over(store)
+    await owner.recover()
+    record = await owner.create()
+    await owner.start(record.id, TurnRequest(input="one"))
+    await hub.submit(record.id, TurnRequest(input="two", when_busy="queue", client_turn_id=client_turn_id))
+    events = await wait_for_turn_end(memory, record.id, ends=2)
+    assert answers.lost == 1
+    started = [json.loads(event.frame_json)["data"] for event in events if event.type == "turn_started"]
+    assert [data["input"] for data in started] == ["one", "two"]
+    assert (started[1]["client_turn_id"] == "c1") is (client_turn_id == "c1")
+    await hub.close()
+    await owner.close()
