@@ -175,6 +175,21 @@ def test_nothing_typed_in_a_chat_before_a_question_answers_it(agx: Any, terminal
     assert not (agx.folder / "note.txt").exists()
 
 
+def test_a_draft_typed_in_a_chat_before_a_question_waits_for_the_next_prompt(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type(f"{WRITE}\ra draft")
+    screen.wait_for(PROMPT)
+    screen.type("y\n")
+    screen.wait_for("allowed by you")
+    screen.wait_for("› a draft")
+    screen.type("\x15\x04")
+    assert screen.exit_code() == 0
+    assert (agx.folder / "note.txt").exists()
+
+
 def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)

@@ -29,7 +29,7 @@ class Keyboard(Protocol):
         ...
 
     def read_lines(self) -> AbstractContextManager[None]:
-        """Let the user type lines while the block runs, a question; discard what was typed before."""
+        """Let the user type lines while the block runs, a question; nothing that was typed before is one of them."""
         ...
 
     def restore_at_exit(self) -> None:
@@ -92,7 +92,7 @@ class ChatKeyboard:
         if was_keeping:
             self._end_keeping()
         self._show()
-        self._kept.clear()
+        self._kept[:] = self._kept.rstrip(b"\r\n")  # a draft for the next prompt, which is not sent by itself
         discard_typed_ahead()
         try:
             yield
