@@ -88,7 +88,7 @@ def test_a_chat_goes_on_by_itself_after_the_end_of_the_server_and_through_the_ne
     owner = terminal("chat")
     owner.wait_for("› ")
     chat.type("/sessions\r")
-    chat.wait_for("; quit; `agx chat -c` continues")
+    chat.wait_for("has the sessions now; repeat this")
     owner.type("\x04")
     assert owner.exit_code() == 0
     chat.type("/new\r")

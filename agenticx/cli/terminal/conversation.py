@@ -367,6 +367,7 @@ async def _reconnect(
 
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()
+    pid: int | None = None
     unowned_limit, limit = _RESTART_SECONDS, _ENDING_SECONDS
     if conversation.is_handed_over:
         unowned_limit, limit = _HANDED_OVER_SECONDS, _TAKEOVER_SECONDS
@@ -388,6 +389,11 @@ async def _reconnect(
     try:
         client = make_client(open_store(settings), own)
     except (StoreError, OSError) as exc:
+        if pid and is_chat(settings.home, pid):
+            raise StoreError(
+                f"another agx chat (process {pid}) has the sessions now; repeat this (the Up key brings it back) once "
+                "that has ended, or beside `agx serve`; `agx sessions list|show|export|usage` work meanwhile"
+            ) from exc
         raise StoreError(f"no server has the sessions: {exc}; quit; `agx chat -c` continues") from exc
     await client.recover()
     notify("no server has the sessions; this chat stores them and runs the turns itself")
