@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
+from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line
 
 __all__ = ["usage_to_json", "usage_to_text"]
@@ -44,7 +45,7 @@ def _notes(total: UsageCounts) -> Iterator[str]:
     if total.uncounted:
         yield f"{total.uncounted} calls reported no token counts"
     if total.unpriced:
-        yield f"the cost of {total.unpriced} calls is not known"
+        yield f"the cost of {pluralize(total.unpriced, 'call')} is not known"
 
 
 def _cells(counts: UsageCounts) -> tuple[str, ...]:
