@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,6 +53,7 @@ class StoreCall:
 
     name: str
     args: Sequence[Any]
+    keywords: Mapping[str, Any]
     run: Callable[[], Awaitable[Any]]
 
 
@@ -69,7 +70,7 @@ class InterceptedCalls:
             return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            return await self._around(StoreCall(name, args, partial(method, *args, **kwargs)))
+            return await self._around(StoreCall(name, args, kwargs, partial(method, *args, **kwargs)))
 
         return call
 

@@ -56,7 +56,7 @@ class ActorCache:
         watching.add_done_callback(self._watching.discard)
         for actor in self._idle_actors()[:-_MAX_IDLE]:
             self.discard(actor)
-            self._run(actor.id, actor.lease.release())
+            self._run(actor.id, actor.lease.release(work_left=actor.unresumed is not None))
 
     async def _abandon_when_lost(self, actor: SessionActor) -> None:
         """End all that the actor does once it does not own its session any more, also while nobody uses it."""

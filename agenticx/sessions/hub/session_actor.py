@@ -362,7 +362,7 @@ class SessionActor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS)):
                 await self._unused.wait()
-        await self.lease.release(work_left=self.turns.latest is not None and self.turns.latest.suspended)
+        await self.lease.release(work_left=bool(self.unresumed or self._queue.messages or self.turns.has_work))
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""

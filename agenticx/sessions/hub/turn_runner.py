@@ -123,6 +123,11 @@ class TurnRunner:
         """True if no turn's task runs and no end is pending."""
         return not (self._tasks or self.pending_end)
 
+    @property
+    def has_work(self) -> bool:
+        """True if the next owner of the session goes on with a turn, or stores its end."""
+        return self.pending_end is not None or (self.latest is not None and self.latest.suspended)
+
     def begin(self, turn: TurnRecord, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> RunningTurn:
         """Begin a turn with a message, or go on with the turn of an earlier process, in a task.
 
