@@ -31,7 +31,7 @@ class ReplyWriter:
 
     def write(self, deltas: Sequence[Delta]) -> bool:
         """Add deltas and emit their events; return whether any of them was progress."""
-        deltas = [_cleaned(delta) if isinstance(delta, _TEXTS) else delta for delta in deltas]
+        deltas = [_cleaned(delta) if isinstance(delta, _WITH_TEXT) else delta for delta in deltas]
         self._builder.add(*deltas)
         events: list[Event] = []
         for delta in deltas:
@@ -120,15 +120,19 @@ class ReplyWriter:
         if new or delta.arguments:
             data = {
                 "tool_call_id": self._call_ids[delta.index],
-                "name": clean_text(name),
+                "name": name,
                 "arguments_delta": clean_text(delta.arguments),
             }
             events.append(ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, data, self._turn.agent_id))
 
 
-_TEXTS = (TextDelta, ThinkingDelta)
+_WITH_TEXT = (TextDelta, ThinkingDelta, ToolCallDelta)
 
 
-def _cleaned(delta: TextDelta | ThinkingDelta) -> TextDelta | ThinkingDelta:
-    """Return the delta with its text as it can be stored."""
-    return delta if delta.text.isascii() else replace(delta, text=clean_text(delta.text))
+def _cleaned(delta: TextDelta | ThinkingDelta | ToolCallDelta) -> TextDelta | ThinkingDelta | ToolCallDelta:
+    """Return the delta with its text, or its id and name, as it can be stored; `reply` cleans the arguments."""
+    if not isinstance(delta, ToolCallDelta):
+        return delta if delta.text.isascii() else replace(delta, text=clean_text(delta.text))
+    if not (delta.id or delta.name):  # all but the first of a call
+        return delta
+    return replace(delta, id=clean_text(delta.id), name=clean_text(delta.name))

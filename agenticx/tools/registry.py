@@ -15,6 +15,7 @@ from agenticx.argument_types import check_iterable, check_str, check_type
 from agenticx.errors import ToolError
 from agenticx.llms.base import ToolSchema
 from agenticx.threads import run_in_thread
+from agenticx.tools.assessments import checked_assessment
 from agenticx.tools.base import Assessment, Risk, Tool, ToolContext
 from agenticx.tools.schema import CallSchema, read_signature
 
@@ -43,9 +44,12 @@ class FunctionTool:
     assessor: Assess | None
 
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """Return the assessment of `assessor`, else one of the declared risk, bound to the current schema."""
+        """Return the assessment of `assessor`, else one of the declared risk, bound to the current schema.
+
+        Raises `ToolError` if the assessor returns anything but an `Assessment` of the declared types.
+        """
         if self.assessor is not None:
-            assessment = self.assessor(arguments, context)
+            assessment = checked_assessment(self.assessor(arguments, context), self.schema.name)
         else:
             assessment = Assessment(risk=self.risk, reasons=(_REASONS[self.risk].format(name=self.schema.name),))
         return replace(assessment, binding={**assessment.binding, "schema": self.schema_digest})

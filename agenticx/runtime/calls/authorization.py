@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from agenticx import user_code
 from agenticx.clocks import Clock, rfc3339
-from agenticx.errors import AgenticXError, InvalidArguments, UserCodeError
+from agenticx.errors import AgenticXError, InvalidArguments, ToolError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolOutcome, new_id
 from agenticx.runtime.calls.concurrency import Slot
@@ -30,6 +30,7 @@ from agenticx.runtime.resume import ResumedQuestion
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
+from agenticx.tools.assessments import checked_assessment
 from agenticx.tools.base import Assessment, Tool, ToolContext
 from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
@@ -161,17 +162,18 @@ class CallAuthorizer:
         return ValidatedArguments(arguments, repaired)
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        """Return the tool's assessment; raise `CallRefused` if it fails or returns another type.
+        """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
 
         The tool's code runs in a thread; a function without an assessor has its declared risk.
         """
         if isinstance(tool, FunctionTool) and tool.assessor is None:
             return tool.assess(arguments, context)
         what = f"the assessment of tool {tool.schema.name!r}"
-        assessment = await self._in_thread(tool.assess, arguments, context, what=what)
-        if not isinstance(assessment, Assessment):
-            raise CallRefused(f"{what} returned {type(assessment).__name__}, not an Assessment", "error")
-        return assessment
+        assessment: object = await self._in_thread(tool.assess, arguments, context, what=what)
+        try:
+            return checked_assessment(assessment, tool.schema.name)
+        except ToolError as exc:
+            raise CallRefused(str(exc), "error") from exc
 
     async def _bind_arguments(
         self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment

@@ -23,7 +23,10 @@ from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.tools.base import ToolState
 
-__all__ = ["StateTracker", "load_session"]
+__all__ = ["ENCODING_ERRORS", "StateTracker", "load_session"]
+
+ENCODING_ERRORS = (TypeError, ValueError, RecursionError)
+"""Raised for values that JSON does not have, such as an object, NaN, a lone surrogate or a cycle."""
 
 _log = get_logger(__name__)
 
@@ -43,13 +46,17 @@ def load_session(record: SessionRecord, stored: SessionState) -> Session:
         session.allowed.update(state["allowed"])
         if size := state.get("incompressible"):
             session.size_at_failed_compaction = (size[0], size[1])
-        session.state = ToolState(
-            todos=state["todos"],
-            scratchpad=state["scratchpad"],
-            files={path: (seen[0], seen[1]) for path, seen in state["files"].items()},
-            context_variables=state["context_variables"],
-        )
+        session.state = _tool_state(state)
     return session
+
+
+def _tool_state(state: dict[str, Any]) -> ToolState:
+    return ToolState(
+        todos=state["todos"],
+        scratchpad=state["scratchpad"],
+        files={path: (seen[0], seen[1]) for path, seen in state["files"].items()},
+        context_variables=state["context_variables"],
+    )
 
 
 def _mark_replacements(session: Session, state: str | None) -> None:
@@ -93,11 +100,20 @@ class StateTracker:
         _drop_stored_compacted(self._session, change)
 
     def reset_to(self, stored: SessionState) -> None:
-        """Drop the part of the conversation that was not stored; tool state is stored with the next change."""
+        """Drop the part of the conversation that was not stored.
+
+        Tool state is stored with the next change; one that cannot be encoded is dropped too.
+        """
         self._session.messages, self._messages = list(stored.messages), list(stored.messages)
         self._state = stored.state_json or ""
         self._session.compacted.clear()
         _mark_replacements(self._session, stored.state_json)
+        try:
+            _state_text(self._session, 0)
+        except ENCODING_ERRORS as exc:
+            _log.error("tool state cannot be encoded; it is reset to what is stored", error=str(exc))
+            state = stored.state_json
+            self._session.state = ToolState() if state is None else _tool_state(json.loads(state))
 
 
 def _replacement_count(session: Session) -> int:
@@ -147,6 +163,6 @@ def _json_only(variables: dict[str, Any]) -> dict[str, Any]:
     for name, value in variables.items():
         try:
             json_variables[name] = json.loads(json.dumps(value, allow_nan=False))
-        except (TypeError, ValueError):
+        except ENCODING_ERRORS:
             _log.debug("context variable is not JSON; it is lost when the process ends", name=name)
     return json_variables

@@ -12,7 +12,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.hub.queue import MessageQueue
-from agenticx.sessions.hub.state import StateTracker
+from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
 from agenticx.sessions.store.records import (
     SYNCED_EVENTS,
@@ -171,7 +171,7 @@ class SessionWriter:
             stored = await store(commit)
         except Doubtful:
             raise
-        except StoreError:
+        except (StoreError, *ENCODING_ERRORS):  # of a value that cannot be encoded nothing is stored either
             self.unsettled = None
             raise
         self.unsettled = None

@@ -1,0 +1,52 @@
+"""The check of what a tool's own code returned as the assessment of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast, get_args
+
+from agenticx.errors import ToolError
+from agenticx.tools.base import Assessment, Risk
+
+__all__ = ["checked_assessment"]
+
+_TEXTS = ("question", "command", "path", "diff")
+
+
+def checked_assessment(value: object, tool_name: str) -> Assessment:
+    """Return `value`; raise `ToolError` unless it is an `Assessment` whose fields have values of the declared types."""
+    if (problem := _problem(value)) is not None:
+        raise ToolError(f"the assessment of tool {tool_name!r} returned {problem}")
+    return cast("Assessment", value)
+
+
+def _problem(value: object) -> str | None:
+    """Return a clause that says why `value` is no assessment, and what it must be; None for an assessment."""
+    if not isinstance(value, Assessment):
+        return f"{type(value).__name__}; it must return an Assessment"
+    assessment: Any = value  # made by user code, which may have used values of any type
+    risk, reasons = assessment.risk, assessment.reasons
+    if not isinstance(risk, str) or risk not in get_args(Risk):
+        return f"an Assessment whose risk is {_shown(risk)}; it must be one of {', '.join(get_args(Risk))}"
+    for name in _TEXTS:
+        if not isinstance(text := getattr(assessment, name), str | None):
+            return _wrong(name, text, "a text or None")
+    if not isinstance(reasons, tuple | list) or not all(isinstance(reason, str) for reason in reasons):
+        return _wrong("reasons", reasons, "a tuple of texts")
+    for name in ("protected", "unchecked"):
+        if not isinstance(flag := getattr(assessment, name), bool):
+            return _wrong(name, flag, "True or False")
+    if not isinstance(assessment.binding, Mapping):
+        return _wrong("binding", assessment.binding, "a mapping of JSON values")
+    return None
+
+
+def _wrong(name: str, value: object, right: str) -> str:
+    kind = type(value).__name__
+    if isinstance(value, tuple | list):
+        kind += " of " + (", ".join({type(item).__name__: None for item in value}) or "nothing")
+    return f"an Assessment whose {name} is {kind}; it must be {right}"
+
+
+def _shown(value: object) -> str:
+    return repr(value[:50]) if isinstance(value, str) else type(value).__name__
