@@ -100,7 +100,7 @@ def check_format(key: str) -> str:
     if not key:
         raise InvalidKey("the key is empty")
     if len(key) > _MAX_KEY_CHARS:
-        raise InvalidKey(f"the key has {len(key)} characters; keys have at most {_MAX_KEY_CHARS}")
+        raise InvalidKey(f"the key has more than {_MAX_KEY_CHARS} characters")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise InvalidKey("the key has blanks, control or non-ASCII characters within it; paste the key alone")
     return key

@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import uvicorn
 from starlette.applications import Starlette
 
-from agenticx.cli.client.handover import request_handover
+from agenticx.cli.client.handover import is_chat, request_handover
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
@@ -28,6 +28,7 @@ from agenticx.llms.catalog.resolve import load_wire
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
 from agenticx.sessions.store.factory import probe_store_owner
+from agenticx.sessions.store.owner import OwnerLock
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from agenticx.token_file import token_path
@@ -97,7 +98,7 @@ def _parse_port(text: str) -> int:
 
 
 def run(arguments: Namespace) -> int:
-    stop, stdout = threading.Event(), sys.stdout
+    stop, stdout, stderr = threading.Event(), sys.stdout, sys.stderr
     if arguments.exit_with_parent:
         watch_parent(partial(_stop_without_parent, stop))
     with redirect_stdout(sys.stderr):
@@ -114,7 +115,8 @@ def run(arguments: Namespace) -> int:
             take_over=arguments.take_over,
             stop=stop,
             announce=announce,
-            announce_json=partial(_print_json, stdout) if arguments.json else None,
+            announce_json=(lambda line: _print_line(stdout, json.dumps(line))) if arguments.json else None,
+            notify=partial(_print_line, stderr),  # other lines are queued until the ready line
         )
 
 
@@ -127,9 +129,9 @@ def _parts(app: Starlette) -> AppParts:
     return parts_of(app) or AppParts()
 
 
-def _print_json(stdout: TextIO, line: Mapping[str, Any]) -> None:
+def _print_line(stream: TextIO, line: str) -> None:
     with suppress(OSError):  # the reader closed the pipe
-        print(json.dumps(line), file=stdout, flush=True)
+        print(line, file=stream, flush=True)
 
 
 def main() -> int:
@@ -151,11 +153,13 @@ def serve(
     stop: threading.Event | None = None,
     announce: Callable[[str], None] = print_to_stderr,
     announce_json: Callable[[Mapping[str, Any]], None] | None = None,
+    notify: Callable[[str], None] = print_to_stderr,
 ) -> int:
     """Serve an application of `create_app` until SIGINT, SIGTERM or SIGHUP, or `stop`, and return the exit code.
 
     Once turns are accepted, `announce` is called with the ready line, which has the page's URL, and `announce_json`
-    with the content of the discovery file and the ticket. Raises `SettingsError` for a host, setting or model with
+    with the content of the discovery file and the ticket; `notify` gets a line before that while the turn of a chat
+    that owns the sessions is waited for. Raises `SettingsError` for a host, setting or model with
     which the server must not start, `OwnedElsewhere` if another studio has this AGX_HOME, and is not to be replaced, or
     if another process has the sessions.
     """
@@ -163,11 +167,11 @@ def serve(
     _check_host(host, settings, allow_remote=allow_remote)
     if settings.workspace_root is None:
         current_folder()  # the workspace of sessions created without one
-    lock = lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
+    lock = _lock_after_handover(settings, take_over=take_over, stop=stop, notify=notify)
     try:
         limit_malloc_arenas()
-        if (owner_pid := probe_store_owner(settings)) is not None:
-            request_handover(settings.home, owner_pid, print_to_stderr)  # of a chat; others are refused below
+        if stop.is_set():
+            return 0
         listening = listen(host, port)
         services = app.state.services = _parts(app).make_services(settings)
         address = _address(services, host, listening)
@@ -186,6 +190,22 @@ def serve(
         return _run(StudioServer(services, on_ready, stop, app=app), listening, address)
     finally:
         lock.release()
+
+
+def _lock_after_handover(
+    settings: Settings, *, take_over: bool, stop: threading.Event, notify: Callable[[str], None]
+) -> OwnerLock:
+    """Return the lock of AGX_HOME, after a chat that owns the sessions has given them up.
+
+    It is not held while the chat's turn is waited for, so that another studio can start or be refused as usual.
+    """
+    lock = lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
+    owner_pid = probe_store_owner(settings)
+    if owner_pid is None or not is_chat(settings.home, owner_pid):
+        return lock
+    lock.release()
+    request_handover(settings.home, owner_pid, notify, stopped=stop.is_set)
+    return lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
 
 
 def _run(server: StudioServer, listening: socket.socket, address: StudioAddress) -> int:

@@ -9,6 +9,7 @@ from typing import get_args
 
 from agenticx.errors import SettingsError
 from agenticx.logs import configure_logging
+from agenticx.sessions.hub.records import check_model_name
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
@@ -20,10 +21,13 @@ __all__ = [
     "configure_terminal_logging",
     "current_folder",
     "enabled_tools",
+    "model_of",
     "reject_local_options",
     "settings_for",
     "workspace_of",
 ]
+
+_MAX_SHOWN_CHARS = 100
 
 ANSWERS = """\
 answers to a question (Enter alone is no, ? explains them):
@@ -87,6 +91,14 @@ def settings_for(arguments: Namespace, workspace: Path) -> Settings:
     """Return the settings that apply in `workspace`; options take precedence."""
     options = {"permission_mode": arguments.permission_mode, "max_tool_rounds": arguments.max_tool_rounds}
     return load_settings(options, project=workspace)
+
+
+def model_of(arguments: Namespace) -> str | None:
+    """Return --model; raise SettingsError for a name that no model has."""
+    try:
+        return None if arguments.model is None else check_model_name(arguments.model)
+    except ValueError as exc:
+        raise SettingsError(f"--model {arguments.model[:_MAX_SHOWN_CHARS]!r}: {exc}") from exc
 
 
 def reject_local_options(arguments: Namespace, url: str) -> None:

@@ -44,10 +44,9 @@ def test_a_chat_goes_on_through_the_server_that_takes_its_sessions_over(
     chat.wait_for("› ")
     chat.type("Write a.txt with the text hi\r")
     chat.wait_for("[e]dit: ")
-    with agx.start("serve", "--port", "0", prepare=SERVE.format(pid=chat.process.pid)) as server:
-        assert server.stderr.readline().startswith("waiting for the turn of the chat in process ")
+    with agx.start("serve", "--port", "0") as server:
+        assert server.stderr.readline() == waiting_line(chat)
         chat.type("y\n")
-        assert server.stderr.readline() == "released\n"
         assert re.search(r"http://127\.0\.0\.1:\d+/#", server.stderr.readline())
         chat.wait_for("› ")
         chat.type("read a.txt\r")
@@ -59,6 +58,50 @@ def test_a_chat_goes_on_through_the_server_that_takes_its_sessions_over(
         assert chat.exit_code() == 0
         server.terminate()
     assert not list(home.glob("chat-*.sock"))
+
+
+def test_a_server_ends_with_its_parent_while_it_waits_for_the_turn_of_a_chat(
+    agx: Any, terminal: Callable[..., Any]
+) -> None:
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    chat.type("Write a.txt with the text hi\r")
+    chat.wait_for("[e]dit: ")
+    with agx.start("serve", "--json", "--port", "0", "--exit-with-parent") as server:
+        assert server.stderr.readline() == waiting_line(chat)
+        server.stdin.close()
+        assert server.wait(PATIENCE) == 0
+        assert server.stdout.read() == ""
+    chat.type("y\n")
+    chat.wait_for("› ")
+    chat.type("say on\r")
+    chat.wait_for("\non\n")
+    chat.wait_for("› ")
+    assert "no server has the sessions" not in chat.screen
+    chat.type("\x04")
+    assert chat.exit_code() == 0
+
+
+def test_a_server_that_takes_over_replaces_one_that_waits_for_the_turn_of_a_chat(
+    agx: Any, terminal: Callable[..., Any], home: Path
+) -> None:
+    chat = terminal("chat")
+    chat.wait_for("› ")
+    chat.type("Write a.txt with the text hi\r")
+    chat.wait_for("[e]dit: ")
+    with agx.start("serve", "--port", "0") as first, agx.start("serve", "--port", "0", "--take-over") as second:
+        assert first.stderr.readline() == second.stderr.readline() == waiting_line(chat)
+        chat.type("y\n")
+        assert re.search(r"http://127\.0\.0\.1:\d+/#", second.stderr.readline())
+        assert first.wait(PATIENCE) in (0, 1)  # it was replaced, or refused because the second one was faster
+        assert json.loads((home / "studio.json").read_text())["pid"] == second.pid
+        chat.type("\x04")
+        assert chat.exit_code() == 0
+        second.terminate()
+
+
+def waiting_line(chat: Any) -> str:
+    return f"waiting for the turn of the chat in process {chat.process.pid} to end; Ctrl-C gives up\n"
 
 
 def test_a_chat_goes_on_by_itself_after_the_end_of_the_server_and_through_the_next_one(

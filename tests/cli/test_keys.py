@@ -31,7 +31,7 @@ def test_a_key_is_stored_listed_used_and_removed(agx: Any, tmp_path: Path) -> No
     )
     assert not path.exists()
     stored = f"agx keys: the key of anthropic is stored in {path}\n"
-    assert outcome(agx("keys", "set", "anthropic", stdin=f" {KEY}\nmore\n")) == (0, "", stored)
+    assert outcome(agx("keys", "set", "anthropic", stdin=f" {KEY}\n\n")) == (0, "", stored)
     assert (path.stat().st_mode & 0o777, KEY in path.read_text()) == (0o600, True)
     assert outcome(agx("keys", "list")) == (0, "anthropic  file     ANTHROPIC_API_KEY\n", "")
     rows = [json.loads(line) for line in agx("keys", "list", "--json").stdout.splitlines()]
@@ -63,7 +63,12 @@ def test_the_environment_takes_precedence_and_is_not_changed(agx: Any) -> None:
     assert done.returncode == 0
     assert "agx keys: GROQ_API_KEY is set in this environment and takes precedence over it here\n" in done.stderr
     assert outcome(agx("keys", "list")) == (0, "groq  env      GROQ_API_KEY\n", "")
-    assert agx("keys", "remove", "groq").returncode == 0
+    assert outcome(agx("keys", "remove", "groq")) == (
+        0,
+        "",
+        "agx keys: the stored key of groq is removed\n"
+        "agx keys: GROQ_API_KEY is set in this environment and still applies here\n",
+    )
     sentence = "agx keys: the key of groq is in the environment, not stored; unset GROQ_API_KEY there\n"
     assert outcome(agx("keys", "remove", "groq")) == (1, "", sentence)
 
@@ -82,6 +87,8 @@ def test_the_environment_takes_precedence_and_is_not_changed(agx: Any) -> None:
         (("set", "openai", "--key", KEY), "", "agx keys: a key is never an argument, which others can read"),
         (("set", "openai"), "", "agx keys: the key is empty\n"),
         (("set", "openai"), f"two {KEY}\n", "agx keys: the key has blanks, control or non-ASCII characters within it"),
+        (("set", "openai"), f"{KEY}\n{KEY}-2\n", "agx keys: more than one line was given; a key is one line\n"),
+        (("set", "openai"), f"{'x' * 20_000}\n", "agx keys: the key has more than 4096 characters\n"),
         (("set",), "", "usage: agx keys set "),
         (("list", "openai"), "", "usage: agx "),
     ],

@@ -251,6 +251,16 @@ def test_a_note_is_printed_if_no_model_is_configured_and_the_demo_answers(agx: A
     assert done.stdout == "hello\n"
 
 
+@pytest.mark.parametrize("command", [("run", "hi"), ("chat",)])
+@pytest.mark.parametrize(("model", "shown", "length"), [("", "", 0), ("m" * 201, "m" * 100, 201)])
+def test_a_model_name_of_no_model_is_a_usage_error(
+    agx: Any, command: tuple[str, ...], model: str, shown: str, length: int
+) -> None:
+    done = agx(*command, "--model", model)
+    sentence = f"agx: --model {shown!r}: the name of a model must have 1 to 200 characters, not {length}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", sentence)
+
+
 def test_control_characters_in_a_model_name_are_escaped(agx: Any, provider: Any) -> None:
     del agx.environment["AGX_MODEL"]
     agx.environment["ACME_API_KEY"] = "x"

@@ -40,6 +40,9 @@ def show(event: Event) -> str:
         case "final":
             assert_type(event.data["reason"], Literal["answer", "resolved", "not_resolved", "partial"])
             return event.data["text"]
+        case "confirm_required":
+            assert_type(event.data["context"].get("sandboxed"), bool | None)
+            return event.data["context"]["tool_call_id"]
         case "error":
             assert_type(event.data["fatal"], bool)
             return event.data["code"]

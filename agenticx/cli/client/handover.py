@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from agenticx.errors import AgenticXError
 __all__ = ["HandoverListener", "HandoverRefused", "is_chat", "request_handover"]
 
 _CONNECT_SECONDS = 2.0
+_PAUSE_SECONDS = 0.1
+_READ_BYTES = 4096
 
 
 class HandoverRefused(AgenticXError):
@@ -30,18 +33,20 @@ def is_chat(home: Path, pid: int) -> bool:
     return _socket_path(home, pid).exists()
 
 
-def request_handover(home: Path, pid: int, notify: Callable[[str], None]) -> bool:
+def request_handover(
+    home: Path, pid: int, notify: Callable[[str], None], *, stopped: Callable[[], bool] = lambda: False
+) -> bool:
     """Ask the process that owns the data folder to give it up; return True once it has.
 
     Returns False at once for a process that is no chat. While a turn runs there, this waits for its end, and calls
-    `notify` with a sentence that says so. Raises `HandoverRefused`. Blocks.
+    `notify` with a sentence that says so; it returns False once `stopped` is true. Raises `HandoverRefused`. Blocks.
     """
     try:
         connection = _connect(_socket_path(home, pid))
     except OSError:  # there is none, or the process has ended
         return False
-    with closing(connection), connection.makefile("r", encoding="utf-8") as lines:
-        for line in lines:
+    with closing(connection):
+        for line in _read_lines(connection, stopped):
             word, _, reason = line.strip().partition(" ")
             match word:
                 case "waiting":
@@ -65,6 +70,7 @@ class HandoverListener:
         self._path = _socket_path(home, os.getpid())
         self._is_idle = is_idle
         self._release = release
+        self._release_lock = asyncio.Lock()  # a second server is answered once the store is closed, too
         self._server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
@@ -81,14 +87,17 @@ class HandoverListener:
             with suppress(OSError):
                 self._path.unlink()
 
-    async def _answer(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError), closing(writer):
             if not self._is_idle.is_set():
                 writer.write(b"waiting\n")
                 await writer.drain()
                 await self._is_idle.wait()
+            if reader.at_eof():  # the server has given up
+                return
             try:
-                await self._release()
+                async with self._release_lock:
+                    await self._release()
             except HandoverRefused as exc:
                 writer.write(f"refused {exc}\n".encode())
             else:
@@ -106,6 +115,20 @@ def _connect(path: Path) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def _read_lines(connection: socket.socket, stopped: Callable[[], bool]) -> Generator[str]:
+    """Yield the lines of a chat's answer until it closes the connection, or `stopped` is true."""
+    pending = b""
+    while not stopped():
+        if not select.select([connection], [], [], _PAUSE_SECONDS)[0]:
+            continue
+        data = connection.recv(_READ_BYTES)
+        if not data:
+            return
+        *lines, pending = (pending + data).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace")
 
 
 def _remove_stale_sockets(home: Path) -> None:

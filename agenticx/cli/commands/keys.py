@@ -110,7 +110,11 @@ def _remove(name: str) -> int:
         remove_key(name)
     except (KeyInEnvironment, NoStoredKey) as exc:
         return _report(str(exc), FAILED)
-    return _report(f"the stored key of {_owners(name)} is removed", DONE)
+    _report(f"the stored key of {_owners(name)} is removed", DONE)
+    provider = find_provider(name)
+    if provider.key_source() == "env" and (found := provider.find_key()) is not None:
+        _report(f"{found.variable} is set in this environment and still applies here", DONE)
+    return DONE
 
 
 def _owners(name: str) -> str:
@@ -118,9 +122,15 @@ def _owners(name: str) -> str:
 
 
 def _read_key(name: str) -> str:
-    """Return a line of stdin, at a terminal without echo; raise `SettingsError` where echo cannot be avoided."""
+    """Return the line that stdin consists of, or a line typed at a terminal without echo.
+
+    Raises `InvalidKey` for several lines, `SettingsError` where echo cannot be avoided.
+    """
     if not sys.stdin.isatty():
-        return sys.stdin.readline(_MAX_LINE_CHARS)
+        line = sys.stdin.readline(_MAX_LINE_CHARS)
+        if line.endswith("\n") and sys.stdin.read(_MAX_LINE_CHARS).strip():
+            raise InvalidKey("more than one line was given; a key is one line")
+        return line
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)  # it would show the key

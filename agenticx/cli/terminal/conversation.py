@@ -22,6 +22,7 @@ from agenticx.cli.client.session_lookup import find_session, remember_last_sessi
 from agenticx.cli.options import (
     configure_terminal_logging,
     enabled_tools,
+    model_of,
     reject_local_options,
     settings_for,
     workspace_of,
@@ -304,7 +305,7 @@ async def _open(
     options = SessionOptions(
         workspace=str(workspace),
         permission_mode=settings.permission_mode,
-        model=arguments.model,
+        model=model_of(arguments),
         tools=settings.enabled_tools,
     )
 

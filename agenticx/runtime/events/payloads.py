@@ -121,12 +121,15 @@ class ToolResultData(TypedDict):
 
 class ConfirmContextData(TypedDict):
     tool: str
+    tool_call_id: str
     arguments: dict[str, Any]
     risk: str
     reasons: list[str]
     command: NotRequired[str]
     path: NotRequired[str]
     diff: NotRequired[str]
+    rule: NotRequired[str]
+    sandboxed: NotRequired[bool]
 
 
 class ConfirmRequiredData(TypedDict):

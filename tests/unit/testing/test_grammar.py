@@ -10,7 +10,7 @@ from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.testing import GrammarError, check_grammar
 
 USAGE = {"input_tokens": None, "output_tokens": None}
-CONTEXT = {"tool": "add", "arguments": {}, "risk": "execute", "reasons": []}
+CONTEXT = {"tool": "add", "tool_call_id": "c", "arguments": {}, "risk": "execute", "reasons": []}
 STARTED = ("turn_started", {"input": "go", "model": "m", "message_id": "u"})
 ROUND = ("round_start", {"round": 1, "max_rounds": 10})
 ROUND_2 = ("round_start", {"round": 2, "max_rounds": 10})

@@ -117,7 +117,7 @@ PAYLOADS = {
     "tool_result": {"tool_call_id": "c", "name": "add", "result": "3", "is_error": False, "outcome": "ok"},
     "confirm_required": {
         "id": "q", "question": "Allow?", "digest": "d", "expires_at": TS,
-        "context": {"tool": "add", "arguments": {}, "risk": "execute", "reasons": ["It adds."]},
+        "context": {"tool": "add", "tool_call_id": "c", "arguments": {}, "risk": "execute", "reasons": ["It adds."]},
     },
     "confirm_response": {"id": "q", "approved": True, "by": "user"},
     "question_asked": {"id": "q", "text": "Which?", "expires_at": TS},
@@ -163,6 +163,14 @@ def test_a_payload_without_a_required_key_is_refused(type_):
     del data[required]
     _, sent = envelope(RuntimeEvent(EventType(type_), data))
     with pytest.raises(ValueError, match="Field required"):
+        envelope_adapter().validate_python(sent)
+
+
+@pytest.mark.parametrize("odd", [{"tool_call_id": 1}, {"rule": 1}, {"sandboxed": "maybe"}])
+def test_a_question_with_a_context_of_a_wrong_type_is_refused(odd):
+    data = PAYLOADS["confirm_required"]
+    _, sent = envelope(RuntimeEvent(EventType.CONFIRM_REQUIRED, {**data, "context": {**data["context"], **odd}}))
+    with pytest.raises(ValueError, match=f"context.{next(iter(odd))}"):
         envelope_adapter().validate_python(sent)
 
 
