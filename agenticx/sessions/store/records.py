@@ -197,8 +197,9 @@ class Commit:
 
     `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on; a terminal
     event of the running turn ends it. `record` replaces the session's record. `blobs` are the digests of the contents
-    in `Blobs` that belong to it, all of which are stored. The same `id` twice in a row, under one lease, is one commit.
-    Without `sync` the events survive the death of the process, but not a power cut.
+    in `Blobs` that its messages need, all of which are stored and kept; those of changed files, which `Blobs` may drop,
+    are in their facts only. The same `id` twice in a row, under one lease, is one commit. Without `sync` the events
+    survive the death of the process, but not a power cut.
     """
 
     id: str = field(default_factory=lambda: new_id("cmt"))
