@@ -80,7 +80,10 @@ class Endings:
         if turn.on_exhausted == "pause":
             return await self.paused(turn)
         if turn.on_exhausted == "summary":
-            return await self.final(turn, _last_results(turn), new_id("msg"), "partial")
+            text, message_id = _last_results(turn), new_id("msg")
+            if text:
+                turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id})
+            return await self.final(turn, text, message_id, "partial")
         raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
     def checkpoint(self, turn: Turn) -> None:

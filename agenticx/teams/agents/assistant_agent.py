@@ -65,8 +65,9 @@ class AssistantAgent(BaseChatAgent):
     `{arguments}`, `{result}` and `{is_error}`, or what `tool_call_summary_formatter(call, result)` returns.
 
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
-    the round. With `model_client_stream` replies come in chunks too. `confirm_gate` is asked before risky calls; by
-    default functions of the application run, and built-in tools that write or execute ask at the terminal.
+    the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
+    before risky calls; by default functions of the application run, and built-in tools that write or execute ask at the
+    terminal.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
     `max_tool_iterations` below 1.
@@ -89,6 +90,7 @@ class AssistantAgent(BaseChatAgent):
         tool_call_summary_formatter: SummaryFormatter | None = None,
         output_content_type: type[BaseModel] | None = None,
         output_content_type_format: str | None = None,
+        metadata: Mapping[str, str] | None = None,
         confirm_gate: ConfirmGate | None = None,
         hooks: Sequence[AgentHook] = (),
         settings: Settings | None = None,
@@ -104,14 +106,17 @@ class AssistantAgent(BaseChatAgent):
         self._handoffs = checked_handoffs(handoffs or (), own)
         self._has_tools = bool(own)
         self._streams = model_client_stream
-        self._output_type = output_content_type
-        self._output_format = output_content_type_format
+        self._output_content_type = output_content_type
+        self._output_content_type_format = output_content_type_format
         self._summary_format = tool_call_summary_format
         self._formatter = tool_call_summary_formatter
-        reflects = output_content_type is not None if reflect_on_tool_use is None else reflect_on_tool_use
+        self._metadata = dict(metadata or {})
+        self._reflect_on_tool_use = output_content_type is not None
+        if reflect_on_tool_use is not None:
+            self._reflect_on_tool_use = reflect_on_tool_use
         self._max_rounds = max_tool_iterations
         self._on_exhausted: Literal["partial", "answer", "summary"] = (
-            "partial" if max_tool_iterations is None else "answer" if reflects else "summary"
+            "partial" if max_tool_iterations is None else "answer" if self._reflect_on_tool_use else "summary"
         )
         self._runtime = AgentRuntime(
             model_client if llm is None else llm,
@@ -125,7 +130,7 @@ class AssistantAgent(BaseChatAgent):
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        answer = TextMessage if self._output_type is None else StructuredMessage[self._output_type]
+        answer = TextMessage if self._output_content_type is None else StructuredMessage[self._output_content_type]
         types: list[type[BaseChatMessage]] = [answer]
         if self._has_tools:
             types.append(ToolCallSummaryMessage)
@@ -155,7 +160,7 @@ class AssistantAgent(BaseChatAgent):
         stop = StopSignal()
         cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
         cancellation.add_done_callback(lambda _: stop.set())
-        output = None if self._output_type is None else OutputType(self._output_type)
+        output = None if self._output_content_type is None else OutputType(self._output_content_type)
         context = TurnContext(max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
         turn = self._runtime.run_turn(
             self._take(messages), self._session, stop, agent_id=self.name, output_type=output, context=context
@@ -221,12 +226,16 @@ class AssistantAgent(BaseChatAgent):
 
     async def _answer(self, final: FinalData, reader: TurnMessages, output: OutputType | None) -> BaseChatMessage:
         """Return the answer of a turn that ended with `final`."""
-        common: dict[str, Any] = {"source": self.name, "models_usage": reader.take_usage()}
+        common: dict[str, Any] = {
+            "source": self.name,
+            "models_usage": reader.take_usage(),
+            "metadata": self._metadata,
+        }
         if final["reason"] == "handoff":
             return self._handoff_message(reader, common)
         if output is not None and "output" in final:
-            kind = StructuredMessage[self._output_type]  # pyright: ignore[reportInvalidTypeArguments]
-            return kind(content=output.value, format_string=self._output_format, **common)
+            kind = StructuredMessage[self._output_content_type]  # pyright: ignore[reportInvalidTypeArguments]
+            return kind(content=output.value, format_string=self._output_content_type_format, **common)
         if final["reason"] == "partial" and self._on_exhausted == "summary" and reader.results:
             text = "\n".join([await self._summarize(call, reader.results) for call in reader.calls])
             return ToolCallSummaryMessage(

@@ -42,7 +42,7 @@ class TurnMessages:
 
     def read(self, event: Event) -> Iterator[BaseAgentEvent]:
         """Yield the messages that `event` completes."""
-        if event.type == "token" and self._streams:
+        if event.type == "token" and self._streams and not self.results:  # else it is a summary of the results
             data = event.data
             yield ModelClientStreamingChunkEvent(
                 content=data["text"], full_message_id=data["message_id"], source=self._source

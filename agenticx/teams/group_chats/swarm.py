@@ -23,10 +23,7 @@ class Swarm(BaseGroupChat):
     """
 
     def __init__(self, participants: Sequence[ChatAgent], **options: Any) -> None:
-        members: Sequence[object] = participants
-        for member in members:
-            if not isinstance(member, ChatAgent):
-                raise TypeError(f"Participant {member!r} must be a ChatAgent")
+        _check_agents(participants)
         super().__init__(participants, **options)
 
     def check_start(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> None:
@@ -42,6 +39,12 @@ class Swarm(BaseGroupChat):
         if target not in self._participants:
             raise TeamError(f"the last handoff is to {target!r}, which is no participant: {[*self._participants]}")
         return target
+
+
+def _check_agents(participants: Sequence[object]) -> None:
+    for participant in participants:
+        if not isinstance(participant, ChatAgent):
+            raise TypeError(f"Participant {participant!r} must be a ChatAgent")
 
 
 def _target(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:

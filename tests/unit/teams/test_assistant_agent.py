@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from agenticx import builtin_tools
+from agenticx.errors import ModelError
 from agenticx.runtime import AgentHook, TurnError
 from agenticx.teams import (
     AssistantAgent,
@@ -165,6 +167,13 @@ async def test_chunks_name_the_message_to_come_and_are_no_part_of_the_result() -
     assert {chunk.full_message_id for chunk in chunks} == {result.messages[-1].id}
 
 
+async def test_a_summary_comes_in_no_chunks() -> None:
+    with ScriptedModel([[say("Let me see."), ADD]]) as model:
+        agent = AssistantAgent("helper", model, tools=[add], max_tool_iterations=1, model_client_stream=True)
+        items = [item async for item in agent.run_stream(task="go")]
+    assert [item.content for item in items if isinstance(item, ModelClientStreamingChunkEvent)] == ["Let me see."]
+
+
 async def test_a_handoff_ends_the_turn_with_the_other_results_as_context() -> None:
     with ScriptedModel([[call("handoff_to_critic", {"reason": "done", "x": 1}), ADD]]) as model:
         agent = AssistantAgent("helper", model, tools=[add], handoffs=["critic"])
@@ -233,12 +242,27 @@ async def test_the_types_of_answers_follow_from_the_arguments() -> None:
     assert AssistantAgent("helper", ScriptedModel()).produced_message_types == [TextMessage]
 
 
-async def test_own_functions_run_unasked_and_built_in_tools_ask(scripted_gate: Any) -> None:
+async def test_risky_calls_ask_the_gate_that_is_given(scripted_gate: Any) -> None:
     gate: ScriptedGate = scripted_gate(False)
     write = call("file_write", {"path": "a.txt", "content": "x"})
     with ScriptedModel([write, say("Not written.")]) as model:
-        agent = AssistantAgent("helper", model, tools=[*builtin_tools(), add], confirm_gate=gate)
+        agent = AssistantAgent("helper", model, tools=builtin_tools(), confirm_gate=gate)
         assert "denied" in (await ask(agent))[1].lower()
+
+
+async def test_by_default_built_in_tools_that_write_ask_at_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))  # at its end: no
+    write = call("file_write", {"path": "a.txt", "content": "x"})
+    with ScriptedModel([write, say("Not written.")]) as model:
+        executed = (await AssistantAgent("helper", model, tools=builtin_tools()).run(task="go")).messages[2]
+    assert isinstance(executed, ToolCallExecutionEvent)
+    assert executed.content[0].is_error
+
+
+async def test_its_answers_have_metadata() -> None:
+    with ScriptedModel([say("Hi.")]) as model:
+        result = await AssistantAgent("helper", model, metadata={"kind": "draft"}).run(task="go")
+    assert result.messages[-1].metadata == {"kind": "draft"}
 
 
 async def test_hooks_see_the_turn() -> None:
@@ -274,9 +298,9 @@ async def test_without_new_messages_the_agent_goes_on() -> None:
 
 async def test_a_turn_that_fails_can_be_repeated_without_repeating_the_message() -> None:
     message = TextMessage(content="go")
-    with ScriptedModel([fail("broken"), say("Done.")]) as model:
+    with ScriptedModel([fail(ModelError("broken", code="provider.bad_request")), say("Done.")]) as model:
         agent = AssistantAgent("helper", model)
-        with pytest.raises(TurnError):
+        with pytest.raises(TurnError, match="broken"):
             await agent.on_messages([message], CancellationToken())
         response = await agent.on_messages([message], CancellationToken())
     assert response.chat_message.to_text() == "Done."
