@@ -82,7 +82,7 @@ class Endings:
         if turn.on_exhausted == "summary":
             text, message_id = _last_results(turn), new_id("msg")
             if text:
-                turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id})
+                turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": 0})
             return await self.final(turn, text, message_id, "partial")
         raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
