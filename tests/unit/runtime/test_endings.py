@@ -136,7 +136,7 @@ async def test_on_exhausted_summary_answers_with_the_results_of_the_last_round(p
     )
 
     assert run.outline[-2:] == ["token", "final:partial"]
-    assert run.terminal["text"] == "\n".join(text for kind, text in run.rows[-2:])
+    assert run.terminal["text"] == "\n".join(m.content for m in run.session.messages[-2:])
     assert len(run.model.requests) == 2
 
 
