@@ -6,7 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -40,6 +40,7 @@ __all__ = ["BaseGroupChat", "Speaking", "TeamRun"]
 
 _STATE_VERSION = 1
 _STUCK_REPEATS = 3
+_CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
 
 _log = get_logger(__name__)
 
@@ -64,6 +65,7 @@ class TeamRun:
     stop_reason: str | None = None
     warned: bool = False
     began: float = field(init=False)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
     began_ns: int = field(default_factory=time.perf_counter_ns)
 
     def __post_init__(self) -> None:
@@ -193,6 +195,8 @@ class BaseGroupChat(ABC):
         """
         given = self._checked_task(task)
         self.check_start(self._transcript, given)
+        _check(cancellation_token)
+        await self._wait_for_abandoned_run()
         if self._running is not None:
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
         condition = None if self._condition is None else ConditionRun(self._condition)
@@ -202,7 +206,7 @@ class BaseGroupChat(ABC):
         task_ = asyncio.create_task(self._run(run, given if output_task_messages else []), name=f"agx team {self.name}")
         task_.add_done_callback(lambda _: run.queue.close())
         stop = (cancellation_token or CancellationToken()).link_future(asyncio.get_running_loop().create_future())
-        stop.add_done_callback(lambda _: _cancel(run))
+        stop.add_done_callback(lambda _: None if task_.done() else _cancel(run))
         try:
             while batch := await run.queue.take():
                 for message in batch:
@@ -213,11 +217,26 @@ class BaseGroupChat(ABC):
                 raise asyncio.CancelledError
             await _outcome(task_)
         finally:
-            _cancel(run)
             stop.cancel()
-            await user_code.abandon(task_, f"team {self.name!r}")
-            self._running = None
+            try:
+                if not task_.done():
+                    _cancel(run)
+                await user_code.abandon(task_, f"team {self.name!r}")
+            finally:
+                self._running = None
+                run.ended.set()
         yield TaskResult(messages=run.output, stop_reason=run.stop_reason)
+
+    async def _wait_for_abandoned_run(self) -> None:
+        """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
+        for _ in range(_CLOSING_ITERATIONS):
+            if self._running is None:
+                return
+            if self._running.token.is_cancelled():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._running.ended.wait(), 2 * user_code.GRACE_SECONDS)
+                return
+            await asyncio.sleep(0)
 
     async def _run(self, run: TeamRun, shown_task: Sequence[BaseChatMessage]) -> None:
         """Run the team in a task of its own; whatever fails is raised as `TeamError`."""

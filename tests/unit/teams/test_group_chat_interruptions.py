@@ -98,6 +98,27 @@ async def test_closing_the_stream_early_ends_the_speech_and_frees_the_team() -> 
     assert await talk(team) == ["a: Hm.", "a: a here", "a: Hm.", "a: a here"]
 
 
+async def test_a_stream_that_was_left_by_a_break_does_not_keep_the_team() -> None:
+    team = RoundRobinGroupChat([Thinking("a")], max_turns=1)
+
+    async def leave() -> None:
+        async for _ in team.run_stream(task="go"):
+            break
+
+    await leave()
+    assert await talk(team) == ["a: Hm.", "a: a here"]
+
+
+async def test_a_run_whose_token_is_cancelled_already_does_nothing() -> None:
+    a, token = Saying("a"), CancellationToken()
+    token.cancel()
+    team = RoundRobinGroupChat([a], max_turns=1)
+    with pytest.raises(asyncio.CancelledError):
+        await team.run(task="go", cancellation_token=token, output_task_messages=False)
+    assert a.spoken == 0
+    assert await talk(team, "more") == ["user: more", "a: a here"]
+
+
 @pytest.mark.parametrize("where", ["model", "tool"])
 async def test_cancellation_reaches_model_calls_and_tools_of_an_inner_team(where: str) -> None:
     begun = asyncio.Event()
