@@ -7,7 +7,7 @@
             ├── _think     call the model within its time limits (model_call), after_model
             ├── _act       run the calls (tool_calls), watch for loops
             ├── _finish    no calls: the answer
-            └── _end_out_of_rounds  pause, partial answer (AGX_ON_EXHAUSTED) or error
+            └── _end_out_of_rounds  another call without tools, or an ending (AGX_ON_EXHAUSTED)
 
 The steps are coroutines that return values and emit events through `turn.emit`; none of them is a generator. A step has
 a result, which an async generator cannot return; a time-out around a `yield` stays active while the consumer's code
@@ -34,7 +34,7 @@ from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
-from agenticx.runtime.endings import Endings, LoopStopped, RoundsExhausted
+from agenticx.runtime.endings import Endings, LoopStopped
 from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
@@ -424,11 +424,12 @@ class AgentRuntime(RunMethods):
         await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
 
     async def _end_out_of_rounds(self, turn: Turn) -> None:
-        if turn.on_exhausted == "pause":
-            return await self._endings.paused(turn)
         if turn.on_exhausted == "partial":
             return await self._partial_answer(turn)
-        raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
+        if turn.on_exhausted != "answer":
+            return await self._endings.out_of_rounds(turn)
+        turn.drop_tools()
+        await self._turn(turn)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -457,9 +458,8 @@ class AgentRuntime(RunMethods):
 
     async def _partial_answer(self, turn: Turn) -> None:
         """Make one more model call, without tools, for an answer from the results so far."""
-        turn.append_reminder(
-            "You are out of rounds or time. Without calling tools, say what you found and what is missing."
-        )
+        text = "You are out of rounds or time. Without calling tools, say what you found and what is missing."
+        turn.append_reminder(text)
         request = replace(await self._request_builder.prepare(turn), tools=(), tool_choice="none", output_schema=None)
         reply, message_id = await self._think(turn, request)
         turn.append_reply(reply, message_id)

@@ -12,6 +12,7 @@ from agenticx.clocks import Clock, rfc3339
 from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError, ResourcesExhausted, StoreError
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
+from agenticx.messages import AssistantMessage, ToolMessage, new_id
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
 from agenticx.runtime.turn import Turn, usage_data
@@ -43,8 +44,8 @@ class RoundsExhausted(AgenticXError):
 class Endings:
     """The ways in which a turn ends.
 
-    `final`, `failed` and `paused` each emit the terminal event; no event may follow it. `checkpoint` does not end the
-    turn.
+    `final`, `failed`, `paused` and `out_of_rounds` each emit the terminal event; no event may follow it. `checkpoint`
+    does not end the turn.
     """
 
     clock: Clock
@@ -73,6 +74,17 @@ class Endings:
             "todos": [dict(todo) for todo in turn.session.state.todos],
         }
         turn.emit(EventType.SUBAGENT_PAUSED, {**_rounds(turn), "checkpoint": checkpoint})
+
+    async def out_of_rounds(self, turn: Turn) -> None:
+        """End a turn that has used all of its rounds; raises `RoundsExhausted` if that is an error."""
+        if turn.on_exhausted == "pause":
+            return await self.paused(turn)
+        if turn.on_exhausted == "summary":
+            text, message_id = _last_results(turn), new_id("msg")
+            if text:
+                turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": 0})
+            return await self.final(turn, text, message_id, "partial")
+        raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
     def checkpoint(self, turn: Turn) -> None:
         """Emit `subagent_checkpoint` between rounds, in every eighth round of an agent other than the main one."""
@@ -127,6 +139,17 @@ class Endings:
         if task.done():
             return task.result()
         turn.run_in_background(_wait_for(task))
+
+
+def _last_results(turn: Turn) -> str:
+    """Return the results of the last round with calls, one per line."""
+    results: list[str] = []
+    for message in reversed(turn.session.messages):
+        if isinstance(message, AssistantMessage):
+            break
+        if isinstance(message, ToolMessage):
+            results.insert(0, message.content)
+    return "\n".join(results)
 
 
 async def _wait_for(task: asyncio.Task[None]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from agenticx.runtime.repetition.polling import PollBackoff
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
-from agenticx.runtime.structured_output import TurnOutput
+from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
 from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.write_pacer import WritePacer
@@ -56,6 +56,10 @@ _log = get_logger(__name__)
 
 EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 """A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
+
+
+OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]
+"""The end of a turn that has used all of its rounds; see `TurnContext`."""
 
 
 class Channel(BatchQueue[Event]):
@@ -106,7 +110,9 @@ class TurnContext:
 
     `agent` takes the place of the runtime's model, tools, prompt and sampling. `max_rounds` is the largest number of
     model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
-    agents other than `meta`. With `execute_tools` False a reply with calls ends the turn, and they are not run.
+    agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
+    without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
+    reply with calls ends the turn, and they are not run.
     """
 
     client_turn_id: str | None = None
@@ -117,7 +123,7 @@ class TurnContext:
     permission_mode: PermissionMode | None = None
     agent: TurnAgent | None = None
     max_rounds: int | None = None
-    on_exhausted: Literal["error", "partial", "pause"] | None = None
+    on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
 
 
@@ -145,7 +151,7 @@ class Turn:
     agent: TurnAgent
     output: TurnOutput
     max_rounds: int
-    on_exhausted: Literal["error", "partial", "pause"]
+    on_exhausted: OnExhausted
     clock: Clock
     loops: LoopDetector
     agent_id: str = field(init=False)
@@ -302,6 +308,13 @@ class Turn:
         self.session.active_agent = agent.name
         bind_ids(agent=agent.name)
         self.output.use(agent.model, agent.tools.names)
+
+    def drop_tools(self) -> None:
+        """Give the model one more round without tools, and those that a corrected output takes."""
+        self._use(replace(self.agent, tools=Toolbox(()), required_tool=None))
+        self.output.use(self.agent.model, ())
+        self.max_rounds += 1 + (MAX_REPAIRS if self.output.is_requested else 0)
+        self.on_exhausted = "error"
 
     def append_reminder(self, text: str) -> None:
         """Append a text for the model in the user's role."""

@@ -1,4 +1,4 @@
-"""Agents that work as more than one: actors, their messages, and conditions for the end of a run.
+"""Agents that work as more than one: chat agents, teams, actors, messages, termination conditions.
 
 The names below are imported from their modules on first access.
 """
@@ -32,6 +32,17 @@ if TYPE_CHECKING:
         default_subscription,
         type_subscription,
     )
+    from agenticx.teams.agents.assistant_agent import AssistantAgent
+    from agenticx.teams.agents.base_chat_agent import BaseChatAgent
+    from agenticx.teams.agents.console import Console
+    from agenticx.teams.agents.handoff import Handoff
+    from agenticx.teams.agents.protocols import ChatAgent, Team
+    from agenticx.teams.agents.user_proxy import UserInputFailed, UserProxyAgent
+    from agenticx.teams.group_chats.base import BaseGroupChat
+    from agenticx.teams.group_chats.errors import TeamError
+    from agenticx.teams.group_chats.round_robin import RoundRobinGroupChat
+    from agenticx.teams.group_chats.selector import SelectorGroupChat
+    from agenticx.teams.group_chats.swarm import Swarm
     from agenticx.teams.messages import (
         AgentEvent,
         BaseAgentEvent,
@@ -88,13 +99,18 @@ __all__ = [
     "AgentMetadata",
     "AgentType",
     "AndTerminationCondition",
+    "AssistantAgent",
     "BaseAgent",
     "BaseAgentEvent",
+    "BaseChatAgent",
     "BaseChatMessage",
+    "BaseGroupChat",
     "BaseTextChatMessage",
     "CancellationToken",
     "CantHandleException",
+    "ChatAgent",
     "ChatMessage",
+    "Console",
     "CostTermination",
     "DefaultInterventionHandler",
     "DefaultSubscription",
@@ -105,6 +121,7 @@ __all__ = [
     "FunctionCallTermination",
     "FunctionExecutionResult",
     "FunctionalTermination",
+    "Handoff",
     "HandoffMessage",
     "HandoffTermination",
     "InterventionHandler",
@@ -117,10 +134,12 @@ __all__ = [
     "OrTerminationCondition",
     "RequestUsage",
     "Response",
+    "RoundRobinGroupChat",
     "RoutedAgent",
     "Run",
     "SelectSpeakerEvent",
     "SelectorEvent",
+    "SelectorGroupChat",
     "SingleThreadedAgentRuntime",
     "SourceMatchTermination",
     "StopMessage",
@@ -129,7 +148,10 @@ __all__ = [
     "StuckTermination",
     "Subscription",
     "SubscriptionExists",
+    "Swarm",
     "TaskResult",
+    "Team",
+    "TeamError",
     "TerminatedException",
     "TerminationCondition",
     "TextMentionTermination",
@@ -145,7 +167,9 @@ __all__ = [
     "TypeSubscription",
     "UndeliverableException",
     "UnknownAgentType",
+    "UserInputFailed",
     "UserInputRequestedEvent",
+    "UserProxyAgent",
     "default_subscription",
     "event",
     "message_handler",
@@ -165,6 +189,17 @@ _MODULES = (
     "agenticx.teams.actors.routed_agent",
     "agenticx.teams.actors.runtime",
     "agenticx.teams.actors.subscriptions",
+    "agenticx.teams.agents.assistant_agent",
+    "agenticx.teams.agents.base_chat_agent",
+    "agenticx.teams.agents.console",
+    "agenticx.teams.agents.handoff",
+    "agenticx.teams.agents.protocols",
+    "agenticx.teams.agents.user_proxy",
+    "agenticx.teams.group_chats.base",
+    "agenticx.teams.group_chats.errors",
+    "agenticx.teams.group_chats.round_robin",
+    "agenticx.teams.group_chats.selector",
+    "agenticx.teams.group_chats.swarm",
     "agenticx.teams.messages",
     "agenticx.teams.termination.base",
     "agenticx.teams.termination.conditions",

@@ -102,6 +102,7 @@ class Player:
         system_prompt: str | None = None,
         output_type: Any = None,
         steering: Any = None,
+        context: TurnContext | None = None,
         **options: Any,
     ) -> PlayedTurn:
         """Run a turn and return it; `script` is a list of replies or a model, `on` is called with each event."""
@@ -119,7 +120,7 @@ class Player:
             agent_id=agent_id,
             system_prompt=system_prompt,
             output_type=output_type,
-            context=None if steering is None else TurnContext(steering=steering),
+            context=context if steering is None else TurnContext(steering=steering),
         ):
             events.append(event)
             if on is not None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agenticx.errors import SessionBusy
-from agenticx.runtime import AgentHook, AgentRuntime, HookRegistry, Session, StopSignal
+from agenticx.runtime import AgentHook, AgentRuntime, HookRegistry, Session, StopSignal, TurnContext
 from agenticx.testing import ScriptedModel, call, hang, pause, say
 from agenticx.tools.registry import tool
 
@@ -126,6 +126,33 @@ async def test_other_agents_pause_also_where_partial_is_set(play):
     )
 
     assert run.outline[-1] == "subagent_paused"
+
+
+async def test_on_exhausted_summary_answers_with_the_results_of_the_last_round(play):
+    run = await play(
+        [call("tick"), [call("tick"), call("tick")]],
+        tools=[tick],
+        context=TurnContext(max_rounds=2, on_exhausted="summary"),
+    )
+
+    assert run.outline[-2:] == ["token", "final:partial"]
+    assert run.terminal["text"] == "\n".join(m.content for m in run.session.messages[-2:])
+    assert len(run.model.requests) == 2
+
+
+async def test_on_exhausted_answer_is_a_round_without_tools(play):
+    context = TurnContext(max_rounds=1, on_exhausted="answer")
+    run = await play([call("tick"), "It is 1."], tools=[tick], context=context)
+
+    assert run.outline == ["turn_started", *ROUND, "round_start", "token", "final:answer"]
+    assert [len(request.tools) for request in run.model.requests] == [1, 0]
+
+
+async def test_a_turn_whose_model_calls_tools_instead_of_its_last_answer_fails(play):
+    context = TurnContext(max_rounds=1, on_exhausted="answer")
+    run = await play([call("tick"), call("tick")], tools=[tick], context=context)
+
+    assert run.terminal["code"] == "max_rounds"
 
 
 async def test_a_turn_over_its_time_fails(play):

@@ -1,0 +1,1 @@
+"""Chat agents: participants of a team, which can also run alone."""

@@ -1,0 +1,267 @@
+"""An agent with a model and tools, each of whose answers is a turn of the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+import pydantic
+from pydantic import BaseModel
+
+from agenticx import user_code
+from agenticx.errors import AgenticXError
+from agenticx.messages import Message, UserMessage, message_adapter
+from agenticx.runtime import AgentHook, AgentRuntime, ConfirmGate, Session, StopSignal, TurnContext
+from agenticx.runtime.events import Event
+from agenticx.runtime.events.payloads import FinalData
+from agenticx.runtime.results import turn_error
+from agenticx.runtime.structured_output import OutputType
+from agenticx.runtime.turn import wait_for_abandoned_turn
+from agenticx.settings import Settings
+from agenticx.teams.actors.cancellation import CancellationToken
+from agenticx.teams.agents.base_chat_agent import BaseChatAgent
+from agenticx.teams.agents.handoff import Handoff
+from agenticx.teams.agents.own_tools import (
+    OwnFunctionsGate,
+    agent_tools,
+    checked_handoffs,
+    own_functions,
+    toolbox,
+)
+from agenticx.teams.agents.turn_messages import TurnMessages
+from agenticx.teams.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    FunctionCall,
+    FunctionExecutionResult,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    Response,
+    StructuredMessage,
+    TextMessage,
+    ToolCallSummaryMessage,
+)
+from agenticx.tools.base import Tool
+
+__all__ = ["AssistantAgent"]
+
+_SYSTEM_MESSAGE = (
+    "You are a helpful assistant. Solve tasks using your tools. Reply with TERMINATE when the task has been completed."
+)
+_STATE_VERSION = 1
+
+SummaryFormatter = Callable[[FunctionCall, FunctionExecutionResult], str]
+
+
+class AssistantAgent(BaseChatAgent):
+    """An agent that answers by turns of an `AgentRuntime`, with a conversation of its own.
+
+    `model_client` (or `llm`) is a model, a duck-typed model, or a name such as `"openai:gpt-4o"`. By default its tools
+    run until the model answers. `max_tool_iterations` limits the rounds of tools: after them a summary of the last
+    results is the answer, or with `reflect_on_tool_use` (the default with an `output_content_type`) what the model
+    says in one more call without tools. A summary has `tool_call_summary_format` for each result, with `{tool_name}`,
+    `{arguments}`, `{result}` and `{is_error}`, or what `tool_call_summary_formatter(call, result)` returns.
+
+    Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
+    the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
+    before risky calls; by default functions of the application run, and built-in tools that write or execute ask at the
+    terminal.
+
+    Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
+    `max_tool_iterations` below 1.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model_client: Any = None,
+        *,
+        llm: Any = None,
+        tools: Sequence[Tool | Callable[..., Any]] | None = None,
+        handoffs: Sequence[Handoff | str] | None = None,
+        system_message: str | None = _SYSTEM_MESSAGE,
+        description: str = "An agent that provides assistance with ability to use tools.",
+        model_client_stream: bool = False,
+        max_tool_iterations: int | None = None,
+        reflect_on_tool_use: bool | None = None,
+        tool_call_summary_format: str = "{result}",
+        tool_call_summary_formatter: SummaryFormatter | None = None,
+        output_content_type: type[BaseModel] | None = None,
+        output_content_type_format: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        confirm_gate: ConfirmGate | None = None,
+        hooks: Sequence[AgentHook] = (),
+        settings: Settings | None = None,
+    ) -> None:
+        super().__init__(name, description)
+        if (model_client is None) == (llm is None):
+            raise ValueError("give either model_client or its alias llm")
+        if max_tool_iterations is not None and max_tool_iterations < 1:
+            raise ValueError(
+                "Maximum number of tool iterations must be greater than or equal to 1, got " + str(max_tool_iterations)
+            )
+        own = agent_tools(tools or ())
+        self._handoffs = checked_handoffs(handoffs or (), own)
+        self._has_tools = bool(own)
+        self._streams = model_client_stream
+        self._output_content_type = output_content_type
+        self._output_content_type_format = output_content_type_format
+        self._summary_format = tool_call_summary_format
+        self._formatter = tool_call_summary_formatter
+        self._metadata = dict(metadata or {})
+        self._reflect_on_tool_use = output_content_type is not None
+        if reflect_on_tool_use is not None:
+            self._reflect_on_tool_use = reflect_on_tool_use
+        self._max_rounds = max_tool_iterations
+        self._on_exhausted: Literal["partial", "answer", "summary"] = (
+            "partial" if max_tool_iterations is None else "answer" if self._reflect_on_tool_use else "summary"
+        )
+        self._runtime = AgentRuntime(
+            model_client if llm is None else llm,
+            confirm_gate or OwnFunctionsGate(own_functions(own)),
+            tools=toolbox(own, self._handoffs),
+            system_prompt=system_message,
+            hooks=hooks,
+            settings=settings,
+        )
+        self._session = Session()
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        answer = TextMessage if self._output_content_type is None else StructuredMessage[self._output_content_type]
+        types: list[type[BaseChatMessage]] = [answer]
+        if self._has_tools:
+            types.append(ToolCallSummaryMessage)
+        if self._handoffs:
+            types.append(HandoffMessage)
+        return types
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        """Answer the new messages; raises as `on_messages_stream` does."""
+        async with aclosing(self.on_messages_stream(messages, cancellation_token)) as stream:
+            async for item in stream:
+                if isinstance(item, Response):
+                    return item
+        raise AssertionError("the stream has no response")
+
+    async def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
+        """Answer the new messages by a turn and yield its messages, then the `Response`.
+
+        Messages that the conversation has already, from an answer that failed or was cancelled, are not repeated.
+        Raises `TurnError` if the turn fails and CancelledError within 200 ms of a cancellation.
+        """
+        if cancellation_token.is_cancelled():
+            raise asyncio.CancelledError
+        await wait_for_abandoned_turn(self._session)
+        stop = StopSignal()
+        cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
+        cancellation.add_done_callback(lambda _: stop.set())
+        output = None if self._output_content_type is None else OutputType(self._output_content_type)
+        context = TurnContext(max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
+        turn = self._runtime.run_turn(
+            self._take(messages), self._session, stop, agent_id=self.name, output_type=output, context=context
+        )
+        reader = TurnMessages(self.name, self._session, streams=self._streams)
+        events: list[Event] = []
+        inner: list[BaseAgentEvent | BaseChatMessage] = []
+        try:
+            async for event in turn:
+                events.append(event)
+                for message in reader.read(event):
+                    if cancellation_token.is_cancelled():
+                        break
+                    if not isinstance(message, ModelClientStreamingChunkEvent):
+                        inner.append(message)
+                    yield message
+        finally:
+            cancellation.cancel()
+            await turn.aclose()
+        end = events[-1]
+        if cancellation_token.is_cancelled():
+            raise asyncio.CancelledError
+        if end.type != "final":
+            raise turn_error(events)
+        yield Response(chat_message=await self._answer(end.data, reader, output), inner_messages=inner)
+
+    async def on_reset(self, cancellation_token: CancellationToken) -> None:
+        self._session = Session()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return the conversation as a JSON mapping, also while an answer is being made."""
+        messages = [message.model_dump(mode="json") for message in self._session.all_messages]
+        return {"type": "AssistantAgent", "version": _STATE_VERSION, "messages": messages}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load what `save_state` returned; ValueError for anything else."""
+        if state.get("type") != "AssistantAgent" or state.get("version") != _STATE_VERSION:
+            kind = f"{state.get('type')!r}, version {state.get('version')!r}"
+            raise ValueError(f"the state of agent {self.name!r} must be of an AssistantAgent, version 1, not of {kind}")
+        try:
+            messages = [message_adapter().validate_python(message) for message in state["messages"]]
+        except (pydantic.ValidationError, KeyError, TypeError) as exc:
+            raise ValueError(f"the state of agent {self.name!r} cannot be read: {exc}") from exc
+        self._session = Session(messages=messages)
+
+    async def close(self) -> None:
+        await self._runtime.aclose()
+
+    def _take(self, messages: Sequence[BaseChatMessage]) -> UserMessage:
+        """Append the new messages to the conversation but for the last one, which is returned."""
+        known = {message.message_id for message in self._session.all_messages}
+        new: list[Message] = []
+        for message in messages:
+            if message.id in known:
+                continue
+            if isinstance(message, HandoffMessage):
+                new += message.context
+            new.append(message.to_model_message().model_copy(update={"message_id": message.id}))
+        last = new.pop() if new else UserMessage(content="Continue.", injected=True)
+        assert isinstance(last, UserMessage)
+        self._session.messages.extend(new)
+        return last
+
+    async def _answer(self, final: FinalData, reader: TurnMessages, output: OutputType | None) -> BaseChatMessage:
+        """Return the answer of a turn that ended with `final`."""
+        common: dict[str, Any] = {
+            "source": self.name,
+            "models_usage": reader.take_usage(),
+            "metadata": self._metadata,
+        }
+        if final["reason"] == "handoff":
+            return self._handoff_message(reader, common)
+        if output is not None and "output" in final:
+            kind = StructuredMessage[self._output_content_type]  # pyright: ignore[reportInvalidTypeArguments]
+            return kind(content=output.value, format_string=self._output_content_type_format, **common)
+        if final["reason"] == "partial" and self._on_exhausted == "summary" and reader.results:
+            text = "\n".join([await self._summarize(call, reader.results) for call in reader.calls])
+            return ToolCallSummaryMessage(
+                content=text, tool_calls=list(reader.calls), results=list(reader.results), **common
+            )
+        return TextMessage(content=final["text"], id=final["message_id"], **common)
+
+    def _handoff_message(self, reader: TurnMessages, common: dict[str, Any]) -> HandoffMessage:
+        results = [result for result in reader.results if result.name not in self._handoffs]
+        chosen = next(result for result in reader.results if result.name in self._handoffs and not result.is_error)
+        handoff = self._handoffs[chosen.name]
+        arguments = {call.id: call.arguments for call in reader.calls}
+        context: list[Message] = [
+            UserMessage(content=f"[{self.name} called {r.name}({arguments[r.call_id]}), result:]\n{r.content}")
+            for r in results
+        ]
+        return HandoffMessage(content=handoff.message, target=handoff.target, context=context, **common)
+
+    async def _summarize(self, call: FunctionCall, results: Sequence[FunctionExecutionResult]) -> str:
+        """Return the text for one call of a summary; raises `AgenticXError` for a format that cannot be used."""
+        result = next(result for result in results if result.call_id == call.id)
+        if self._formatter is not None:
+            text: object = await user_code.call(self._formatter, call, result, what="tool_call_summary_formatter")
+            return str(text)
+        fields = {"tool_name": call.name, "arguments": call.arguments, "result": result.content}
+        try:
+            return self._summary_format.format(**fields, is_error=result.is_error)
+        except (KeyError, IndexError, ValueError) as exc:
+            raise AgenticXError(f"tool_call_summary_format {self._summary_format!r} cannot be used: {exc!r}") from exc

@@ -1,0 +1,64 @@
+"""The protocols of a participant and of a team."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from agenticx.teams.actors.cancellation import CancellationToken
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult
+
+__all__ = ["ChatAgent", "TaskInput", "Team"]
+
+TaskInput = str | BaseChatMessage | Sequence[BaseChatMessage] | None
+
+
+class _Runnable(Protocol):
+    """A runner of tasks, with a state that can be saved at any moment as a JSON mapping."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    async def run(
+        self,
+        *,
+        task: TaskInput = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> TaskResult: ...
+    def run_stream(
+        self,
+        *,
+        task: TaskInput = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]: ...
+    async def save_state(self) -> Mapping[str, Any]: ...
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+@runtime_checkable
+class ChatAgent(_Runnable, Protocol):
+    """A participant that answers messages."""
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]: ...
+    async def on_messages(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> Response: ...
+    def on_messages_stream(
+        self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]: ...
+    async def on_reset(self, cancellation_token: CancellationToken) -> None: ...
+    async def on_pause(self, cancellation_token: CancellationToken) -> None: ...
+    async def on_resume(self, cancellation_token: CancellationToken) -> None: ...
+
+
+@runtime_checkable
+class Team(_Runnable, Protocol):
+    """Participants that work on a task together."""
+
+    async def reset(self) -> None: ...
+    async def pause(self) -> None: ...
+    async def resume(self) -> None: ...

@@ -1,0 +1,91 @@
+"""The events of a turn as the messages of a participant."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from agenticx.llms.base import Usage
+from agenticx.messages import AssistantMessage, ToolCall
+from agenticx.runtime import Session
+from agenticx.runtime.events import Event
+from agenticx.runtime.events.payloads import ToolCallData
+from agenticx.runtime.turn import usage_from_data
+from agenticx.teams.agents.spending import report_usage, request_usage
+from agenticx.teams.messages import (
+    BaseAgentEvent,
+    FunctionExecutionResult,
+    ModelClientStreamingChunkEvent,
+    RequestUsage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+)
+
+__all__ = ["TurnMessages"]
+
+
+class TurnMessages:
+    """The messages of one turn; `calls` and `results` are those of its last round.
+
+    With `streams` the text of a reply comes in chunks too.
+    """
+
+    def __init__(self, source: str, session: Session, *, streams: bool) -> None:
+        self._source = source
+        self._session = session
+        self._streams = streams
+        self._thought: list[str] = []
+        self._usage: Usage | None = None
+        self.calls: Sequence[ToolCall] = ()
+        self.results: list[FunctionExecutionResult] = []
+
+    def read(self, event: Event) -> Iterator[BaseAgentEvent]:
+        """Yield the messages that `event` completes."""
+        if event.type == "token" and self._streams and not self.results:  # else it is a summary of the results
+            data = event.data
+            yield ModelClientStreamingChunkEvent(
+                content=data["text"], full_message_id=data["message_id"], source=self._source
+            )
+        elif event.type == "thinking":
+            self._thought.append(event.data["text"])
+        elif event.type == "usage":
+            self._usage = usage_from_data(event.data)
+            report_usage(self._usage)
+        elif event.type == "tool_call":
+            yield from self._thoughts()
+            if all(call.id != event.data["tool_call_id"] for call in self.calls):
+                self.calls, self.results = self._announced_calls(event.data), []
+                content = list(self.calls)
+                yield ToolCallRequestEvent(content=content, models_usage=self.take_usage(), source=self._source)
+        elif event.type == "tool_result":
+            data = event.data
+            self.results.append(
+                FunctionExecutionResult(
+                    content=data["result"], name=data["name"], call_id=data["tool_call_id"], is_error=data["is_error"]
+                )
+            )
+            if len(self.results) == len(self.calls):
+                yield ToolCallExecutionEvent(content=list(self.results), source=self._source)
+        elif event.type == "round_start":
+            yield from self._thoughts()
+            self.calls, self.results = (), []
+        elif event.type == "final":
+            yield from self._thoughts()
+
+    def take_usage(self) -> RequestUsage | None:
+        """Return the tokens of the last model call, once."""
+        usage, self._usage = request_usage(self._usage), None
+        return usage
+
+    def _thoughts(self) -> Iterator[ThoughtEvent]:
+        if self._thought:
+            text, self._thought = "".join(self._thought), []
+            yield ThoughtEvent(content=text, source=self._source)
+
+    def _announced_calls(self, data: ToolCallData) -> Sequence[ToolCall]:
+        """Return all calls of the round of which `data` announces the first."""
+        for message in reversed(self._session.messages):
+            if isinstance(message, AssistantMessage):
+                return message.tool_calls
+        return [ToolCall(id=data["tool_call_id"], name=data["name"], arguments=json.dumps(data["arguments"]))]

@@ -1,0 +1,1 @@
+"""Group chats: teams whose participants speak one after the other."""

@@ -1,0 +1,394 @@
+"""The run of a team: its participants speak one after the other until a condition or a limit ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from agenticx import user_code
+from agenticx.batch_queue import BatchQueue
+from agenticx.clocks import Clock, SystemClock
+from agenticx.errors import AgenticXError
+from agenticx.logs import get_logger
+from agenticx.settings import Settings, load_settings
+from agenticx.teams.actors.cancellation import CancellationToken
+from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
+from agenticx.teams.agents.spending import Spending, collected_by, current_collectors
+from agenticx.teams.agents.tasks import task_messages
+from agenticx.teams.group_chats.errors import TeamError
+from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
+from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
+from agenticx.teams.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    ModelClientStreamingChunkEvent,
+    RequestUsage,
+    SelectSpeakerEvent,
+    StructuredMessage,
+    TaskResult,
+)
+from agenticx.teams.termination.base import ConditionRun, Run, TerminationCondition
+from agenticx.teams.termination.repetition import repeated_speeches
+
+__all__ = ["BaseGroupChat", "Speaking", "TeamRun"]
+
+_STATE_VERSION = 1
+_STUCK_REPEATS = 3
+_CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
+
+_log = get_logger(__name__)
+
+Speaking = BaseAgentEvent | BaseChatMessage
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TeamRun:
+    """One run: its messages, and the queue from the task that runs it to the consumer.
+
+    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result.
+    """
+
+    token: CancellationToken
+    condition: ConditionRun | None
+    clock: Clock
+    messages: list[Speaking] = field(default_factory=list[Speaking])
+    output: list[Speaking] = field(default_factory=list[Speaking])
+    queue: BatchQueue[Speaking] = field(default_factory=BatchQueue[Speaking])
+    spending: Spending = field(default_factory=Spending)
+    turns: int = 0
+    stop_reason: str | None = None
+    warned: bool = False
+    began: float = field(init=False)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    began_ns: int = field(default_factory=time.perf_counter_ns)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock.monotonic()
+
+    async def emit(self, message: Speaking) -> None:
+        """Pass a message to the consumer and wait until it asks for the next one; raises CancelledError after it."""
+        self.check()
+        if not isinstance(message, ModelClientStreamingChunkEvent):
+            self.output.append(message)
+        self.queue.put(message)
+        await self.queue.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raise CancelledError if the run was cancelled, also if a participant ignored that."""
+        if self.token.is_cancelled():
+            raise asyncio.CancelledError
+
+    async def is_over(self) -> bool:
+        """Return whether the condition ends the run."""
+        if self.condition is None:
+            return False
+        run = Run(
+            messages=tuple(self.messages),
+            usage=self.spending.usage,
+            cost_usd=self.spending.cost_usd,
+            seconds=self.clock.monotonic() - self.began,
+            turns=self.turns,
+            began=self.began_ns,
+        )
+        with user_code.translated_errors("a termination condition"):
+            stop = await self.condition.check(run)
+        self.stop_reason = None if stop is None else stop.content
+        return stop is not None
+
+
+class BaseGroupChat(ABC):
+    """A team whose participants speak one after the other; a subclass chooses the next one.
+
+    `participants` are agents or teams with unique names. A run ends by `termination_condition` or after `max_turns`
+    speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each speech is a message
+    of that message runtime. `custom_message_types` are types of messages that the tasks and participants use besides
+    those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
+    of a speaker is a message too. Raises ValueError and TypeError for participants and limits that cannot be used.
+    """
+
+    def __init__(
+        self,
+        participants: Sequence[ChatAgent | Team],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        termination_condition: TerminationCondition | None = None,
+        max_turns: int | None = None,
+        runtime: MessageRuntime | None = None,
+        custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
+        emit_team_events: bool = False,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if max_turns is not None and max_turns < 1:
+            raise ValueError(f"max_turns must be at least 1, not {max_turns}")
+        self._participants = checked_participants(participants)
+        self._name = name or type(self).__name__
+        self._description = description or "A team of agents."
+        self._condition = termination_condition
+        self._max_turns = max_turns
+        if max_turns is None and termination_condition is None:
+            self._max_turns = (settings or load_settings()).team_max_turns
+        self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
+        self._types = MessageTypes([*_structured_types(participants), *(custom_message_types or ())])
+        self._emits_events = emit_team_events
+        self._clock = clock or SystemClock()
+        self._transcript = TeamTranscript()
+        self._running: TeamRun | None = None
+        self._unpaused = asyncio.Event()
+        self._unpaused.set()
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def description(self) -> str:
+        return self._description
+
+    @abstractmethod
+    async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
+        """Return the name of the next speaker; it may be called again for the same speech after a failure."""
+        ...
+
+    def check_start(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> None:
+        """Raise ValueError if no run can begin with this task."""
+        return
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    async def run(
+        self,
+        *,
+        task: TaskInput = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> TaskResult:
+        """Run the team on a task and return all messages and the reason of the end; raises as `run_stream` does."""
+        options: dict[str, Any] = {"task": task, "output_task_messages": output_task_messages}
+        async with aclosing(self.run_stream(cancellation_token=cancellation_token, **options)) as stream:
+            async for item in stream:
+                if isinstance(item, TaskResult):
+                    return item
+        raise AssertionError("the stream has no result")
+
+    async def run_stream(
+        self,
+        *,
+        task: TaskInput = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]:
+        """Run the team on a task, or go on where the last run ended, and yield the messages, then the `TaskResult`.
+
+        The task is text, a chat message, a list of them, or None. Raises ValueError for another task and while the team
+        is running, `TeamError` if a participant, a condition or a selector fails, and CancelledError within 200 ms
+        after the token was cancelled; no message follows then. After all of these the team can be run again: a speech
+        that was not finished is made again.
+        """
+        given = self._checked_task(task)
+        self.check_start(self._transcript, given)
+        _check(cancellation_token)
+        await self._wait_for_abandoned_run()
+        if self._running is not None:
+            raise ValueError("The team is already running, it cannot run again until it is stopped.")
+        condition = None if self._condition is None else ConditionRun(self._condition)
+        run = self._running = TeamRun(token=CancellationToken(), condition=condition, clock=self._clock)
+        self._transcript.add_task(given)
+        run.messages += given
+        task_ = asyncio.create_task(self._run(run, given if output_task_messages else []), name=f"agx team {self.name}")
+        task_.add_done_callback(lambda _: run.queue.close())
+        stop = (cancellation_token or CancellationToken()).link_future(asyncio.get_running_loop().create_future())
+        stop.add_done_callback(lambda _: None if task_.done() else _cancel(run))
+        try:
+            while batch := await run.queue.take():
+                for message in batch:
+                    _check(cancellation_token)
+                    yield message
+            _check(cancellation_token)
+            if not task_.done():
+                raise asyncio.CancelledError
+            await _outcome(task_)
+        finally:
+            stop.cancel()
+            try:
+                if not task_.done():
+                    _cancel(run)
+                await user_code.abandon(task_, f"team {self.name!r}")
+            finally:
+                self._running = None
+                run.ended.set()
+        yield TaskResult(messages=run.output, stop_reason=run.stop_reason)
+
+    async def _wait_for_abandoned_run(self) -> None:
+        """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
+        for _ in range(_CLOSING_ITERATIONS):
+            if self._running is None:
+                return
+            if self._running.token.is_cancelled():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._running.ended.wait(), 2 * user_code.GRACE_SECONDS)
+                return
+            await asyncio.sleep(0)
+
+    async def _run(self, run: TeamRun, shown_task: Sequence[BaseChatMessage]) -> None:
+        """Run the team in a task of its own; whatever fails is raised as `TeamError`."""
+        try:
+            with collected_by((*current_collectors(), run.spending)):
+                for message in shown_task:
+                    await run.emit(message)
+                await self._speak_in_turn(run)
+        except AgenticXError as exc:
+            if isinstance(exc, TeamError):
+                raise
+            raise TeamError(f"team {self.name!r}: {exc}") from (exc.__cause__ or exc)
+
+    async def _speak_in_turn(self, run: TeamRun) -> None:
+        if run.condition is not None:
+            await run.condition.begin()
+        if run.messages and await run.is_over():
+            return
+        while True:
+            await self._unpaused.wait()
+            name = await self.select_speaker(self._transcript, run)
+            run.check()
+            if self._emits_events:
+                await run.emit(SelectSpeakerEvent(content=[name], source=self.name))
+            await self._speak(run, self._participants[name])
+            if await run.is_over():
+                return
+            self._warn_if_stuck(run)
+            if self._max_turns is not None and run.turns >= self._max_turns:
+                run.stop_reason = f"Maximum number of turns {self._max_turns} reached."
+                return
+
+    async def _speak(self, run: TeamRun, participant: Participant) -> None:
+        """Have a participant speak; what it says counts once it is finished."""
+        said: list[Speaking] = []
+        sent, reports = len(self._transcript), run.spending.reports
+
+        async def emit(message: Speaking) -> None:
+            if (problem := self._types.problem(message)) is not None:
+                raise TeamError(f"the speech of {participant.name!r} is refused: {problem}")
+            if not isinstance(message, ModelClientStreamingChunkEvent):
+                said.append(message)
+            await run.emit(message)
+
+        messages = self._transcript.unseen(participant.name)
+        with user_code.translated_errors(f"participant {participant.name!r}"):
+            if self._actors is None:
+                await participant.speak(messages, emit, run.token)
+            else:
+                await self._actors.speak(participant.name, messages, emit, run.token)
+        run.check()
+        self._transcript.add_speech(participant.name, said, sent)
+        run.messages += said
+        run.turns += 1
+        if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
+            run.spending.add_unreported(used)
+
+    def _warn_if_stuck(self, run: TeamRun) -> None:
+        if not run.warned and (count := repeated_speeches(run.messages, _STUCK_REPEATS)):
+            run.warned = True
+            _log.warning("the participants of a team only repeat themselves", team=self.name, speeches=count)
+
+    def _checked_task(self, task: TaskInput) -> Sequence[BaseChatMessage]:
+        given = task_messages(task)
+        for message in given:
+            if (problem := self._types.problem(message)) is not None:
+                raise ValueError(problem)
+        return given
+
+    # --- control and state --------------------------------------------------------------------------------------------
+
+    async def reset(self) -> None:
+        """Return the team and its participants to the beginning; RuntimeError while it runs."""
+        self._check_not_running("be reset")
+        for participant in self._participants.values():
+            await participant.reset(CancellationToken())
+        self._transcript = TeamTranscript()
+
+    async def pause(self) -> None:
+        """Pause the participants, also one that is at work; no further speech begins before `resume`."""
+        self._unpaused.clear()
+        for participant in self._participants.values():
+            await participant.pause(CancellationToken())
+
+    async def resume(self) -> None:
+        """Resume after `pause`."""
+        for participant in self._participants.values():
+            await participant.resume(CancellationToken())
+        self._unpaused.set()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        """Return the state of the team and its participants as a JSON mapping, at any moment.
+
+        A speech that is not finished is not part of it; `run` makes it again.
+        """
+        transcript = self._transcript.dump()
+        states = {name: await participant.save_state() for name, participant in self._participants.items()}
+        return {
+            "type": type(self).__name__,
+            "version": _STATE_VERSION,
+            "transcript": transcript,
+            "participants": states,
+        }
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load what `save_state` of a team with the same participants returned.
+
+        Raises ValueError for another kind of team, version or participants, RuntimeError while the team runs.
+        """
+        self._check_not_running("load a state")
+        kind, known = (state.get("type"), state.get("version")), (type(self).__name__, _STATE_VERSION)
+        if kind != known:
+            raise ValueError(
+                f"the state is of {kind[0]!r}, version {kind[1]!r}; right would be {known[0]!r}, {known[1]}"
+            )
+        states = cast("Mapping[str, Mapping[str, Any]]", state.get("participants", {}))
+        if [*states] != [*self._participants]:
+            raise ValueError(f"the state is of the participants {[*states]}, not of {[*self._participants]}")
+        transcript = TeamTranscript.load(state.get("transcript", {}), self._types)
+        for name, participant in self._participants.items():
+            await participant.load_state(states[name])
+        self._transcript = transcript
+
+    def _check_not_running(self, purpose: str) -> None:
+        if self._running is not None:
+            raise RuntimeError(f"The team is running; it must be stopped before it can {purpose}.")
+
+
+def _structured_types(participants: Sequence[ChatAgent | Team]) -> list[type[BaseChatMessage]]:
+    """Return the types of structured messages that participants produce."""
+    agents = [participant for participant in participants if isinstance(participant, ChatAgent)]
+    return [type_ for agent in agents for type_ in agent.produced_message_types if issubclass(type_, StructuredMessage)]
+
+
+def _cancel(run: TeamRun) -> None:
+    """Cancel what the run has started, and end the stream of its messages."""
+    run.token.cancel()
+    run.queue.close()
+
+
+def _check(token: CancellationToken | None) -> None:
+    if token is not None and token.is_cancelled():
+        raise asyncio.CancelledError
+
+
+async def _outcome(task: asyncio.Task[None]) -> None:
+    """Raise what a task that has ended raised."""
+    if task.cancelled():
+        raise TeamError("the run of the team was cancelled by code of a participant")
+    await task
+
+
+def _sum(messages: Sequence[Speaking]) -> RequestUsage:
+    used = [message.models_usage for message in messages if message.models_usage is not None]
+    return sum(used, RequestUsage())

@@ -1,0 +1,160 @@
+"""Participants of a group chat: agents and teams, each spoken to in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agenticx.messages import new_id
+from agenticx.teams.actors.cancellation import CancellationToken
+from agenticx.teams.actors.context import MessageContext
+from agenticx.teams.actors.ids import AgentId
+from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.agents.protocols import ChatAgent, Team
+from agenticx.teams.agents.spending import Collectors, collected_by, current_collectors
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
+
+__all__ = ["ActorParticipants", "Emit", "Participant", "checked_participants"]
+
+
+class Emit(Protocol):
+    """The receiver of the messages of a speech, one at a time."""
+
+    async def __call__(self, message: BaseAgentEvent | BaseChatMessage, /) -> None: ...
+
+
+class Participant(Protocol):
+    """An agent or a team as a participant."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
+        """Emit the messages of a speech, the answer as the last one."""
+        ...
+
+    async def reset(self, cancellation_token: CancellationToken, /) -> None: ...
+    async def pause(self, cancellation_token: CancellationToken, /) -> None: ...
+    async def resume(self, cancellation_token: CancellationToken, /) -> None: ...
+    async def save_state(self) -> Mapping[str, Any]: ...
+    async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+class _AgentParticipant:
+    """An agent as a participant."""
+
+    def __init__(self, agent: ChatAgent) -> None:
+        self._agent = agent
+        self.name, self.description = agent.name, agent.description
+        self.reset, self.pause, self.resume = agent.on_reset, agent.on_pause, agent.on_resume
+        self.save_state, self.load_state = agent.save_state, agent.load_state
+
+    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
+        async with aclosing(self._agent.on_messages_stream(messages, token)) as stream:
+            async for item in stream:
+                if isinstance(item, Response):
+                    return await emit(item.chat_message)
+                await emit(item)
+        raise RuntimeError(f"on_messages_stream of {self.name!r} ended without a Response")
+
+
+class _TeamParticipant:
+    """A team as a participant: the last chat message of its run is its answer."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self.name, self.description = team.name, team.description
+        self.save_state, self.load_state = team.save_state, team.load_state
+
+    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
+        stop_reason: str | None = None
+        held: list[BaseAgentEvent | BaseChatMessage] = []  # the last chat message, and the events after it
+        options: dict[str, Any] = {"cancellation_token": token, "output_task_messages": False}
+        async with aclosing(self._team.run_stream(task=list(messages) or None, **options)) as stream:
+            async for item in stream:
+                if isinstance(item, TaskResult):
+                    stop_reason = item.stop_reason
+                    continue
+                if isinstance(item, BaseChatMessage):
+                    while held:
+                        await emit(held.pop(0))
+                if held or isinstance(item, BaseChatMessage):
+                    held.append(item)
+                else:
+                    await emit(item)
+        answer = held.pop(0) if held else TextMessage(content=stop_reason or "", source=self.name)
+        for message in (*held, answer):
+            await emit(message)
+
+    async def reset(self, cancellation_token: CancellationToken, /) -> None:
+        await self._team.reset()
+
+    async def pause(self, cancellation_token: CancellationToken, /) -> None:
+        await self._team.pause()
+
+    async def resume(self, cancellation_token: CancellationToken, /) -> None:
+        await self._team.resume()
+
+
+def checked_participants(members: Sequence[ChatAgent | Team]) -> dict[str, Participant]:
+    """Return participants by name; ValueError without any and for a name twice, TypeError for something else."""
+    made = [_participant(member) for member in members]
+    names = [participant.name for participant in made]
+    if not names:
+        raise ValueError("a team needs at least one participant")
+    if len(names) != len(set(names)):
+        raise ValueError(f"The participant names must be unique: {names}")
+    return {participant.name: participant for participant in made}
+
+
+def _participant(member: object) -> Participant:
+    if isinstance(member, ChatAgent):
+        return _AgentParticipant(member)
+    if isinstance(member, Team):
+        return _TeamParticipant(member)
+    raise TypeError(f"Participant {member!r} must be a ChatAgent or a Team")
+
+
+@dataclass(frozen=True, slots=True)
+class _SpeechRequest:
+    """The message that asks a participant for a speech."""
+
+    messages: Sequence[BaseChatMessage]
+    emit: Emit
+    collectors: Collectors
+
+
+class _ParticipantActor:
+    """A participant as an actor."""
+
+    def __init__(self, participant: Participant) -> None:
+        self._participant = participant
+
+    async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> None:
+        with collected_by(message.collectors):
+            await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
+
+
+class ActorParticipants:
+    """The participants of a team as actors of a message runtime, which gets a message for each speech."""
+
+    def __init__(self, runtime: MessageRuntime, participants: Mapping[str, Participant]) -> None:
+        self._runtime = runtime
+        self._participants = participants
+        self._team_id = new_id("team")
+        self._registered = False
+
+    async def speak(self, name: str, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
+        """Have a participant speak, as `Participant.speak` does."""
+        if not self._registered:
+            self._registered = True
+            for each, participant in self._participants.items():
+                await self._runtime.register_agent_instance(_ParticipantActor(participant), self._id(each))
+        request = _SpeechRequest(messages, emit, current_collectors())
+        await self._runtime.send_message(request, self._id(name), cancellation_token=token)
+
+    def _id(self, name: str) -> AgentId:
+        return AgentId(f"{name}_{self._team_id}", self._team_id)

@@ -1,0 +1,53 @@
+"""A team whose participants hand over to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agenticx.teams.agents.protocols import ChatAgent
+from agenticx.teams.group_chats.base import BaseGroupChat, TeamRun
+from agenticx.teams.group_chats.errors import TeamError
+from agenticx.teams.group_chats.transcript import TeamTranscript
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
+
+__all__ = ["Swarm"]
+
+
+class Swarm(BaseGroupChat):
+    """A team of agents in which the target of the last `HandoffMessage` speaks.
+
+    Without any, who spoke last goes on; the first agent begins. After a handoff to no participant, such as a person, a
+    run needs a task that hands over to one, else ValueError. The options are those of `BaseGroupChat`; TypeError for a
+    team as participant.
+    """
+
+    def __init__(self, participants: Sequence[ChatAgent], **options: Any) -> None:
+        _check_agents(participants)
+        super().__init__(participants, **options)
+
+    def check_start(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> None:
+        target = _target([*transcript.messages, *task])
+        if target is not None and target not in self._participants:
+            raise ValueError(
+                f"the last handoff is to {target!r}, which is no participant; run a HandoffMessage to one of "
+                f"{[*self._participants]} as the task"
+            )
+
+    async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
+        target = _target(transcript.messages) or transcript.speaker or next(iter(self._participants))
+        if target not in self._participants:
+            raise TeamError(f"the last handoff is to {target!r}, which is no participant: {[*self._participants]}")
+        return target
+
+
+def _check_agents(participants: Sequence[object]) -> None:
+    for participant in participants:
+        if not isinstance(participant, ChatAgent):
+            raise TypeError(f"Participant {participant!r} must be a ChatAgent")
+
+
+def _target(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:
+    """Return the target of the last handoff."""
+    handoffs = (message.target for message in reversed(messages) if isinstance(message, HandoffMessage))
+    return next(handoffs, None)

@@ -1,0 +1,110 @@
+"""A person as a participant, and agents as actors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agenticx.teams import (
+    AgentId,
+    CancellationToken,
+    HandoffMessage,
+    Response,
+    SingleThreadedAgentRuntime,
+    TextMessage,
+    UserInputFailed,
+    UserInputRequestedEvent,
+    UserProxyAgent,
+)
+from tests.unit.teams.chat_agents import Saying
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = TextMessage(content="How high?", source="helper")
+
+
+async def answer(agent: UserProxyAgent, *messages: Any) -> Any:
+    return (await agent.on_messages(messages or [QUESTION], CancellationToken())).chat_message
+
+
+async def test_the_answer_of_a_function_is_the_persons_message() -> None:
+    prompts: list[str] = []
+
+    def ask(prompt: str) -> str:
+        prompts.append(prompt)
+        return "324 m"
+
+    message = await answer(UserProxyAgent("person", input_func=ask))
+    assert (type(message), message.content, message.source) == (TextMessage, "324 m", "person")
+    assert prompts == ["Enter your response: "]
+
+
+async def test_the_question_is_an_event_before_the_answer() -> None:
+    async def ask(prompt: str) -> str:
+        return "yes"
+
+    agent = UserProxyAgent("person", input_func=ask)
+    first, last = [item async for item in agent.on_messages_stream([QUESTION], CancellationToken())]
+    assert isinstance(first, UserInputRequestedEvent)
+    assert isinstance(last, Response)
+    assert last.inner_messages == [first]
+
+
+async def test_after_a_handoff_to_the_person_the_answer_hands_back() -> None:
+    handoff = HandoffMessage(content="Yours.", source="helper", target="person")
+    message = await answer(UserProxyAgent("person", input_func=lambda prompt: prompt), QUESTION, handoff)
+    assert isinstance(message, HandoffMessage)
+    assert (message.target, message.content) == ("helper", "Handoff received from helper. Enter your response: ")
+
+
+async def test_a_last_handoff_to_someone_else_is_an_error() -> None:
+    handoff = HandoffMessage(content="Yours.", source="helper", target="critic")
+    agent = UserProxyAgent("person", input_func=lambda prompt: "x")
+    with pytest.raises(RuntimeError, match="hands over to 'critic', not to 'person'"):
+        await answer(agent, handoff)
+    assert isinstance(await answer(agent, handoff, QUESTION), TextMessage)
+
+
+async def test_a_function_that_fails_is_named() -> None:
+    def broken(prompt: str) -> str:
+        raise EOFError("closed")
+
+    with pytest.raises(UserInputFailed, match=r"Failed to get user input: .*EOFError: closed") as raised:
+        await answer(UserProxyAgent("person", input_func=broken))
+    assert isinstance(raised.value, RuntimeError)
+    assert isinstance(raised.value.__cause__, EOFError)
+    unusable: Any = lambda prompt: 3  # noqa: E731
+    with pytest.raises(UserInputFailed, match="returned a <class 'int'>, not text"):
+        await answer(UserProxyAgent("person", input_func=unusable))
+
+
+async def test_a_cancelled_question_ends_and_its_function_gets_the_token() -> None:
+    token, begun = CancellationToken(), asyncio.Event()
+    given: list[CancellationToken] = []
+
+    async def ask(prompt: str, cancellation_token: CancellationToken) -> str:
+        given.append(cancellation_token)
+        begun.set()
+        return await asyncio.get_running_loop().create_future()
+
+    asking = asyncio.ensure_future(UserProxyAgent("person", input_func=ask).on_messages([QUESTION], token))
+    await begun.wait()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert given == [token]
+
+
+async def test_without_a_function_it_is_refused_with_the_reason() -> None:
+    with pytest.raises(ValueError, match="needs an input_func"):
+        UserProxyAgent("person")
+
+
+async def test_an_agent_answers_as_an_actor() -> None:
+    runtime = SingleThreadedAgentRuntime()
+    agent_id = await runtime.register_agent_instance(Saying("a"), AgentId("a", "1"))
+    response = await runtime.send_message(QUESTION, agent_id)
+    assert response.chat_message.to_text() == "a here"
+    await runtime.stop()
