@@ -65,6 +65,11 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (made_tool, {"name": 5}, "name must be a str, not int"),
     (made_tool, {"description": 5}, "description must be a str, not int"),
     (made_tool, {"timeout": "5"}, "timeout must be a number of seconds, not str"),
+    (made_tool, {"timeout": True}, "timeout must be a number of seconds, not bool"),
+    (made_tool, {"read_only": 1}, "read_only must be True, False or None, not int"),
+    (made_tool, {"idempotent": "yes"}, "idempotent must be True, False or None, not str"),
+    (made_tool, {"parallel": "no"}, "parallel must be True, False or None, not str"),
+    (made_tool, {"assess": "read"}, "assess must be a function or None, not str"),
     (load_attachment, {"path": 5}, "path must be a str or a Path, not int"),
     (AsyncConfirmGate().resolve, {"request_id": "c", "approved": "yes"}, "approved must be True or False, not str"),
     (Block, {"reason": 5}, "reason must be a str, not int"),
@@ -82,6 +87,12 @@ def test_an_argument_of_a_wrong_type_is_named(
     with pytest.raises(TypeError) as raised:
         make(**arguments)
     assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, float("nan"), float("inf")])
+def test_a_time_out_that_never_or_always_fires_is_refused_when_the_tool_is_made(seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"timeout must be a positive number of seconds, not {seconds}"):
+        made_tool(timeout=seconds)
 
 
 def test_an_unknown_risk_is_refused_when_the_tool_is_made() -> None:
