@@ -53,6 +53,18 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Session, {"messages": "x"}, "messages must be a list of messages of agenticx.messages or dict rows, not str"),
     (Session, {"messages": {}}, "messages must be a list of messages of agenticx.messages or dict rows, not dict"),
     (Session, {"messages": iter([])}, "messages must be a list of messages of agenticx.messages or dict rows, not"),
+    (
+        Session,
+        {"messages": [{"role": "user"}]},
+        "messages[0]: the row with role 'user' has no content; content must be",
+    ),
+    (
+        Session,
+        {"messages": [{"role": "user", "content": None}]},
+        "messages[0]: the row with role 'user' has no content",
+    ),
+    (Session, {"messages": [{"role": "system"}]}, "messages[0]: the row with role 'system' has no content"),
+    (Session, {"messages": [{"role": "assistant"}]}, "messages[0]: the row with role 'assistant' has no content"),
     (Session, {"id": 5}, "id must be a str, not int"),
     (Session, {"workspace": 5}, "workspace must be a str or a Path, not int"),
     (Session, {"state": {"a": 1}}, "state must be a ToolState, not dict"),
@@ -109,6 +121,8 @@ def test_an_unknown_risk_is_refused_when_the_tool_is_made() -> None:
         ({"system_prompt": 5}, "system_prompt must be a str, not int"),
         ({"context": {}}, "context must be a TurnContext, not dict"),
         ({"sampling": {"seed": 1}}, "sampling must be a Sampling, not dict"),
+        ({"output_type": ""}, "output_type must be a type, such as a BaseModel class, not str"),
+        ({"output_type": "\0"}, "output_type must be a type, such as a BaseModel class, not str"),
         ({"output_type": {"type": "object"}}, "output_type must be a type, such as a BaseModel class, not a dict"),
     ],
 )
