@@ -7,6 +7,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from agenticx.errors import ResourcesExhausted
@@ -68,10 +69,9 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "
             return
         try:
             result = context.run(function, *args, **kwargs)
-        except StopIteration as exc:  # a future cannot carry it
-            _deliver(loop, future, None, RuntimeError(f"{function!r} raised StopIteration: {exc}"))
-        except KeyboardInterrupt as exc:  # raised by the function: Ctrl-C reaches the main thread only
-            _deliver(loop, future, None, RuntimeError(f"{function!r} raised KeyboardInterrupt: {exc}"))
+        except (StopIteration, KeyboardInterrupt) as exc:
+            # A future cannot carry the former; the latter is the function's own: Ctrl-C reaches the main thread only.
+            _deliver(loop, future, None, _as_runtime_error(function, exc))
         except BaseException as exc:  # noqa: BLE001 - raised in the awaiting task, as asyncio.to_thread does
             _deliver(loop, future, None, exc)
         else:
@@ -100,6 +100,14 @@ async def run_sized(function: Callable[..., T], /, *args: Any, size: int, name: 
     the event loop run, provided that no single call into C is long.
     """
     return function(*args) if size < LARGE else await run_in_thread(function, *args, name=name)
+
+
+def _as_runtime_error(function: Callable[..., Any], exc: BaseException) -> RuntimeError:
+    while isinstance(function, partial):
+        function = function.func
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    text = f": {exc}" if exc.args else ""
+    return RuntimeError(f"{name.rpartition('<locals>.')[2]} raised {type(exc).__name__}{text}")
 
 
 def _deliver(

@@ -16,7 +16,7 @@ from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.turn_agent import SystemPrompt, ToolResult, TurnAgent
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment, Tool, ToolContext, is_idempotent, is_parallel
+from agenticx.tools.base import Assessment, Tool, ToolContext, is_idempotent, is_parallel, runs_in_thread
 from agenticx.tools.registry import Toolbox, as_tool
 
 __all__ = ["Models", "TurnAgents"]
@@ -124,6 +124,7 @@ class _AgentTool:
         self._agents = agents
         self.idempotent = is_idempotent(tool)
         self.parallel = is_parallel(tool)
+        self.runs_in_thread = runs_in_thread(tool)
 
     @property
     def schema(self) -> ToolSchema:

@@ -1,7 +1,8 @@
 """Messages as the dict rows of Chat Completions, which most libraries keep their histories in.
 
 A row is `{"role", "content", …}`, see https://platform.openai.com/docs/api-reference/chat/create. Content is a
-string, None, or a list of parts of type `text`, `image_url` and `file` with `data:` URLs.
+string or a list of parts of type `text`, `image_url` and `file` with `data:` URLs; that of assistants and tools may be
+None.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _KEYS = {
     "assistant": {"role", "content", "name", "tool_calls", "reasoning_content", "refusal", "sender"},
     "tool": {"role", "content", "name", "tool_call_id"},
 }
+_WRITTEN = frozenset({"system", "developer", "user"})
+_CONTENT_KEYS = ("tool_calls", "refusal", "reasoning_content")
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]*)(?:;[\w=.-]+)*?;base64,(?P<data>.*)", re.DOTALL)
 
 
@@ -97,6 +100,8 @@ def _message(row: Mapping[str, Any], place: str, tool_names: Mapping[str, str]) 
     unknown = [key for key, value in row.items() if key not in _KEYS[role] and value not in (None, [], {}, "")]
     if unknown:
         raise TypeError(f"{place}: unknown key {unknown[0]!r}; a row with role {role!r} has {_listed(_KEYS[role])}")
+    if _lacks_content(row):
+        raise TypeError(f"{place}: the row with role {role!r} has no content; content must be a str or a list of parts")
     texts, attachments = _content(row.get("content"), place)
     text = "".join(texts) if role == "assistant" else "\n".join(texts)
     if attachments and role != "user":
@@ -119,6 +124,13 @@ def _message(row: Mapping[str, Any], place: str, tool_names: Mapping[str, str]) 
             return ToolMessage(tool_call_id=clean_text(call_id), name=name, content=text)
         case _:
             return SystemMessage(content=text)
+
+
+def _lacks_content(row: Mapping[str, Any]) -> bool:
+    """Return whether the row says nothing: None is the content of calls, and of replies and results without a text."""
+    if row.get("content") is not None:
+        return False
+    return row["role"] in _WRITTEN or ("content" not in row and not any(row.get(key) for key in _CONTENT_KEYS))
 
 
 def _content(content: object, place: str) -> tuple[list[str], tuple[Attachment, ...]]:

@@ -50,6 +50,8 @@ class OutputType:
         self.value: Any = None
         if isinstance(type_, Mapping):
             raise TypeError("output_type must be a type, such as a BaseModel class, not a dict such as a JSON Schema")
+        if isinstance(type_, str | bytes):  # pydantic would run a str as code
+            raise TypeError(f"output_type must be a type, such as a BaseModel class, not {type(type_).__name__}")
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(type_)
             schema = _resolve_root(self._adapter.json_schema())

@@ -34,7 +34,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
-from agenticx.tools.base import Tool, ToolContext, ToolOutput
+from agenticx.tools.base import Tool, ToolContext, ToolOutput, runs_in_thread
 
 __all__ = ["CallOutcome", "ToolCalls"]
 
@@ -229,8 +229,12 @@ class ToolCalls:
                 return CallOutcome(f"Error: {exc}", "error")
         data = {"phase": "tool", "elapsed_seconds": self._elapsed(pending), "limit_seconds": limit}
         turn.emit(EventType.STALL, {**data, "action": "failed"})
-        text = f"{tool.schema.name} did not finish within {limit:g} s and was ended."
-        return self._with_partial(pending, CallOutcome(text, "timed_out"))
+        text, end = f"{tool.schema.name} did not finish within {limit:g} s", " and was ended."
+        if runs_in_thread(tool):
+            end = "; it may still take effect, as its thread cannot be ended."
+            fields = {"tool_name": tool.schema.name, "call_id": pending.call.id}
+            _log.warning("tool timed out; its thread cannot be ended", **fields, seconds=limit)
+        return self._with_partial(pending, CallOutcome(text + end, "timed_out"))
 
     def _with_partial(self, pending: PendingCall, outcome: CallOutcome) -> CallOutcome:
         """Add to `outcome` the output that the tool had so far; a large value only if it is rendered already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from agenticx.errors import ToolError
@@ -25,14 +25,14 @@ def _problem(value: object) -> str | None:
     if not isinstance(value, Assessment):
         return f"{type(value).__name__}; it must return an Assessment"
     assessment: Any = value  # made by user code, which may have used values of any type
-    risk, reasons = assessment.risk, assessment.reasons
+    risk = assessment.risk
     if not isinstance(risk, str) or risk not in get_args(Risk):
         return f"an Assessment whose risk is {_shown(risk)}; it must be one of {', '.join(get_args(Risk))}"
     for name in _TEXTS:
         if not isinstance(text := getattr(assessment, name), str | None):
             return _wrong(name, text, "a text or None")
-    if not isinstance(reasons, tuple | list) or not all(isinstance(reason, str) for reason in reasons):
-        return _wrong("reasons", reasons, "a tuple of texts")
+    if not _is_texts(assessment.reasons):
+        return _wrong("reasons", assessment.reasons, "a tuple of texts")
     for name in ("protected", "unchecked"):
         if not isinstance(flag := getattr(assessment, name), bool):
             return _wrong(name, flag, "True or False")
@@ -41,10 +41,15 @@ def _problem(value: object) -> str | None:
     return None
 
 
+def _is_texts(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(item, str) for item in cast("Sequence[object]", value))
+
+
 def _wrong(name: str, value: object, right: str) -> str:
     kind = type(value).__name__
     if isinstance(value, tuple | list):
-        kind += " of " + (", ".join({type(item).__name__: None for item in value}) or "nothing")
+        kinds = {type(item).__name__: None for item in cast("Sequence[object]", value)}
+        kind += " of " + (", ".join(kinds) or "nothing")
     return f"an Assessment whose {name} is {kind}; it must be {right}"
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "ToolState",
     "is_idempotent",
     "is_parallel",
+    "runs_in_thread",
 ]
 
 Risk = Literal["read", "write", "execute"]
@@ -125,6 +126,11 @@ def is_idempotent(tool: Tool) -> bool:
 def is_parallel(tool: Tool) -> bool:
     """Return whether calls of `tool` may run concurrently with others: as declared, else if it only reads."""
     return getattr(tool, "parallel", tool.read_only) is True
+
+
+def runs_in_thread(tool: Tool) -> bool:
+    """Return whether `tool` is a plain function, whose thread runs on after a time-out or a stop."""
+    return getattr(tool, "runs_in_thread", False) is True
 
 
 @runtime_checkable

@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial, partialmethod
+from math import inf
+from types import NoneType
 from typing import Any, cast, get_args, overload
 
-from agenticx.argument_types import check_iterable, check_str, check_type
+from agenticx.argument_types import check_callable, check_iterable, check_str, check_type, wrong_type
 from agenticx.errors import ToolError
 from agenticx.llms.base import ToolSchema
 from agenticx.threads import run_in_thread
@@ -43,6 +45,11 @@ class FunctionTool:
     timeout: float | None
     assessor: Assess | None
 
+    @property
+    def runs_in_thread(self) -> bool:
+        """True for a plain function."""
+        return not _is_coroutine_function(self.function)
+
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         """Return the assessment of `assessor`, else one of the declared risk, bound to the current schema.
 
@@ -61,7 +68,7 @@ class FunctionTool:
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
         """Call the function with validated and injected arguments; its exceptions are not caught."""
         keywords = self.signature.inject(arguments, context)
-        if _is_coroutine_function(self.function):
+        if not self.runs_in_thread:
             return await self.function(**keywords)
         result = await run_in_thread(self.function, name=f"agx tool {self.schema.name}", **keywords)
         return await result if inspect.isawaitable(result) else result
@@ -139,10 +146,10 @@ def tool(
     >>> add.schema.name, sorted(add.schema.parameters["properties"]), add(1, 2)
     ('add', ['left', 'right'], 3)
     """
-    _check_options(name, description, risk, timeout)
+    defaults = {"read_only": read_only, "idempotent": idempotent, "parallel": parallel}
+    _check_options(name, description, risk, timeout, assess, defaults)
     if function is None:
         options = {"risk": risk, "timeout": timeout, "assess": assess}
-        defaults = {"read_only": read_only, "idempotent": idempotent, "parallel": parallel}
         return partial(tool, name=name, description=description, **options, **defaults)
     signature = read_signature(function)
     _refuse_generator(function, name or _name_of(function))
@@ -166,15 +173,28 @@ def tool(
     )
 
 
-def _check_options(name: object, description: object, risk: object, timeout: object) -> None:
+def _check_options(
+    name: object, description: object, risk: object, timeout: object, assess: object, flags: Mapping[str, object]
+) -> None:
     if name is not None:
         check_str("name", name)
     if description is not None:
         check_str("description", description)
     if timeout is not None:
-        check_type("timeout", timeout, (int, float), "a number of seconds")
+        _check_timeout(timeout)
+    if assess is not None:
+        check_callable("assess", assess, "a function or None")
+    for flag, value in flags.items():
+        check_type(flag, value, (bool, NoneType), "True, False or None")
     if risk not in get_args(Risk):
         raise ValueError(f"risk must be one of {', '.join(get_args(Risk))}, not {risk!r}")
+
+
+def _check_timeout(timeout: object) -> None:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise wrong_type("timeout", timeout, "a number of seconds")
+    if not 0 < timeout < inf:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
 
 
 def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:

@@ -53,6 +53,18 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Session, {"messages": "x"}, "messages must be a list of messages of agenticx.messages or dict rows, not str"),
     (Session, {"messages": {}}, "messages must be a list of messages of agenticx.messages or dict rows, not dict"),
     (Session, {"messages": iter([])}, "messages must be a list of messages of agenticx.messages or dict rows, not"),
+    (
+        Session,
+        {"messages": [{"role": "user"}]},
+        "messages[0]: the row with role 'user' has no content; content must be",
+    ),
+    (
+        Session,
+        {"messages": [{"role": "user", "content": None}]},
+        "messages[0]: the row with role 'user' has no content",
+    ),
+    (Session, {"messages": [{"role": "system"}]}, "messages[0]: the row with role 'system' has no content"),
+    (Session, {"messages": [{"role": "assistant"}]}, "messages[0]: the row with role 'assistant' has no content"),
     (Session, {"id": 5}, "id must be a str, not int"),
     (Session, {"workspace": 5}, "workspace must be a str or a Path, not int"),
     (Session, {"state": {"a": 1}}, "state must be a ToolState, not dict"),
@@ -65,6 +77,11 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (made_tool, {"name": 5}, "name must be a str, not int"),
     (made_tool, {"description": 5}, "description must be a str, not int"),
     (made_tool, {"timeout": "5"}, "timeout must be a number of seconds, not str"),
+    (made_tool, {"timeout": True}, "timeout must be a number of seconds, not bool"),
+    (made_tool, {"read_only": 1}, "read_only must be True, False or None, not int"),
+    (made_tool, {"idempotent": "yes"}, "idempotent must be True, False or None, not str"),
+    (made_tool, {"parallel": "no"}, "parallel must be True, False or None, not str"),
+    (made_tool, {"assess": "read"}, "assess must be a function or None, not str"),
     (load_attachment, {"path": 5}, "path must be a str or a Path, not int"),
     (AsyncConfirmGate().resolve, {"request_id": "c", "approved": "yes"}, "approved must be True or False, not str"),
     (Block, {"reason": 5}, "reason must be a str, not int"),
@@ -84,6 +101,12 @@ def test_an_argument_of_a_wrong_type_is_named(
     assert problem in str(raised.value)
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, float("nan"), float("inf")])
+def test_a_time_out_that_never_or_always_fires_is_refused_when_the_tool_is_made(seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"timeout must be a positive number of seconds, not {seconds}"):
+        made_tool(timeout=seconds)
+
+
 def test_an_unknown_risk_is_refused_when_the_tool_is_made() -> None:
     with pytest.raises(ValueError, match="risk must be one of read, write, execute, not 'none'"):
         made_tool(risk="none")
@@ -98,6 +121,8 @@ def test_an_unknown_risk_is_refused_when_the_tool_is_made() -> None:
         ({"system_prompt": 5}, "system_prompt must be a str, not int"),
         ({"context": {}}, "context must be a TurnContext, not dict"),
         ({"sampling": {"seed": 1}}, "sampling must be a Sampling, not dict"),
+        ({"output_type": ""}, "output_type must be a type, such as a BaseModel class, not str"),
+        ({"output_type": "\0"}, "output_type must be a type, such as a BaseModel class, not str"),
         ({"output_type": {"type": "object"}}, "output_type must be a type, such as a BaseModel class, not a dict"),
     ],
 )

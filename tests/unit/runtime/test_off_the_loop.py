@@ -15,7 +15,7 @@ from agenticx.runtime.calls.result_rendering import is_large
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.testing import call
 from agenticx.tools.registry import tool
-from tests.support.timeouts import longest_hold, slowdown
+from tests.support.timeouts import PATIENCE, longest_hold, slowdown
 
 pytestmark = pytest.mark.anyio
 
@@ -91,6 +91,28 @@ async def test_a_large_value_returned_at_the_time_out_is_reported(play):
     [(_, outcome, text)] = run.results
     assert outcome == "timed_out"
     assert text.startswith('look did not finish within 1 s and was ended.\n{"rows": ["found", "found"')
+
+
+async def test_a_plain_function_that_times_out_may_still_take_effect(play, caplog):
+    released = threading.Event()
+
+    @tool(risk="read", timeout=1)
+    def look() -> None:
+        """Look until it is released."""
+        released.wait(PATIENCE)
+
+    @tool(risk="read")
+    def release() -> str:
+        """Let the thread end."""
+        released.set()
+        return "released"
+
+    run = await play([call("look"), call("release"), "ok"], tools=[look, release])
+
+    text = "look did not finish within 1 s; it may still take effect, as its thread cannot be ended."
+    assert run.results == [("call_1", "timed_out", text), ("call_2", "ok", "released")]
+    [record] = [record for record in caplog.records if "its thread cannot be ended" in record.getMessage()]
+    assert record.levelname == "WARNING"
 
 
 class Places(BaseModel):

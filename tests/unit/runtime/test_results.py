@@ -225,6 +225,14 @@ def test_any_other_row_is_a_type_error_with_its_index(row: Any, problem: str) ->
     assert problem in str(raised.value)
 
 
+@pytest.mark.parametrize("given", [{"role": "user"}, {"role": "user", "content": None}])
+async def test_a_row_without_content_is_a_type_error_before_the_turn(given: Any) -> None:
+    session = Session()
+    with pytest.raises(TypeError, match="user_input: the row with role 'user' has no content"):
+        await runtime("x").run(given, session)
+    assert session.messages == []
+
+
 @pytest.mark.parametrize("given", [7, None, b"x", {"role": "assistant", "content": "x"}, {}, ["x"]])
 async def test_any_other_input_is_a_type_error_before_the_turn(given: Any) -> None:
     session = Session()

@@ -1,4 +1,4 @@
-"""Assessments with values of other types than declared: each is an error of its call, and the turn goes on."""
+"""Assessments with values of other types than declared: each is an error of its call."""
 
 from __future__ import annotations
 
