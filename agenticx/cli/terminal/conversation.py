@@ -39,7 +39,7 @@ from agenticx.cli.terminal.confirm_ui import (
     read_line,
 )
 from agenticx.cli.terminal.event_text import Note, Tone
-from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard
+from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
@@ -259,7 +259,7 @@ class TerminalConversation:
         """Show a text and return the line that the user types in its place."""
         self.output.show_note(Note(text))
         self.output.show_prompt("the arguments on one line (Enter: no change): ")
-        line = await read_line()
+        line = strip_paste_marks(await read_line())
         self.output.prompt_answered()
         return line or None
 
