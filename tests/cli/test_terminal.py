@@ -89,6 +89,30 @@ def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, termi
     assert result == "Denied by the user. Reason: write [Aelsewhere"
 
 
+def test_explanations_are_broken_at_words(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", WRITE, columns=60)
+    screen.wait_for(PROMPT)
+    screen.type("?\n")
+    screen.wait_for("  y           run this call\n")
+    screen.wait_for(
+        "  s           run it, and in this session ask no more about\n"
+        "              the same call with the same arguments; until\n"
+        "              this agx ends, not about file_write of this\n"
+        "              file with other content either\n"
+    )
+    screen.wait_for(AGAIN)
+    screen.type("\n")
+    assert screen.exit_code() == 0
+
+
+def test_the_first_lines_of_a_chat_are_broken_at_words(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat", columns=30)
+    screen.wait_for(f"demo in\n{agx.folder};\n/help shows the commands\n")
+    screen.wait_for("a new session; later, agx chat\n-c continues it\n")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
 def test_calls_on_a_file_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")

@@ -153,7 +153,7 @@ class TerminalConfirmResponder:
             if answer == "edit":
                 answer, draft = await self._edit(data["context"].get("arguments", {}), draft)
             elif answer is None:
-                self._output.show_note(Note(_answers_help(data["context"])))
+                self._output.show_note(Note(_answers_help(data["context"]), wraps=True))
             if answer is not None:
                 return answer
             discard_typed_ahead()
@@ -166,7 +166,7 @@ class TerminalConfirmResponder:
         except EditFailed as exc:
             draft = exc.text or draft
             kept = "y runs the call as shown" if draft is None else "e goes on with your text, y runs the call as shown"
-            self._output.show_note(Note(f"{visible_line(str(exc))}; {kept}", "bad"))
+            self._output.show_note(Note(f"{visible_line(str(exc))}; {kept}", "bad", wraps=True))
             return None, draft
         if edited is None:
             self._output.show_note(Note("the arguments are unchanged"))
@@ -208,7 +208,7 @@ def _answers_help(context: Mapping[str, Any]) -> str:
     kind = _kind(context)
     session = "run it, and in this session ask no more about the same call with the same arguments"
     if kind is not None:
-        session += f";\n              until this agx ends, not about {kind[0]} of this file with other content either"
+        session += f"; until this agx ends, not about {kind[0]} of this file with other content either"
     return (
         "  y           run this call\n"
         f"  s           {session}\n"

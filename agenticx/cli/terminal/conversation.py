@@ -311,7 +311,7 @@ async def _open(
 
     @cache
     def notify(text: str, tone: Tone = "warning") -> None:
-        output.show_note(Note(visible_line(text, 2_000), tone))
+        output.show_note(Note(visible_line(text, 2_000), tone, wraps=True))
 
     make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
     make_fallback_client: Callable[[Exception], Client] | None = None
@@ -319,7 +319,7 @@ async def _open(
     owner = await _find_store(settings, arguments, notify)
     if isinstance(owner, ServerEndpoint):
         reject_local_options(arguments, owner.url)
-        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning")))
+        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning", wraps=True)))
         options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
         session = await _requested_session(client, arguments, settings)
     else:
@@ -364,7 +364,7 @@ async def _reconnect(
     """
 
     def notify(text: str) -> None:
-        conversation.output.show_note(Note(text, "warning"))
+        conversation.output.show_note(Note(text, "warning", wraps=True))
 
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()
