@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agenticx.cli.client.discovery import find_studio, studio_endpoint
+from agenticx.cli.client.handover import is_chat
 from agenticx.cli.client.http import ServerUnreachable
 from agenticx.cli.client.studio_file import STUDIO_FILE, StudioAddress, write_private
 from agenticx.errors import AgenticXError
@@ -76,6 +77,10 @@ def _start_hint(settings: Settings) -> str:
         pid = probe_store_owner(settings)
     if pid is None:
         return "`agx serve` starts one"
+    if is_chat(settings.home, pid):
+        return (
+            f"a chat (process {pid}) has the sessions; `agx serve` starts one, which takes them over between two turns"
+        )
     if pid == 0:
         return "another process has the sessions; once it has ended, `agx serve` starts one"
     return (

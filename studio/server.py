@@ -20,7 +20,7 @@ from typing import Any, TextIO
 import uvicorn
 from starlette.applications import Starlette
 
-from agenticx.cli.client.handover import is_chat, request_handover
+from agenticx.cli.client.handover import is_chat, remove_stale_sockets, request_handover
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
@@ -200,7 +200,12 @@ def _lock_after_handover(
     It is not held while the chat's turn is waited for, so that another studio can start or be refused as usual.
     """
     lock = lock_home(settings.home, take_over=take_over, stopped=stop.is_set)
-    owner_pid = probe_store_owner(settings)
+    try:
+        remove_stale_sockets(settings.home)
+        owner_pid = probe_store_owner(settings)
+    except SettingsError:
+        lock.release()
+        raise
     if owner_pid is None or not is_chat(settings.home, owner_pid):
         return lock
     lock.release()

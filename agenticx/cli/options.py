@@ -95,10 +95,13 @@ def settings_for(arguments: Namespace, workspace: Path) -> Settings:
 
 def model_of(arguments: Namespace) -> str | None:
     """Return --model; raise SettingsError for a name that no model has."""
+    name: str | None = arguments.model
+    if name is None:
+        return None
     try:
-        return None if arguments.model is None else check_model_name(arguments.model)
+        return check_model_name(name)
     except ValueError as exc:
-        raise SettingsError(f"--model {arguments.model[:_MAX_SHOWN_CHARS]!r}: {exc}") from exc
+        raise SettingsError(f"--model {name[:_MAX_SHOWN_CHARS]!r}: {exc}") from exc
 
 
 def reject_local_options(arguments: Namespace, url: str) -> None:

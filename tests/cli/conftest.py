@@ -116,13 +116,16 @@ class Terminal:
 def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
     """Return a function that starts `agx` with its standard streams at one terminal, with `typed` as earlier input.
 
-    `prepare` is Python source that the process runs first.
+    `prepare` is Python source that the process runs first. The terminal has `columns`, 0 if it does not know.
     """
+    termios = pytest.importorskip("termios", reason="needs pseudo-terminals")
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     opened: list[Terminal] = []
 
-    def start(*words: str, typed: str = "", prepare: str = "") -> Terminal:
+    def start(*words: str, typed: str = "", prepare: str = "", columns: int = 0) -> Terminal:
         ours, theirs = pty.openpty()
+        if columns:
+            termios.tcsetwinsize(theirs, (50, columns))
         os.write(ours, typed.encode())
         module, first = (PROGRAM, [prepare + AGX]) if prepare else ("agenticx.cli", [])
         process = Process(

@@ -236,8 +236,16 @@ def test_a_chat_with_options_that_a_server_would_not_have_keeps_its_sessions(
     chat.process.kill()
     chat.process.wait(PATIENCE)
     assert not request_handover(home, chat.process.pid, print)  # the socket is left, and nobody listens
+    left = home / f"chat-{chat.process.pid}.sock"
     again = terminal("chat")
     again.wait_for("› ")
-    assert [path.name for path in home.glob("chat-*.sock")] == [f"chat-{again.process.pid}.sock"]
+    assert list(home.glob("chat-*.sock")) == [home / f"chat-{again.process.pid}.sock"]
+    hint = f"a chat (process {again.process.pid}) has the sessions; `agx serve` starts one, which takes them over "
+    assert hint in agx("open", "--print").stderr
     again.type("\x04")
     assert again.exit_code() == 0
+    left.touch()
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        assert not left.exists()
+        server.terminate()

@@ -89,6 +89,30 @@ def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, termi
     assert result == "Denied by the user. Reason: write [Aelsewhere"
 
 
+def test_explanations_are_broken_at_words(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("run", WRITE, columns=60)
+    screen.wait_for(PROMPT)
+    screen.type("?\n")
+    screen.wait_for("  y           run this call\n")
+    screen.wait_for(
+        "  s           run it, and in this session ask no more about\n"
+        "              the same call with the same arguments; until\n"
+        "              this agx ends, not about file_write of this\n"
+        "              file with other content either\n"
+    )
+    screen.wait_for(AGAIN)
+    screen.type("\n")
+    assert screen.exit_code() == 0
+
+
+def test_the_first_lines_of_a_chat_are_broken_at_words(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat", columns=30)
+    screen.wait_for(f"demo in\n{agx.folder};\n/help shows the commands\n")
+    screen.wait_for("a new session; later, agx chat\n-c continues it\n")
+    screen.type("\x04")
+    assert screen.exit_code() == 0
+
+
 def test_calls_on_a_file_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("chat")
     screen.wait_for("› ")
@@ -128,8 +152,9 @@ def test_the_arguments_that_the_user_edits_are_those_that_run(agx: Any, terminal
         screen.wait_for(PROMPT if "q" in script else AGAIN)
         screen.type("e\n")
         screen.wait_for(answer)
+    screen.wait_for("; e goes on with your text, y runs the call as shown")
     screen.wait_for(AGAIN)
-    (agx.folder / "script").write_text("s/hi/ho/")
+    (agx.folder / "script").write_text(r"s/\[/{/; s/hi/ho/")
     screen.type("e\n")
     screen.wait_for('allowed by you, with the arguments {"path": "note.txt", "content": "ho"}')
     assert screen.exit_code() == 0
@@ -148,7 +173,13 @@ def test_arguments_can_be_edited_at_the_prompt(agx: Any, terminal: Callable[...,
     screen.wait_for(PROMPT)
     screen.type("e\n")
     screen.wait_for('"content": "hi"')
-    screen.type('\x1b[A\x05\x7f\x7fere"\r')
+    screen.type("\x1b[A\x05\x7f\x7fere\r")
+    screen.wait_for("the edited arguments are not JSON: ")
+    screen.wait_for("; e goes on with your text, y runs the call as shown")
+    screen.wait_for(AGAIN)
+    screen.type("e\n")
+    screen.wait_for('"content": "here')
+    screen.type('\x1b[A\x05"\r')
     screen.wait_for("allowed by you, with the arguments")
     screen.wait_for("› ")
     assert (agx.folder / "note.txt").read_text() == "here"
@@ -188,6 +219,24 @@ def test_a_draft_typed_in_a_chat_before_a_question_waits_for_the_next_prompt(
     screen.type("\x15\x04")
     assert screen.exit_code() == 0
     assert (agx.folder / "note.txt").exists()
+
+
+@pytest.mark.promise("E2")
+def test_a_paste_at_a_question_is_read_as_if_it_was_typed(agx: Any, terminal: Callable[..., Any]) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type(WRITE + "\r")
+    screen.wait_for(PROMPT)
+    screen.type("\x1b[201~y\n")  # the end of a paste that began before the question
+    screen.wait_for(AGAIN)
+    screen.type("\x1b[200~y\n \x1b[201~")
+    screen.wait_for("allowed by you")
+    screen.wait_for("› ")
+    assert (agx.folder / "note.txt").read_text() == "hi"
+    screen.type("say clean\r")
+    screen.wait_for("\nclean\n")
+    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    assert [one["content"] for one in session["messages"] if one["role"] == "user"] == [WRITE, "say clean"]
 
 
 def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., Any]) -> None:

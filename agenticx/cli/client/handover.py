@@ -17,7 +17,7 @@ from pathlib import Path
 from agenticx.cli.client.process_ids import is_running
 from agenticx.errors import AgenticXError
 
-__all__ = ["HandoverListener", "HandoverRefused", "is_chat", "request_handover"]
+__all__ = ["HandoverListener", "HandoverRefused", "is_chat", "remove_stale_sockets", "request_handover"]
 
 _CONNECT_SECONDS = 2.0
 _PAUSE_SECONDS = 0.1
@@ -60,6 +60,15 @@ def request_handover(
     return False
 
 
+def remove_stale_sockets(home: Path) -> None:
+    """Remove the sockets of chats that were killed."""
+    with suppress(OSError):  # a read-only folder
+        for path in home.glob("chat-*.sock"):
+            pid = path.stem.removeprefix("chat-")
+            if not pid.isdecimal() or not is_running(int(pid)) or int(pid) == os.getpid():
+                path.unlink(missing_ok=True)
+
+
 class HandoverListener:
     """A listener that answers the requests of servers to this process.
 
@@ -76,7 +85,7 @@ class HandoverListener:
     async def start(self) -> None:
         """Listen; where no socket can be made, nothing is answered."""
         with suppress(OSError, NotImplementedError, AttributeError):  # too long a path, a read-only folder, Windows
-            _remove_stale_sockets(self._path.parent)
+            remove_stale_sockets(self._path.parent)
             self._server = await asyncio.start_unix_server(self._answer, self._path)
             self._path.chmod(0o600)
 
@@ -129,14 +138,6 @@ def _read_lines(connection: socket.socket, stopped: Callable[[], bool]) -> Gener
         *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             yield line.decode(errors="replace")
-
-
-def _remove_stale_sockets(home: Path) -> None:
-    """Remove the sockets of chats that were killed."""
-    for path in home.glob("chat-*.sock"):
-        pid = path.stem.removeprefix("chat-")
-        if not pid.isdecimal() or not is_running(int(pid)) or int(pid) == os.getpid():
-            path.unlink(missing_ok=True)
 
 
 def _socket_path(home: Path, pid: int) -> Path:

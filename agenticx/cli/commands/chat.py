@@ -423,7 +423,7 @@ class _Chat:
             self.last_code = conversation.follow_turn(position)
 
     def _print(self, text: str) -> None:
-        self.output.show_note(Note(visible(text)))
+        self.output.show_note(Note(visible(text), wraps=True))
 
     def _print_instructions(self, workspace: str) -> None:
         """Print the names of the files whose instructions the model gets."""
@@ -433,7 +433,7 @@ class _Chat:
             self._print(f"instructions: {', '.join(names)}")
 
     def _print_warning(self, text: str) -> None:
-        self.output.show_note(Note(visible(text), "warning"))
+        self.output.show_note(Note(visible(text), "warning", wraps=True))
 
     def _print_error(self, text: str) -> None:
-        self.output.show_note(Note(visible(text), "bad"))
+        self.output.show_note(Note(visible(text), "bad", wraps=True))

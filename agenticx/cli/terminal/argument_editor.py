@@ -28,15 +28,22 @@ _END_SECONDS = 1.0
 
 
 class EditFailed(AgenticXError):
-    """Raised when no usable arguments result from an edit."""
+    """Raised when no usable arguments result from an edit; `text` is what the user has written, if there is any."""
+
+    def __init__(self, message: str, text: str | None = None) -> None:
+        super().__init__(message)
+        self.text = text
 
 
-async def edit_arguments(arguments: Mapping[str, Any], edit_text: EditText) -> dict[str, Any] | None:
+async def edit_arguments(
+    arguments: Mapping[str, Any], edit_text: EditText, *, draft: str | None = None
+) -> dict[str, Any] | None:
     """Return the arguments as the user edited them, None if they are unchanged or the user cancelled.
 
-    They are edited as JSON, in the program that VISUAL or EDITOR names, else with `edit_text`. Raises `EditFailed`.
+    They are edited as JSON, in the program that VISUAL or EDITOR names, else with `edit_text`; `draft` is the text of
+    an earlier edit that failed, with which to go on. Raises `EditFailed`.
     """
-    text = _escape_invisible(json.dumps(arguments, ensure_ascii=False, indent=2))
+    text = draft or _escape_invisible(json.dumps(arguments, ensure_ascii=False, indent=2))
     program = provider_setting("VISUAL") or provider_setting("EDITOR")
     edited = await (edit_text(text) if program is None else _edit_in_program(program, text))
     if edited is None or not edited.strip():
@@ -44,9 +51,9 @@ async def edit_arguments(arguments: Mapping[str, Any], edit_text: EditText) -> d
     try:
         value = read_json(clean_text(edited), max_depth=_MAX_DEPTH)
     except ValueError as exc:
-        raise EditFailed(f"the edited arguments are not JSON: {exc}") from exc
+        raise EditFailed(f"the edited arguments are not JSON: {exc}", clean_text(edited).rstrip("\n")) from exc
     if not isinstance(value, dict):
-        raise EditFailed("the edited arguments are not a JSON object")
+        raise EditFailed("the edited arguments are not a JSON object", clean_text(edited).rstrip("\n"))
     changed = cast("dict[str, Any]", value)
     return None if changed == arguments else changed
 

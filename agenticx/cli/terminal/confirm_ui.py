@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from agenticx.cli.terminal.argument_editor import EditFailed, EditText, edit_arguments
 from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, ALLOWED_KIND, NO_TERMINAL, Note
-from agenticx.cli.terminal.keyboard import Keyboard
+from agenticx.cli.terminal.keyboard import Keyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
@@ -145,29 +145,33 @@ class TerminalConfirmResponder:
     async def _read_answer(self, data: Mapping[str, Any]) -> ConfirmAnswer:
         """Show the question, and read lines until one of them is an answer."""
         self._output.show_question(data, _prompt(data["context"]))
+        draft: str | None = None
         while True:
-            line = await read_line()
+            line = strip_paste_marks(await read_line())
             self._output.prompt_answered()
-            answer = parse_answer(line)
+            answer = None if line is None else parse_answer(line)
             if answer == "edit":
-                answer = await self._edit(data["context"].get("arguments", {}))
+                answer, draft = await self._edit(data["context"].get("arguments", {}), draft)
             elif answer is None:
-                self._output.show_note(Note(_answers_help(data["context"])))
+                self._output.show_note(Note(_answers_help(data["context"]), wraps=True))
             if answer is not None:
                 return answer
             discard_typed_ahead()
             self._output.show_prompt(_ASK_AGAIN)
 
-    async def _edit(self, arguments: Mapping[str, Any]) -> ConfirmAnswer | None:
+    async def _edit(self, arguments: Mapping[str, Any], draft: str | None) -> tuple[ConfirmAnswer | None, str | None]:
+        """Return the answer with the edited arguments, or None and the text with which the next edit goes on."""
         try:
-            edited = await edit_arguments(arguments, self._edit_text)
+            edited = await edit_arguments(arguments, self._edit_text, draft=draft)
         except EditFailed as exc:
-            self._output.show_note(Note(visible_line(str(exc)), "bad"))
-            return None
+            draft = exc.text or draft
+            kept = "y runs the call as shown" if draft is None else "e goes on with your text, y runs the call as shown"
+            self._output.show_note(Note(f"{visible_line(str(exc))}; {kept}", "bad", wraps=True))
+            return None, draft
         if edited is None:
             self._output.show_note(Note("the arguments are unchanged"))
-            return None
-        return ConfirmAnswer(approved=True, arguments=edited)
+            return None, draft
+        return ConfirmAnswer(approved=True, arguments=edited), None
 
 
 def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
@@ -204,7 +208,7 @@ def _answers_help(context: Mapping[str, Any]) -> str:
     kind = _kind(context)
     session = "run it, and in this session ask no more about the same call with the same arguments"
     if kind is not None:
-        session += f";\n              until this agx ends, not about {kind[0]} of this file with other content either"
+        session += f"; until this agx ends, not about {kind[0]} of this file with other content either"
     return (
         "  y           run this call\n"
         f"  s           {session}\n"

@@ -39,7 +39,7 @@ from agenticx.cli.terminal.confirm_ui import (
     read_line,
 )
 from agenticx.cli.terminal.event_text import Note, Tone
-from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard
+from agenticx.cli.terminal.keyboard import Keyboard, LineKeyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.turns import show_turn
 from agenticx.errors import SettingsError, StoreError
@@ -259,7 +259,7 @@ class TerminalConversation:
         """Show a text and return the line that the user types in its place."""
         self.output.show_note(Note(text))
         self.output.show_prompt("the arguments on one line (Enter: no change): ")
-        line = await read_line()
+        line = strip_paste_marks(await read_line())
         self.output.prompt_answered()
         return line or None
 
@@ -311,7 +311,7 @@ async def _open(
 
     @cache
     def notify(text: str, tone: Tone = "warning") -> None:
-        output.show_note(Note(visible_line(text, 2_000), tone))
+        output.show_note(Note(visible_line(text, 2_000), tone, wraps=True))
 
     make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
     make_fallback_client: Callable[[Exception], Client] | None = None
@@ -319,7 +319,7 @@ async def _open(
     owner = await _find_store(settings, arguments, notify)
     if isinstance(owner, ServerEndpoint):
         reject_local_options(arguments, owner.url)
-        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning")))
+        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning", wraps=True)))
         options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
         session = await _requested_session(client, arguments, settings)
     else:
@@ -364,7 +364,7 @@ async def _reconnect(
     """
 
     def notify(text: str) -> None:
-        conversation.output.show_note(Note(text, "warning"))
+        conversation.output.show_note(Note(text, "warning", wraps=True))
 
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()

@@ -45,10 +45,14 @@ _SENTENCE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour."""
+    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour.
+
+    With `wraps`, a terminal breaks long lines at words; not for text that is copied, such as a command.
+    """
 
     text: str
     tone: Tone = "quiet"
+    wraps: bool = False
 
 
 class EventLike(Protocol):

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 from agenticx.runtime.confirm import discard_typed_ahead
 
-__all__ = ["ChatKeyboard", "Keyboard", "LineKeyboard"]
+__all__ = ["ChatKeyboard", "Keyboard", "LineKeyboard", "strip_paste_marks"]
 
 _READ_BYTES = 65_536
 _MAX_KEPT_BYTES = 16 * 1024 * 1024
 _PASTE_AS_ONE = "\x1b[?2004h"  # bracketed paste: https://invisible-island.net/xterm/xterm-paste64.html
 _PASTE_AS_TYPED = "\x1b[?2004l"
+_PASTE_START = "\x1b[200~"
+_PASTE_END = "\x1b[201~"
 
 
 class Keyboard(Protocol):
@@ -52,6 +54,18 @@ class LineKeyboard:
         return
 
 
+def strip_paste_marks(line: str) -> str | None:
+    """Return a line without the marks of a bracketed paste; None if it is the end of one that began before the line.
+
+    >>> strip_paste_marks("\x1b[200~y\x1b[201~")
+    'y'
+    """
+    before, end, _ = line.partition(_PASTE_END)
+    if end and _PASTE_START not in before:
+        return None
+    return line.replace(_PASTE_START, "").replace(_PASTE_END, "")
+
+
 class ChatKeyboard:
     """The keyboard of a chat: between its prompts, typed keys are not echoed and wait for the next prompt.
 
@@ -76,6 +90,9 @@ class ChatKeyboard:
         """Return the bytes that were typed outside a prompt."""
         kept = bytes(self._kept)
         self._kept.clear()
+        pasted, end, typed = kept.partition(_PASTE_END.encode())
+        if end and _PASTE_START.encode() not in pasted:  # the rest of a paste whose first line answered a question
+            return typed
         return kept
 
     @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
@@ -19,6 +20,7 @@ from agenticx.cli.terminal.event_text import (
     retry_note,
     unreadable_event_note,
 )
+from agenticx.cli.terminal.word_wrap import wrap_words
 from agenticx.runtime.events import EventType
 from agenticx.settings import provider_setting
 from agenticx.tools.visible import escape_controls, visible
@@ -216,8 +218,19 @@ class TerminalOutput(PlainOutput):
     def _write_note(self, text: str, tone: Tone) -> None:
         self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
 
+    def _write_visible(self, note: Note) -> None:
+        super()._write_visible(replace(note, text=wrap_words(note.text, _columns(self._err))) if note.wraps else note)
+
     def _write_progress(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
+
+
+def _columns(stream: TextIO) -> int:
+    """Return the width of the terminal, 0 if it is unknown."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except OSError:  # io.UnsupportedOperation too: a stream in memory
+        return 0
 
 
 class JsonLinesOutput:
