@@ -38,7 +38,7 @@ def show(event: Event) -> str:
             assert_type(event.data["offset"], int)
             return event.data["text"]
         case "final":
-            assert_type(event.data["reason"], Literal["answer", "resolved", "not_resolved", "partial"])
+            assert_type(event.data["reason"], Literal["answer", "resolved", "not_resolved", "handoff", "partial"])
             return event.data["text"]
         case "confirm_required":
             assert_type(event.data["context"].get("sandboxed"), bool | None)
