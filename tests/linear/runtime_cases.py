@@ -21,7 +21,8 @@ from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
 from agenticx.runtime.confirm import confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
-from agenticx.runtime.history_text import render_transcript, snippets
+from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
+from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.questions.confirm_digest import write_json
 from agenticx.runtime.questions.question_text import question_lines
 from agenticx.runtime.repetition.loop_detector import LoopDetector
@@ -30,6 +31,7 @@ from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.tools.coercion import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
 from agenticx.user_code import describe_exception
@@ -98,12 +100,10 @@ def _written(deltas: list[Any]) -> Generator[None]:
 def _turn() -> Turn:
     return Turn(
         session=Session(workspace=Path()),
-        agent_id="meta",
-        tools=Toolbox(),
+        agent=TurnAgent(name="meta", model=_MODEL, tools=Toolbox(), hooks=HookRegistry()),
         output=TurnOutput(None, _MODEL, ()),
-        system_prompt=None,
-        model_name="m",
         max_rounds=1,
+        on_exhausted="error",
         clock=SystemClock(),
         loops=LoopDetector(),
     )
@@ -186,6 +186,12 @@ _ANYTHING: dict[str, Any] = {
 
 
 RUNTIME_CASES = [
+    LinearCase(
+        of=calls_of_others_as_text,
+        run=lambda history: calls_of_others_as_text("reader", (), history),
+        inputs=LONG_HISTORIES,
+        where="thread",
+    ),
     LinearCase(of=sanitize, run=sanitize, inputs=LONG_HISTORIES, where="thread", also=(is_valid,)),
     LinearCase(
         of=ContextCompactor,

@@ -125,7 +125,7 @@ EXEMPT: dict[str, str] = {
             cli.terminal.event_text.retry_note
         """,
         "it reads what the application declares, or names": """
-            logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
+            logs.bind_ids logs.bound_ids logs.configure_logging logs.get_logger messages.new_id
             llms.transport.errors.status_error llms.wrappers.xml_format.render_tools
             llms.wires.openai_responses._request.encode_tools llms.wires.anthropic._request.accepted_output_schema
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations

@@ -411,8 +411,9 @@ class Hub:
     async def _take_over(self, session_id: str) -> None:
         """Become the owner of a session without one, and go on with what is left of it, if this host has its files."""
         with bound_ids(session=session_id):
-            if not is_workspace_here(await self.store.catalog.get(session_id), self.store.log):
-                return
+            with suppress(SessionNotFound):  # by a catalog that lags
+                if not is_workspace_here(await self.store.catalog.get(session_id), self.store.log):
+                    return
             actor = await self._actors.open(session_id)
             try:
                 if actor.unresumed is not None:

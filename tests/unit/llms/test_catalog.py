@@ -210,7 +210,7 @@ def test_load_wire_imports_everything_that_resolve_model_needs(spec: str) -> Non
         "from agenticx.llms.catalog.resolve import load_wire, resolve_wire\n"
         f"load_wire({spec!r})\n"
         "before = set(sys.modules)\n"
-        f"resolve_wire({spec!r}, base_url='http://127.0.0.1:1')\n"
+        f"resolve_wire({spec!r}, base_url={None if spec == 'demo' else 'http://127.0.0.1:1'!r})\n"
         "print(sorted(set(sys.modules) - before))"
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
