@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 from agenticx.sessions.hub.session_actor import SessionActor
@@ -72,8 +73,14 @@ class ActorCache:
 
     def _run(self, session_id: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks[session_id] = asyncio.ensure_future(work)
-        task.add_done_callback(lambda _: self._tasks.pop(session_id, None))
+        task.add_done_callback(partial(self._end, session_id))
         return task
+
+    def _end(self, session_id: str, task: asyncio.Task[None]) -> None:
+        """Forget a claim or release that is done; its error is dropped if nobody waits for it any more."""
+        self._tasks.pop(session_id, None)
+        if not task.cancelled():
+            task.exception()
 
     async def finish(self, actor: SessionActor, *, keep: bool = True) -> None:
         """Drop the actor after a use if its session is deleted; unless `keep`, or once closed, give up the session."""

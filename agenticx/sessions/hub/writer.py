@@ -204,11 +204,16 @@ _CONFIRM_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPO
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
     """Return what `work` returns; a cancellation is raised once `work` is done."""
     task = asyncio.ensure_future(work)
+    task.add_done_callback(_retrieve_exception)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         while not task.done():
             await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()
         raise
+
+
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a task, which after a second cancellation nobody waits for."""
+    if not task.cancelled():
+        task.exception()
