@@ -1,95 +1,89 @@
-"""Agents that work as more than one: chat agents, teams, actors, messages, termination conditions.
-
-The names below are imported from their modules on first access.
-"""
+"""Agents that work as more than one: chat agents, teams, actors, messages, termination conditions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from agenticx.teams.actors.base_agent import BaseAgent
-    from agenticx.teams.actors.cancellation import CancellationToken
-    from agenticx.teams.actors.context import MessageContext
-    from agenticx.teams.actors.errors import (
-        AgentInstanceMissing,
-        CantHandleException,
-        MessageDroppedException,
-        SubscriptionExists,
-        UndeliverableException,
-        UnknownAgentType,
-    )
-    from agenticx.teams.actors.handling import AgentInstantiationContext, DefaultTopicId
-    from agenticx.teams.actors.ids import AgentId, AgentMetadata, AgentType, TopicId
-    from agenticx.teams.actors.interception import DefaultInterventionHandler, DropMessage, InterventionHandler
-    from agenticx.teams.actors.protocols import MessageRuntime
-    from agenticx.teams.actors.routed_agent import RoutedAgent, event, message_handler, rpc
-    from agenticx.teams.actors.runtime import SingleThreadedAgentRuntime
-    from agenticx.teams.actors.subscriptions import (
-        DefaultSubscription,
-        Subscription,
-        TypeSubscription,
-        default_subscription,
-        type_subscription,
-    )
-    from agenticx.teams.agents.assistant_agent import AssistantAgent
-    from agenticx.teams.agents.base_chat_agent import BaseChatAgent
-    from agenticx.teams.agents.console import Console
-    from agenticx.teams.agents.handoff import Handoff
-    from agenticx.teams.agents.protocols import ChatAgent, Team
-    from agenticx.teams.agents.user_proxy import UserInputFailed, UserProxyAgent
-    from agenticx.teams.group_chats.base import BaseGroupChat
-    from agenticx.teams.group_chats.errors import TeamError
-    from agenticx.teams.group_chats.round_robin import RoundRobinGroupChat
-    from agenticx.teams.group_chats.selector import SelectorGroupChat
-    from agenticx.teams.group_chats.swarm import Swarm
-    from agenticx.teams.messages import (
-        AgentEvent,
-        BaseAgentEvent,
-        BaseChatMessage,
-        BaseTextChatMessage,
-        ChatMessage,
-        FunctionCall,
-        FunctionExecutionResult,
-        HandoffMessage,
-        ModelClientStreamingChunkEvent,
-        MultiModalMessage,
-        RequestUsage,
-        Response,
-        SelectorEvent,
-        SelectSpeakerEvent,
-        StopMessage,
-        StructuredMessage,
-        TaskResult,
-        TextMessage,
-        ThoughtEvent,
-        ToolCallExecutionEvent,
-        ToolCallRequestEvent,
-        ToolCallSummaryMessage,
-        UserInputRequestedEvent,
-    )
-    from agenticx.teams.termination.base import (
-        AndTerminationCondition,
-        OrTerminationCondition,
-        Run,
-        TerminatedException,
-        TerminationCondition,
-    )
-    from agenticx.teams.termination.conditions import (
-        CostTermination,
-        ExternalTermination,
-        FunctionalTermination,
-        FunctionCallTermination,
-        HandoffTermination,
-        MaxMessageTermination,
-        SourceMatchTermination,
-        StopMessageTermination,
-        StuckTermination,
-        TextMentionTermination,
-        TextMessageTermination,
-        TimeoutTermination,
-        TokenUsageTermination,
-    )
+from agenticx.teams.actors.base_agent import BaseAgent
+from agenticx.teams.actors.cancellation import CancellationToken
+from agenticx.teams.actors.context import MessageContext
+from agenticx.teams.actors.errors import (
+    AgentInstanceMissing,
+    CantHandleException,
+    MessageDroppedException,
+    SubscriptionExists,
+    UndeliverableException,
+    UnknownAgentType,
+)
+from agenticx.teams.actors.handling import AgentInstantiationContext, DefaultTopicId
+from agenticx.teams.actors.ids import AgentId, AgentMetadata, AgentType, TopicId
+from agenticx.teams.actors.interception import DefaultInterventionHandler, DropMessage, InterventionHandler
+from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.actors.routed_agent import RoutedAgent, event, message_handler, rpc
+from agenticx.teams.actors.runtime import SingleThreadedAgentRuntime
+from agenticx.teams.actors.subscriptions import (
+    DefaultSubscription,
+    Subscription,
+    TypeSubscription,
+    default_subscription,
+    type_subscription,
+)
+from agenticx.teams.agents.assistant_agent import AssistantAgent
+from agenticx.teams.agents.base_chat_agent import BaseChatAgent
+from agenticx.teams.agents.console import Console
+from agenticx.teams.agents.handoff import Handoff
+from agenticx.teams.agents.protocols import ChatAgent, Team
+from agenticx.teams.agents.user_proxy import UserInputFailed, UserProxyAgent
+from agenticx.teams.group_chats.base import BaseGroupChat
+from agenticx.teams.group_chats.errors import TeamError
+from agenticx.teams.group_chats.round_robin import RoundRobinGroupChat
+from agenticx.teams.group_chats.selector import SelectorGroupChat
+from agenticx.teams.group_chats.swarm import Swarm
+from agenticx.teams.messages import (
+    AgentEvent,
+    BaseAgentEvent,
+    BaseChatMessage,
+    BaseTextChatMessage,
+    ChatMessage,
+    FunctionCall,
+    FunctionExecutionResult,
+    HandoffMessage,
+    ModelClientStreamingChunkEvent,
+    MultiModalMessage,
+    RequestUsage,
+    Response,
+    SelectorEvent,
+    SelectSpeakerEvent,
+    StopMessage,
+    StructuredMessage,
+    TaskResult,
+    TextMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+    ToolCallRequestEvent,
+    ToolCallSummaryMessage,
+    UserInputRequestedEvent,
+)
+from agenticx.teams.termination.base import (
+    AndTerminationCondition,
+    OrTerminationCondition,
+    Run,
+    TerminatedException,
+    TerminationCondition,
+)
+from agenticx.teams.termination.conditions import (
+    CostTermination,
+    ExternalTermination,
+    FunctionalTermination,
+    FunctionCallTermination,
+    HandoffTermination,
+    MaxMessageTermination,
+    SourceMatchTermination,
+    StopMessageTermination,
+    StuckTermination,
+    TextMentionTermination,
+    TextMessageTermination,
+    TimeoutTermination,
+    TokenUsageTermination,
+)
 
 __all__ = [
     "AgentEvent",
@@ -176,46 +170,3 @@ __all__ = [
     "rpc",
     "type_subscription",
 ]
-
-_MODULES = (
-    "agenticx.teams.actors.base_agent",
-    "agenticx.teams.actors.cancellation",
-    "agenticx.teams.actors.context",
-    "agenticx.teams.actors.errors",
-    "agenticx.teams.actors.handling",
-    "agenticx.teams.actors.ids",
-    "agenticx.teams.actors.interception",
-    "agenticx.teams.actors.protocols",
-    "agenticx.teams.actors.routed_agent",
-    "agenticx.teams.actors.runtime",
-    "agenticx.teams.actors.subscriptions",
-    "agenticx.teams.agents.assistant_agent",
-    "agenticx.teams.agents.base_chat_agent",
-    "agenticx.teams.agents.console",
-    "agenticx.teams.agents.handoff",
-    "agenticx.teams.agents.protocols",
-    "agenticx.teams.agents.user_proxy",
-    "agenticx.teams.group_chats.base",
-    "agenticx.teams.group_chats.errors",
-    "agenticx.teams.group_chats.round_robin",
-    "agenticx.teams.group_chats.selector",
-    "agenticx.teams.group_chats.swarm",
-    "agenticx.teams.messages",
-    "agenticx.teams.termination.base",
-    "agenticx.teams.termination.conditions",
-)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from the module that has it; the modules before it are imported as well."""
-    from importlib import import_module
-
-    if name in __all__:
-        for module in map(import_module, _MODULES):
-            if name in module.__all__:
-                return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

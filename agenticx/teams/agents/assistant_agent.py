@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any, Literal
 
 import pydantic
@@ -30,6 +29,7 @@ from agenticx.teams.agents.own_tools import (
     own_functions,
     toolbox,
 )
+from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.turn_messages import TurnMessages
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -140,11 +140,7 @@ class AssistantAgent(BaseChatAgent):
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
         """Answer the new messages; raises as `on_messages_stream` does."""
-        async with aclosing(self.on_messages_stream(messages, cancellation_token)) as stream:
-            async for item in stream:
-                if isinstance(item, Response):
-                    return item
-        raise AssertionError("the stream has no response")
+        return await first_of(Response, self.on_messages_stream(messages, cancellation_token))
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
-from agenticx.teams.agents.protocols import TaskInput
+from agenticx.teams.agents.protocols import ChatAgent, TaskInput
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -22,7 +21,7 @@ from agenticx.teams.messages import (
 __all__ = ["BaseChatAgent"]
 
 
-class BaseChatAgent(ABC):
+class BaseChatAgent(ChatAgent):
     """An agent that answers messages: in a team, alone by `run`, or as an actor of a message runtime.
 
     It keeps what it was sent: each call gives it what is new. `name` must be an identifier, else ValueError;
@@ -91,21 +90,6 @@ class BaseChatAgent(ABC):
     async def on_message(self, message: BaseChatMessage, ctx: MessageContext) -> Response:
         """Answer one message of a message runtime."""
         return await self.on_messages([message], ctx.cancellation_token)
-
-    async def run(
-        self,
-        *,
-        task: TaskInput = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-    ) -> TaskResult:
-        """Answer a task and return all messages: those of the task, unless they are not wanted, and the agent's."""
-        options: dict[str, Any] = {"task": task, "output_task_messages": output_task_messages}
-        async with aclosing(self.run_stream(cancellation_token=cancellation_token, **options)) as stream:
-            async for item in stream:
-                if isinstance(item, TaskResult):
-                    return item
-        raise AssertionError("the stream has no result")
 
     async def run_stream(
         self,

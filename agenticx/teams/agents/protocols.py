@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult
 
-__all__ = ["ChatAgent", "TaskInput", "Team"]
+__all__ = ["ChatAgent", "TaskInput", "Team", "first_of"]
+
+ItemT = TypeVar("ItemT")
 
 TaskInput = str | BaseChatMessage | Sequence[BaseChatMessage] | None
 
@@ -20,13 +23,6 @@ class _Runnable(Protocol):
     def name(self) -> str: ...
     @property
     def description(self) -> str: ...
-    async def run(
-        self,
-        *,
-        task: TaskInput = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-    ) -> TaskResult: ...
     def run_stream(
         self,
         *,
@@ -34,6 +30,22 @@ class _Runnable(Protocol):
         cancellation_token: CancellationToken | None = None,
         output_task_messages: bool = True,
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | TaskResult, None]: ...
+    async def run(
+        self,
+        *,
+        task: TaskInput = None,
+        cancellation_token: CancellationToken | None = None,
+        output_task_messages: bool = True,
+    ) -> TaskResult:
+        """Run as `run_stream` does and return its result.
+
+        The result has all messages: those of the task, unless they are not wanted, and those of the run.
+        """
+        stream = self.run_stream(
+            task=task, cancellation_token=cancellation_token, output_task_messages=output_task_messages
+        )
+        return await first_of(TaskResult, stream)
+
     async def save_state(self) -> Mapping[str, Any]: ...
     async def load_state(self, state: Mapping[str, Any]) -> None: ...
 
@@ -62,3 +74,12 @@ class Team(_Runnable, Protocol):
     async def reset(self) -> None: ...
     async def pause(self) -> None: ...
     async def resume(self) -> None: ...
+
+
+async def first_of(kind: type[ItemT], stream: AsyncGenerator[object, None]) -> ItemT:
+    """Return the first item of this kind and close the stream."""
+    async with aclosing(stream):
+        async for item in stream:
+            if isinstance(item, kind):
+                return item
+    raise RuntimeError(f"the stream ended without a {kind.__name__}")

@@ -11,6 +11,7 @@ from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
+from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -53,10 +54,7 @@ class UserProxyAgent(BaseChatAgent):
         return (TextMessage, HandoffMessage)
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
-        async for item in self.on_messages_stream(messages, cancellation_token):
-            if isinstance(item, Response):
-                return item
-        raise AssertionError("the stream has no response")
+        return await first_of(Response, self.on_messages_stream(messages, cancellation_token))
 
     async def on_messages_stream(
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken

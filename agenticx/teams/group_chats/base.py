@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -103,7 +103,7 @@ class TeamRun:
         return stop is not None
 
 
-class BaseGroupChat(ABC):
+class BaseGroupChat(Team):
     """A team whose participants speak one after the other; a subclass chooses the next one.
 
     `participants` are agents or teams with unique names. A run ends by `termination_condition` or after `max_turns`
@@ -163,21 +163,6 @@ class BaseGroupChat(ABC):
         return
 
     # --- runs ---------------------------------------------------------------------------------------------------------
-
-    async def run(
-        self,
-        *,
-        task: TaskInput = None,
-        cancellation_token: CancellationToken | None = None,
-        output_task_messages: bool = True,
-    ) -> TaskResult:
-        """Run the team on a task and return all messages and the reason of the end; raises as `run_stream` does."""
-        options: dict[str, Any] = {"task": task, "output_task_messages": output_task_messages}
-        async with aclosing(self.run_stream(cancellation_token=cancellation_token, **options)) as stream:
-            async for item in stream:
-                if isinstance(item, TaskResult):
-                    return item
-        raise AssertionError("the stream has no result")
 
     async def run_stream(
         self,

@@ -4,43 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pydantic
 
-from agenticx.teams.messages import (
-    BaseAgentEvent,
-    BaseChatMessage,
-    HandoffMessage,
-    ModelClientStreamingChunkEvent,
-    MultiModalMessage,
-    SelectorEvent,
-    SelectSpeakerEvent,
-    StopMessage,
-    TextMessage,
-    ThoughtEvent,
-    ToolCallExecutionEvent,
-    ToolCallRequestEvent,
-    ToolCallSummaryMessage,
-    UserInputRequestedEvent,
-)
+from agenticx.teams.messages import AgentEvent, BaseAgentEvent, BaseChatMessage, ChatMessage
 
 __all__ = ["MessageTypes", "TeamTranscript"]
 
-_KNOWN = (
-    HandoffMessage,
-    ModelClientStreamingChunkEvent,
-    MultiModalMessage,
-    SelectSpeakerEvent,
-    SelectorEvent,
-    StopMessage,
-    TextMessage,
-    ThoughtEvent,
-    ToolCallExecutionEvent,
-    ToolCallRequestEvent,
-    ToolCallSummaryMessage,
-    UserInputRequestedEvent,
-)
+_KNOWN: Sequence[type[BaseChatMessage | BaseAgentEvent]] = [
+    type_ for annotated in (ChatMessage, AgentEvent) for type_ in get_args(get_args(annotated)[0])
+]
 
 
 class MessageTypes:
