@@ -34,19 +34,21 @@ class Agent(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     id: str = Field(default_factory=lambda: str(uuid4()))
-    name: str = Field("Agent", min_length=1)
+    name: str = Field(default="Agent", min_length=1)
     role: str = ""
     goal: str = ""
     backstory: str | None = None
     organization_id: str = "default-org"
     instructions: str | Callable[..., Any] = "You are a helpful agent."
     model: Any = None
-    tools: tuple[Tool | Callable[..., Any], ...] = Field((), validation_alias=AliasChoices("tools", "functions"))
+    tools: tuple[Tool | Callable[..., Any], ...] = Field(
+        default=(), validation_alias=AliasChoices("tools", "functions")
+    )
     tool_choice: str | None = None
     parallel_tool_calls: bool = True
     llm_hooks: tuple[AgentHook, ...] = ()
-    max_iterations: int = Field(25, ge=1)
-    max_retry_limit: int = Field(2, ge=0)
+    max_iterations: int = Field(default=25, ge=1)
+    max_retry_limit: int = Field(default=2, ge=0)
 
     @field_validator("model")
     @classmethod

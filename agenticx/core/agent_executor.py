@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
@@ -25,9 +26,28 @@ from agenticx.threads import run_in_thread, start_thread
 
 __all__ = ["AgentExecutor"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _REMEMBERED_RESULTS = 256
+
+
+def _blocking(
+    method: Callable[Concatenate[AgentExecutor, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[AgentExecutor, P], T]:
+    """Return a method that runs `method` on an event loop of its own and then closes the connections of that loop."""
+
+    @wraps(method, assigned=("__doc__",))
+    def run(self: AgentExecutor, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def work() -> T:
+            try:
+                return await method(self, *args, **kwargs)
+            finally:
+                await self.aclose()
+
+        return _run(work())
+
+    return run
 
 
 class AgentExecutor:
@@ -67,25 +87,6 @@ class AgentExecutor:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
-    def run(
-        self,
-        agent: Agent | None = None,
-        task: Task | None = None,
-        *,
-        context_variables: Mapping[str, Any] | None = None,
-        max_turns: int | None = None,
-        execute_tools: bool = True,
-    ) -> ExecutionResult:
-        """Do a task and return its result, from code with or without a running event loop, which waits for the result.
-
-        A run that fails is a result without `success`; `TypeError` and `ValueError` are raised for wrong arguments,
-        `SettingsError` for a model that cannot be used. `context_variables` are injected into tools and instructions
-        that take them, and copied first. `max_turns` is the largest number of model calls. With `execute_tools` False
-        the first reply with calls ends the run, and they are not run.
-        """
-        options: dict[str, Any] = {"context_variables": context_variables, "max_turns": max_turns}
-        return _run(self._closing(self.arun(agent, task, execute_tools=execute_tools, **options)))
-
     async def arun(
         self,
         agent: Agent | None = None,
@@ -95,11 +96,20 @@ class AgentExecutor:
         max_turns: int | None = None,
         execute_tools: bool = True,
     ) -> ExecutionResult:
-        """Do a task and return its result, as `run` does."""
+        """Do a task and return its result.
+
+        A run that fails is a result without `success`; `TypeError` and `ValueError` are raised for wrong arguments,
+        `SettingsError` for a model that cannot be used. `context_variables` are injected into tools and instructions
+        that take them, and copied first. `max_turns` is the largest number of model calls. With `execute_tools` False
+        the first reply with calls ends the run, and they are not run.
+        """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         async for _ in execution.events():
             pass
         return self._remember(execution)
+
+    run = _blocking(arun)
+    """`arun` for code with or without a running event loop, which waits for the result."""
 
     async def stream(
         self,
@@ -110,7 +120,7 @@ class AgentExecutor:
         max_turns: int | None = None,
         execute_tools: bool = True,
     ) -> AsyncGenerator[RuntimeEvent, None]:
-        """Do a task as `run` does and yield the events of its turns, one turn for each attempt."""
+        """Do a task as `arun` does and yield the events of its turns, one turn for each attempt."""
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         async for event in execution.events():
             yield event
@@ -118,7 +128,7 @@ class AgentExecutor:
 
     # --- chats --------------------------------------------------------------------------------------------------------
 
-    def chat(
+    async def achat(
         self,
         agent: Agent,
         messages: Sequence[Mapping[str, Any]],
@@ -131,23 +141,9 @@ class AgentExecutor:
         """Continue the conversation `messages`, rows of Chat Completions, and return what was added.
 
         A reply without calls ends it, and so do `max_turns` model calls. `model` takes the place of the agents' models.
-        Neither `messages` nor `context_variables` are changed. Raises `TurnError` if a turn fails, and what `run`
+        Neither `messages` nor `context_variables` are changed. Raises `TurnError` if a turn fails, and what `arun`
         raises.
         """
-        options: dict[str, Any] = {"context_variables": context_variables, "max_turns": max_turns, "model": model}
-        return _run(self._closing(self.achat(agent, messages, execute_tools=execute_tools, **options)))
-
-    async def achat(
-        self,
-        agent: Agent,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        context_variables: Mapping[str, Any] | None = None,
-        max_turns: int = 30,
-        execute_tools: bool = True,
-        model: Any = None,
-    ) -> ChatResponse:
-        """Continue the conversation `messages` and return what was added, as `chat` does."""
         _checked_agent(agent)
         override = None if model is None else self._models.resolve(model)
         agents = self._agents(override=override)
@@ -158,6 +154,9 @@ class AgentExecutor:
         runtime = self._runtime(acting.model)
         await run_chat(runtime, session, acting, max_rounds=_positive(max_turns, "max_turns"), execute=execute_tools)
         return chat_response(session, before, agents.named(session.active_agent or agent.name))
+
+    chat = _blocking(achat)
+    """`achat` for code with or without a running event loop, which waits for the response."""
 
     async def aclose(self) -> None:
         """Close the connections that models made from names keep on the running event loop."""
@@ -215,13 +214,6 @@ class AgentExecutor:
             while len(self._results) > _REMEMBERED_RESULTS:
                 del self._results[next(iter(self._results))]
         return result
-
-    async def _closing(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work`, then close the connections, which belong to this event loop."""
-        try:
-            return await work
-        finally:
-            await self.aclose()
 
 
 def _prompt(task: Task, results: Mapping[str, str]) -> str:

@@ -19,7 +19,9 @@ from agenticx import (
     resolve_model,
     tool,
 )
+from agenticx.core import Agent, AgentExecutor, ChatResponse, ExecutionResult, Task
 from agenticx.runtime.events import FinalEvent, TokenEvent
+from agenticx.teams import AssistantAgent, RoundRobinGroupChat, TaskResult
 
 
 class City(BaseModel):
@@ -80,6 +82,13 @@ async def main() -> None:
         await AgentRuntime("demo", max_tool_rounds=1).run("list the files and then list the files", tools=[add])
     except TurnError as error:
         assert_type(error.events[-1], Event)
+
+    executor = AgentExecutor("demo")
+    assert_type(executor.run(Agent(name="Teller"), Task(description="say hi"), max_turns=3), ExecutionResult)
+    assert_type(await executor.arun(Agent(), Task(description="say hi")), ExecutionResult)
+    assert_type(executor.chat(Agent(), [{"role": "user", "content": "say hi"}]), ChatResponse)
+    team = RoundRobinGroupChat([AssistantAgent("teller", "demo")], max_turns=1)
+    assert_type(await team.run(task="say hi"), TaskResult)
 
     async with open_hub("memory://", model="demo", tools=[add]) as hub:
         stored = await hub.create(name="Sample")
