@@ -23,7 +23,7 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
 from agenticx.teams.agents.handoff import Handoff
 from agenticx.teams.agents.own_tools import (
-    OwnFunctionsGate,
+    DefaultGate,
     agent_tools,
     checked_handoffs,
     own_functions,
@@ -66,8 +66,8 @@ class AssistantAgent(BaseChatAgent):
 
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
     the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
-    before risky calls; by default functions of the application run, and built-in tools that write or execute ask at the
-    terminal.
+    before risky calls; by default that of the team is, and without one functions of the application run, and built-in
+    tools that write or execute ask at the terminal.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
     `max_tool_iterations` below 1.
@@ -120,7 +120,7 @@ class AssistantAgent(BaseChatAgent):
         )
         self._runtime = AgentRuntime(
             model_client if llm is None else llm,
-            confirm_gate or OwnFunctionsGate(own_functions(own)),
+            confirm_gate or DefaultGate(own_functions(own)),
             tools=toolbox(own, self._handoffs),
             system_prompt=system_message,
             hooks=hooks,

@@ -15,9 +15,11 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
+from agenticx.runtime import ConfirmGate
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.agents.own_tools import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
 from agenticx.teams.agents.spending import Spending, collected_by, current_collectors
 from agenticx.teams.agents.tasks import task_messages
@@ -110,7 +112,9 @@ class BaseGroupChat(Team):
     speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each speech is a message
     of that message runtime. `custom_message_types` are types of messages that the tasks and participants use besides
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
-    of a speaker is a message too. Raises ValueError and TypeError for participants and limits that cannot be used.
+    of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of agents
+    that have none of their own, also those of inner teams without one. Raises ValueError and TypeError for participants
+    and limits that cannot be used.
     """
 
     def __init__(
@@ -124,6 +128,7 @@ class BaseGroupChat(Team):
         runtime: MessageRuntime | None = None,
         custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
         emit_team_events: bool = False,
+        confirm_gate: ConfirmGate | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -139,6 +144,7 @@ class BaseGroupChat(Team):
         self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
         self._types = MessageTypes([*_structured_types(participants), *(custom_message_types or ())])
         self._emits_events = emit_team_events
+        self._gate = confirm_gate
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
         self._running: TeamRun | None = None
@@ -226,7 +232,7 @@ class BaseGroupChat(Team):
     async def _run(self, run: TeamRun, shown_task: Sequence[BaseChatMessage]) -> None:
         """Run the team in a task of its own; whatever fails is raised as `TeamError`."""
         try:
-            with collected_by((*current_collectors(), run.spending)):
+            with collected_by((*current_collectors(), run.spending)), asked_at(self._gate or team_gate()):
                 for message in shown_task:
                     await run.emit(message)
                 await self._speak_in_turn(run)
@@ -242,10 +248,13 @@ class BaseGroupChat(Team):
             return
         while True:
             await self._unpaused.wait()
-            name = await self.select_speaker(self._transcript, run)
+            choice = Spending()
+            with collected_by((*current_collectors(), choice)):
+                name = await self.select_speaker(self._transcript, run)
             run.check()
             if self._emits_events:
-                await run.emit(SelectSpeakerEvent(content=[name], source=self.name))
+                used = choice.usage if choice.reports else None
+                await run.emit(SelectSpeakerEvent(content=[name], models_usage=used, source=self.name))
             await self._speak(run, self._participants[name])
             if await run.is_over():
                 return

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agenticx.messages import new_id
+from agenticx.runtime import ConfirmGate
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
 from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.agents.own_tools import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.agents.spending import Collectors, collected_by, current_collectors
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
@@ -125,6 +127,7 @@ class _SpeechRequest:
     messages: Sequence[BaseChatMessage]
     emit: Emit
     collectors: Collectors
+    gate: ConfirmGate | None
 
 
 class _ParticipantActor:
@@ -134,7 +137,7 @@ class _ParticipantActor:
         self._participant = participant
 
     async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> None:
-        with collected_by(message.collectors):
+        with collected_by(message.collectors), asked_at(message.gate):
             await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
 
 
@@ -153,7 +156,7 @@ class ActorParticipants:
             self._registered = True
             for each, participant in self._participants.items():
                 await self._runtime.register_agent_instance(_ParticipantActor(participant), self._id(each))
-        request = _SpeechRequest(messages, emit, current_collectors())
+        request = _SpeechRequest(messages, emit, current_collectors(), team_gate())
         await self._runtime.send_message(request, self._id(name), cancellation_token=token)
 
     def _id(self, name: str) -> AgentId:

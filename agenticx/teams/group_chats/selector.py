@@ -96,7 +96,8 @@ class SelectorGroupChat(BaseGroupChat):
             names: object = await self._call(self._candidates, transcript, "candidate_func")
             if not isinstance(names, list | tuple) or not names:
                 raise TeamError(f"candidate_func returned {names!r}; right would be a list of names, at least one")
-            return [self._checked(name, "candidate_func") for name in cast("Sequence[object]", names)]
+            checked = [self._checked(name, "candidate_func") for name in cast("Sequence[object]", names)]
+            return list(dict.fromkeys(checked))
         others = [name for name in self._participants if self._repeats or name != transcript.speaker]
         return others or [*self._participants]
 
@@ -109,14 +110,21 @@ class SelectorGroupChat(BaseGroupChat):
             named = named_candidates(text, candidates)
             if len(named) == 1:
                 return named[0]
-            problem = f"names more than one role: {', '.join(named)}" if named else "names none of the roles"
             choice = f"Choose one of {', '.join(candidates)}, and answer with its name and nothing else."
-            messages += [AssistantMessage(content=text), UserMessage(content=f"Your answer {problem}. {choice}")]
+            problem = f"Your answer names {self._problem(named, text)}. {choice}"
+            messages += [AssistantMessage(content=text), UserMessage(content=problem)]
         fallback = transcript.speaker or next(iter(self._participants))
         _log.warning("no speaker was chosen", team=self.name, reply=text[:200], speaker=fallback)
         if self._emits_events and not self._streams:
             await run.emit(SelectorEvent(content=text, source=self.name))
         return fallback
+
+    def _problem(self, named: Sequence[str], text: str) -> str:
+        if named:
+            return f"more than one role: {', '.join(named)}"
+        if others := named_candidates(text, [*self._participants]):
+            return f"a role that cannot speak next: {', '.join(others)}"
+        return "none of the roles"
 
     def _question(self, candidates: Sequence[str], transcript: TeamTranscript) -> str:
         roles = [f"{name}: {self._participants[name].description}".strip() for name in self._participants]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from agenticx import builtin_tools
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
@@ -42,7 +43,7 @@ from agenticx.teams import (
     TimeoutTermination,
     TokenUsageTermination,
 )
-from agenticx.testing import ScriptedModel, call, say, usage
+from agenticx.testing import ScriptedGate, ScriptedModel, call, say, usage
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.unit.teams.chat_agents import Handing, Saying, Thinking, lines
 
@@ -357,6 +358,23 @@ async def test_with_a_runtime_each_speech_is_a_message_of_it() -> None:
     assert await talk(team) == ["b: fine", "a: a here"]
     assert recipients == ["inner", "a", "b", "b", "inner", "a"]
     await runtime.stop()
+
+
+@pytest.mark.parametrize("as_actors", [False, True])
+@pytest.mark.parametrize(("inner_gate", "own_gate"), [(False, False), (True, False), (True, True)])
+async def test_the_gate_of_an_agent_is_its_own_or_that_of_the_innermost_team_with_one(
+    as_actors: bool, inner_gate: bool, own_gate: bool
+) -> None:
+    outer, inner, own = ScriptedGate(False), ScriptedGate(False), ScriptedGate(False)
+    with ScriptedModel([call("file_write", {"path": "a.txt", "content": "x"}), say("Denied.")]) as model:
+        agent = AssistantAgent("a", model, tools=builtin_tools(), confirm_gate=own if own_gate else None)
+        options: dict[str, Any] = {"max_turns": 1, "runtime": SingleThreadedAgentRuntime() if as_actors else None}
+        team = RoundRobinGroupChat([agent], confirm_gate=inner if inner_gate else None, name="inner", **options)
+        result = await RoundRobinGroupChat([team], confirm_gate=outer, **options).run(task="go")
+    assert lines(result.messages)[-1] == "a: Denied."
+    asked = own if own_gate else inner if inner_gate else outer
+    assert [request.agent_id for gate in (outer, inner, own) for request in gate.requests] == ["a"]
+    assert len(asked.requests) == 1
 
 
 # --- swarm ------------------------------------------------------------------------------------------------------------

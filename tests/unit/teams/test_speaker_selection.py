@@ -10,14 +10,16 @@ import pytest
 from agenticx.errors import ModelError
 from agenticx.teams import (
     ModelClientStreamingChunkEvent,
+    RequestUsage,
     RoundRobinGroupChat,
     SelectorEvent,
     SelectorGroupChat,
     TeamError,
     TextMessage,
+    TokenUsageTermination,
 )
 from agenticx.teams.group_chats.speaker_names import named_candidates
-from agenticx.testing import ScriptedModel, fail, hang, say
+from agenticx.testing import ScriptedModel, fail, hang, say, usage
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.unit.teams.chat_agents import Saying, lines
 
@@ -100,6 +102,22 @@ async def test_a_reply_that_names_no_single_candidate_goes_back_with_what_is_wro
     ]
 
 
+async def test_a_reply_that_names_someone_who_cannot_speak_next_is_told_so() -> None:
+    with ScriptedModel([say("a"), say("a"), say("c")]) as model:
+        assert await speakers(team(model, max_turns=2)) == ["a", "c"]
+    assert model.requests[2].messages[-1].content.startswith("Your answer names a role that cannot speak next: a.")
+
+
+async def test_the_tokens_of_a_choice_are_on_its_event_and_count_for_the_run() -> None:
+    replies = [[say("nobody"), usage(5, 1)], [say("b"), usage(7, 1)]]
+    with ScriptedModel(replies) as model:
+        limit = TokenUsageTermination(max_total_token=14)
+        result = await team(model, emit_team_events=True, termination_condition=limit).run(task="go")
+    assert [message.models_usage for message in result.messages] == [None, RequestUsage(12, 2), None]
+    assert result.stop_reason is not None
+    assert result.stop_reason.startswith("Token usage limit reached, total token count: 14")
+
+
 async def test_after_its_attempts_the_previous_speaker_goes_on_with_the_models_words_as_an_event() -> None:
     with ScriptedModel([say("x"), say("b"), say("x"), say("y")]) as model:
         result = await team(model, max_turns=2, max_selector_attempts=2, emit_team_events=True).run(task="go")
@@ -143,7 +161,7 @@ async def test_a_function_chooses_or_leaves_it_to_the_model(kind: str) -> None:
 
 async def test_a_function_names_the_candidates() -> None:
     with ScriptedModel([say("b")]) as model:
-        chat = team(model, max_turns=2, candidate_func=lambda messages: ["b"] if len(messages) < 2 else ["b", "c"])
+        chat = team(model, max_turns=2, candidate_func=lambda messages: ["b", "b"] if len(messages) < 2 else ["b", "c"])
         assert await speakers(chat) == ["b", "b"]
 
 
