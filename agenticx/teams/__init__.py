@@ -1,4 +1,53 @@
-"""Agents that work as more than one: chat agents, teams, actors, messages, termination conditions."""
+"""Agents that work as more than one: chat agents, teams, actors, messages, termination conditions.
+
+All names of autogen-agentchat 0.7 and of the actors of autogen-core that are supported are importable from here under
+the same name. The names that differ, also those of AutoAgent's MetaChain, of which `agenticx.core` is the successor:
+
+    there                                   in agenticx
+    MetaChain                               core.AgentExecutor
+    MetaChain.run                           core.AgentExecutor.chat
+    MetaChain.run_async                     core.AgentExecutor.achat
+    Response of MetaChain                   core.ChatResponse
+    Agent.functions                         core.Agent.tools
+    function_to_json                        tools.tool
+    LoggerManager                           logs.get_logger
+    AgentExecutor.run(agent, task)          core.AgentExecutor.run
+    BaseTool                                tools.Tool
+    BaseLLMProvider                         llms.ChatModel
+    ContextCompiler                         runtime.ContextCompactor
+    autogen_core.AgentRuntime               teams.MessageRuntime
+    ChatCompletionClient                    llms.ChatModel
+    ChatCompletionContext                   runtime.ContextCompactor
+    ReplayChatCompletionClient              testing.ScriptedModel
+    OpenAIChatCompletionClient              llms.OpenAIProvider
+    FunctionTool                            tools.FunctionTool
+    Image                                   messages.Attachment
+    LLMMessage                              messages.Message
+    model_client                            teams.AssistantAgent (`model_client`, or `llm`)
+    transfer_to_x                           teams.Handoff (`handoff_to_X`)
+    TerminationCondition.__call__           teams.TerminationCondition.check
+    RuntimeError of a run                   teams.TeamError
+
+Differences from autogen-agentchat:
+
+ 1. Tools run until the model answers, unless `max_tool_iterations` limits their rounds; there the default is one round.
+ 2. Of several handoffs in a round the first wins, and the others get a blocked result.
+ 3. What an agent, a condition or a selector raises ends the run as `TeamError` from the original. A message that cannot
+    be delivered raises at its sender.
+ 4. A condition sees the run so far and keeps nothing, so one object serves several teams, and no reset is needed.
+ 5. A team with neither condition nor `max_turns` ends after 100 speeches (`AGX_TEAM_MAX_TURNS`).
+ 6. A model without function calling gets its tools in an XML format; there it is a ValueError.
+ 7. An answer that is not the object asked for goes back to the model.
+ 8. A conversation is compacted by the runtime; there are no memory, workbench and model context objects.
+ 9. There is no component config, and no GraphFlow, Magentic-One or SocietyOfMindAgent.
+
+Differences from MetaChain:
+
+ 1. There is no `context_variables_description`, since variables are never shown to the model.
+ 2. A reply without calls ends the run.
+ 3. `case_resolved` and `case_not_resolved` are listed in the tools of an agent, not added to it. Their call ends the
+    run; their mention in a text counts with `AgentExecutor(resolve_on_text=True)` only.
+"""
 
 from __future__ import annotations
 
