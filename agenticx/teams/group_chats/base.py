@@ -36,7 +36,7 @@ from agenticx.teams.messages import (
     TaskResult,
 )
 from agenticx.teams.termination.base import ConditionRun, Run, TerminationCondition
-from agenticx.teams.termination.repetition import repeated_speeches
+from agenticx.teams.termination.repetition import Repetition
 
 __all__ = ["BaseGroupChat", "Speaking", "TeamRun"]
 
@@ -63,6 +63,7 @@ class TeamRun:
     output: list[Speaking] = field(default_factory=list[Speaking])
     queue: BatchQueue[Speaking] = field(default_factory=BatchQueue[Speaking])
     spending: Spending = field(default_factory=Spending)
+    repetition: Repetition = field(default_factory=Repetition)
     turns: int = 0
     stop_reason: str | None = None
     warned: bool = False
@@ -284,12 +285,14 @@ class BaseGroupChat(Team):
         run.check()
         self._transcript.add_speech(participant.name, said, sent)
         run.messages += said
+        for message in said:
+            run.repetition.add(message)
         run.turns += 1
         if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
             run.spending.add_unreported(used)
 
     def _warn_if_stuck(self, run: TeamRun) -> None:
-        if not run.warned and (count := repeated_speeches(run.messages, _STUCK_REPEATS)):
+        if not run.warned and (count := run.repetition.count(_STUCK_REPEATS)):
             run.warned = True
             _log.warning("the participants of a team only repeat themselves", team=self.name, speeches=count)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from functools import cached_property
 from itertools import islice
 
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ToolCallExecutionEvent
 
-__all__ = ["repeated_speeches"]
+__all__ = ["Repetition", "repeated_speeches"]
 
 _SPEECHES = 100
 _NORMALIZED_CHARS = 2_000
@@ -18,52 +19,73 @@ _NO_WORD = re.compile(r"\W+")
 
 
 def repeated_speeches(messages: Sequence[BaseAgentEvent | BaseChatMessage], repeats: int) -> int:
-    """Return the number of last speeches that only repeat what was said, 0 below the threshold.
-
-    The threshold is that each of the speakers says the same for the `repeats`-th time. Case and punctuation of short
-    texts make no difference, other results of tools do. A message of the user begins anew.
-    """
-    speeches = list(islice(_last_speeches(messages), _SPEECHES))
-    speakers = len({speech.message.source for speech in speeches})
-    threshold = (repeats - 1) * speakers + 1
-    if len(speeches) < threshold:
-        return 0
-    recent = [(speech.message.source, speech.words()) for speech in speeches[: 2 * (repeats + 1) * speakers]]
-    if recent[0] not in recent[1:]:
-        return 0
-    detector = LoopDetector(threshold, threshold)
-    for source, words in reversed(recent):
-        detector.record_call(source, words)
-    verdict = detector.check()
-    return verdict.count if verdict is not None else 0
+    """Return `Repetition.count` of a conversation."""
+    repetition = Repetition()
+    for message in _last(messages):
+        repetition.add(message)
+    return repetition.count(repeats)
 
 
-@dataclass(frozen=True, slots=True)
+def _last(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> Sequence[BaseAgentEvent | BaseChatMessage]:
+    """Return the end of a conversation, with as many speeches as are compared."""
+    speeches = 0
+    for place in range(len(messages) - 1, -1, -1):
+        speeches += isinstance(messages[place], BaseChatMessage)
+        if speeches > _SPEECHES:
+            return messages[place:]
+    return messages
+
+
+class Repetition:
+    """The last speeches of a conversation since the user's last message."""
+
+    def __init__(self) -> None:
+        self._speeches: deque[_Speech] = deque(maxlen=_SPEECHES)  # the last one first
+        self._results: list[ToolCallExecutionEvent] = []  # since the last speech
+
+    def add(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        """Add the next message of the conversation."""
+        if isinstance(message, ToolCallExecutionEvent):
+            self._results.append(message)
+        elif isinstance(message, BaseChatMessage):
+            if message.source == "user":
+                self._speeches.clear()
+            else:
+                self._speeches.appendleft(_Speech(message, self._results))
+            self._results = []
+
+    def count(self, repeats: int) -> int:
+        """Return the number of last speeches that only repeat what was said, 0 below the threshold.
+
+        The threshold is that each of the speakers says the same for the `repeats`-th time. Case and punctuation of
+        short texts make no difference, other results of tools do.
+        """
+        speakers = len({speech.source for speech in self._speeches})
+        threshold = (repeats - 1) * speakers + 1
+        if len(self._speeches) < threshold:
+            return 0
+        recent = [(speech.source, speech.words) for speech in islice(self._speeches, 2 * (repeats + 1) * speakers)]
+        if recent[0] not in recent[1:]:
+            return 0
+        detector = LoopDetector(threshold, threshold)
+        for source, words in reversed(recent):
+            detector.record_call(source, words)
+        verdict = detector.check()
+        return verdict.count if verdict is not None else 0
+
+
 class _Speech:
     """A chat message, with the results of the tools that its source used before it."""
 
-    message: BaseChatMessage
-    results: Sequence[str]
+    def __init__(self, message: BaseChatMessage, results: Sequence[ToolCallExecutionEvent]) -> None:
+        self.source = message.source
+        self._message = message
+        self._results = results
 
+    @cached_property
     def words(self) -> str:
-        """Return what is compared: the words of a short text, a long one as it is, and the results."""
-        text = self.message.to_text()
+        """What is compared: the words of a short text, a long one as it is, and the results."""
+        text = self._message.to_text()
         words = _NO_WORD.sub(" ", text.casefold()).strip() if len(text) <= _NORMALIZED_CHARS else ""
-        return "\n".join([words or text, *self.results])
-
-
-def _last_speeches(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> Iterator[_Speech]:
-    """Yield the speeches since the user's last message, the last one first."""
-    message: BaseChatMessage | None = None
-    results: list[str] = []
-    for record in reversed(messages):
-        if isinstance(record, BaseChatMessage):
-            if message is not None:
-                yield _Speech(message, results)
-            if record.source == "user":
-                return
-            message, results = record, []
-        elif message is not None and isinstance(record, ToolCallExecutionEvent) and record.source == message.source:
-            results += [result.content for result in record.content]
-    if message is not None:
-        yield _Speech(message, results)
+        own = [result.content for event in self._results if event.source == self.source for result in event.content]
+        return "\n".join([words or text, *own])
