@@ -32,6 +32,7 @@ QUICK = Scale(
     turns=15,
     rounds=10,
     messages=600,
+    team_messages=300,
     readers=100,
     sessions=200,
     streams=(1, 20, 150),
@@ -72,6 +73,12 @@ async def _studio(scale: Scale) -> list[Row]:
         return await studio_rows(other, scale)
 
 
+async def _teams(scale: Scale) -> list[Row]:
+    from tests.benchmarks.team_rows import team_rows
+
+    return await team_rows(scale)
+
+
 async def _imports(scale: Scale) -> list[Row]:
     from tests.benchmarks.engine import import_rows
 
@@ -96,6 +103,7 @@ SECTIONS: dict[str, Callable[[Scale], Coroutine[Any, Any, list[Row]]]] = {
     "wires": _wires,
     "store": _store,
     "studio": _studio,
+    "teams": _teams,
     "imports": _imports,
     "streams": _streams,
     "server": _server,

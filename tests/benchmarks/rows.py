@@ -22,6 +22,7 @@ class Scale:
     turns: int = 40
     rounds: int = 25
     messages: int = 2_000
+    team_messages: int = 1_000
     readers: int = 500
     sessions: int = 1_000
     streams: Sequence[int] = (1, 20, 60, 100, 150, 200)

@@ -16,6 +16,7 @@ SMALL = Scale(
     turns=2,
     rounds=2,
     messages=20,
+    team_messages=10,
     readers=3,
     sessions=3,
     streams=(1, 2),
@@ -70,6 +71,15 @@ SMALL = Scale(
                 "fan-out to 3 readers, per event and reader",
                 "memory per idle session",
                 "memory per open stream",
+            ],
+        ),
+        (
+            "teams",
+            [
+                "a message in a team of 5, beside autogen-agentchat",
+                "tokens of a speech of 2, second half of 50",
+                "tokens of a speech of 5, second half of 50",
+                "tokens of a speech of 10, second half of 50",
             ],
         ),
         ("imports", ["import agenticx.runtime", "memory after it"]),
