@@ -86,6 +86,15 @@ async def test_a_single_participant_with_nothing_new_gets_no_message() -> None:
     assert a.sent == [["user: one", "user: two"], []]
 
 
+@pytest.mark.parametrize("participants", [2, 5, 10])
+async def test_what_a_model_reads_stays_bounded_however_long_the_talk(participants: int) -> None:
+    model = ScriptedModel([say(f"{number}. " + "A thought. " * 40) for number in range(200)])
+    agents = [AssistantAgent(f"agent_{number}", model) for number in range(participants)]
+    await RoundRobinGroupChat(agents, max_turns=120).run(task="go")
+    longest = [max(len(request.messages) for request in model.requests[at : at + 40]) for at in (40, 80, 120)]
+    assert max(longest) <= 40  # of 121: recent messages, those of the others, and summaries
+
+
 async def test_with_neither_condition_nor_limit_a_run_ends_after_a_hundred_speeches() -> None:
     result = await RoundRobinGroupChat([Saying("a"), Saying("b")]).run(task="go")
     assert (len(result.messages), result.stop_reason) == (101, "Maximum number of turns 100 reached.")
