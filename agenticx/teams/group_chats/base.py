@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from agenticx import user_code
+from agenticx.argument_types import check_type
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
@@ -145,6 +146,10 @@ class BaseGroupChat(Team):
         self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
         self._types = MessageTypes([*_structured_types(participants), *(custom_message_types or ())])
         self._emits_events = emit_team_events
+        if confirm_gate is not None:
+            check_type(
+                "confirm_gate", confirm_gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm"
+            )
         self._gate = confirm_gate
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()

@@ -159,6 +159,8 @@ async def test_participants_are_checked() -> None:
         Swarm([RoundRobinGroupChat([Saying("a")])])
     with pytest.raises(ValueError, match="max_turns must be at least 1"):
         RoundRobinGroupChat([Saying("a")], max_turns=0)
+    with pytest.raises(TypeError, match="confirm_gate must be a ConfirmGate"):
+        RoundRobinGroupChat([Saying("a")], confirm_gate=unusable)
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------
