@@ -1,9 +1,10 @@
-"""A team of 5 agents that answer at once, in AgenticX or in autogen-agentchat, whose names are the same.
+"""A team of 5 agents that answer at once, in AgenticX or in autogen-agentchat.
 
     python team_peer.py agenticx|autogen MESSAGES RUNS
 
-It imports nothing else of this project, so that autogen-agentchat may be installed in an environment of its own. It
-prints the CPU seconds of each run of a new team over so many messages; a first run is not counted.
+The names are the same in both. It imports nothing else of this project, so that autogen-agentchat may be installed in
+an environment of its own. It prints the CPU seconds of each run of a new team over so many messages; a first run is not
+counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Benchmarks of teams: the overhead of a message beside autogen-agentchat's, and the tokens that a speech takes.
+"""Benchmarks of teams: the overhead of a message, and the tokens that a speech takes.
 
-autogen-agentchat is used where it is installed, in this environment or in that of `AUTOGEN_PYTHON`, for example
+The overhead is shown beside that of autogen-agentchat where it is installed, in this environment or in that of
+`AUTOGEN_PYTHON`, for example:
 
     python -m venv /tmp/autogen && /tmp/autogen/bin/pip install autogen-agentchat==0.7.5
     AUTOGEN_PYTHON=/tmp/autogen/bin/python python -m tests.benchmarks

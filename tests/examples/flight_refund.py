@@ -1,4 +1,6 @@
-"""A swarm that refunds flights: "Customer Support Example" of autogen-agentchat's guide to Swarm.
+"""A swarm that refunds flights.
+
+Ported: "Customer Support Example" of the guide to Swarm of autogen-agentchat's user guide.
 
     python -m tests.examples.flight_refund openai:gpt-4o "I need a refund for my flight."
 

@@ -1,4 +1,4 @@
-"""A planner and workers: the steps of a plan are done in parallel, and a report is written from their results.
+"""A planner and workers: the steps of a plan are done in parallel, then a report is written.
 
     python -m tests.examples.planner_and_workers openai:gpt-4o "Compare the rivers of Lyon, Basel and Vienna."
 

@@ -1,8 +1,10 @@
-"""A team whose next speaker a model chooses: "Web Search/Analysis" of autogen-agentchat's guide to SelectorGroupChat.
+"""A team whose next speaker a model chooses.
+
+Ported: "Web Search/Analysis" of the guide to SelectorGroupChat of autogen-agentchat's user guide.
 
     python -m tests.examples.research_team openai:gpt-4o "How did Lyon's population change from 1999 to 2020?"
 
-Each choice is one model call; here the planner begins and speaks after each result without one, by `candidate_func`.
+Each choice is one model call; the planner begins and speaks after each worker without one, by `candidate_func`.
 """
 
 from __future__ import annotations

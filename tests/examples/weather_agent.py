@@ -1,4 +1,6 @@
-"""An agent with a tool whose answer comes in chunks: the quickstart of autogen-agentchat's user guide.
+"""An agent with a tool, whose answer comes in chunks.
+
+Ported: the quickstart of autogen-agentchat's user guide.
 
     python -m tests.examples.weather_agent openai:gpt-4o "What is the weather in New York?"
 

@@ -16,13 +16,13 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
-from agenticx.runtime import ConfirmGate
+from agenticx.runtime import Budget, ConfirmGate
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.own_tools import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
-from agenticx.teams.agents.spending import Spending, collected_by, current_collectors
+from agenticx.teams.agents.spending import Spending, checked_budget, collected_by, current_collectors
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
@@ -115,8 +115,8 @@ class BaseGroupChat(Team):
     of that message runtime. `custom_message_types` are types of messages that the tasks and participants use besides
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
     of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of agents
-    that have none of their own, also those of inner teams without one. Raises ValueError and TypeError for participants
-    and limits that cannot be used.
+    that have none of their own, also those of inner teams without one. All model calls of all runs are made within
+    `budget`. Raises ValueError and TypeError for participants and limits that cannot be used.
     """
 
     def __init__(
@@ -131,6 +131,7 @@ class BaseGroupChat(Team):
         custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
         emit_team_events: bool = False,
         confirm_gate: ConfirmGate | None = None,
+        budget: Budget | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -151,6 +152,7 @@ class BaseGroupChat(Team):
                 "confirm_gate", confirm_gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm"
             )
         self._gate = confirm_gate
+        self._budget = checked_budget(budget)
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
         self._running: TeamRun | None = None
@@ -197,7 +199,9 @@ class BaseGroupChat(Team):
         if self._running is not None:
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
         condition = None if self._condition is None else ConditionRun(self._condition)
-        run = self._running = TeamRun(token=CancellationToken(), condition=condition, clock=self._clock)
+        run = self._running = TeamRun(
+            token=CancellationToken(), condition=condition, clock=self._clock, spending=Spending(self._budget)
+        )
         self._transcript.add_task(given)
         run.messages += given
         task_ = asyncio.create_task(self._run(run, given if output_task_messages else []), name=f"agx team {self.name}")

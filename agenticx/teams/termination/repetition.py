@@ -84,7 +84,7 @@ class _Speech:
 
     @cached_property
     def words(self) -> str:
-        """What is compared: the words of a short text, a long one as it is, and the results."""
+        """The compared text: the words of a short message, a long one as it is, and the results."""
         text = self._message.to_text()
         words = _NO_WORD.sub(" ", text.casefold()).strip() if len(text) <= _NORMALIZED_CHARS else ""
         own = [result.content for event in self._results if event.source == self.source for result in event.content]

@@ -1,4 +1,4 @@
-"""The examples of agents that hand over, and of their variables, that the project began with, adapted in names only."""
+"""The examples of handoffs and variables that the project began with, adapted in names only."""
 
 from __future__ import annotations
 
