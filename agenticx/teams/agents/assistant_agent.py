@@ -181,6 +181,7 @@ class AssistantAgent(BaseChatAgent):
                     yield message
         finally:
             cancellation.cancel()
+            reader.close()
             await turn.aclose()
         end = events[-1]
         if cancellation_token.is_cancelled():

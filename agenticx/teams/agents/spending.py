@@ -1,4 +1,4 @@
-"""The tokens and the cost of model calls, reported to the run for which they are made."""
+"""The tokens, the cost and the time of a run, reported by the code that runs for it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from decimal import Decimal
 
 from agenticx.argument_types import check_type
+from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
 from agenticx.teams.messages import RequestUsage
@@ -21,17 +22,23 @@ __all__ = [
     "current_collectors",
     "report_usage",
     "request_usage",
+    "waiting_for_person",
 ]
 
 
 class Spending:
     """The tokens and the cost in USD of a run, with those of the teams in it; the cost is None if a price is unknown.
 
-    `reports` is the number of calls, all of which are made within `budget`.
+    `reports` is the number of calls, all of which are made within `budget`. The time runs from the beginning, except
+    while the run waits for a person.
     """
 
-    def __init__(self, budget: Budget | None = None) -> None:
+    def __init__(self, budget: Budget | None = None, clock: Clock | None = None) -> None:
         self.budget = budget
+        self._clock = clock or SystemClock()
+        self._seconds = 0.0  # those before `_since`
+        self._since = self._clock.monotonic()
+        self._waits = 0
         self.usage = RequestUsage()
         self.cost_usd: float | None = 0.0
         self.reports = 0
@@ -46,6 +53,22 @@ class Spending:
         """Add calls that were not reported, so that their cost is unknown."""
         self.usage += usage
         self._add_cost(None)
+
+    @property
+    def seconds(self) -> float:
+        """The nominal seconds of the run so far, without those in which it waits for a person."""
+        return self._seconds + (0.0 if self._waits else self._clock.monotonic() - self._since)
+
+    def begin_wait(self) -> None:
+        """Stop the time; waits may overlap."""
+        self._seconds = self.seconds
+        self._waits += 1
+        self._since = self._clock.monotonic()
+
+    def end_wait(self) -> None:
+        """Let the time go on, if no other wait is open."""
+        self._waits -= 1
+        self._since = self._clock.monotonic()
 
     def _add_cost(self, cost: Decimal | None) -> None:
         self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + float(cost)
@@ -71,6 +94,19 @@ def collected_by(collectors: Collectors) -> Generator[None]:
         yield
     finally:
         _current.set(before)
+
+
+@contextmanager
+def waiting_for_person() -> Generator[None]:
+    """Do not count the time of the block for the runs; it may be closed in another context."""
+    collectors = _current.get()
+    for spending in collectors:
+        spending.begin_wait()
+    try:
+        yield
+    finally:
+        for spending in collectors:
+            spending.end_wait()
 
 
 def checked_budget(budget: Budget | None) -> Budget | None:

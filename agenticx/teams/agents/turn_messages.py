@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, ToolCall
@@ -11,7 +12,7 @@ from agenticx.runtime import Session
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import ToolCallData
 from agenticx.runtime.turn import usage_from_data
-from agenticx.teams.agents.spending import report_usage, request_usage
+from agenticx.teams.agents.spending import report_usage, request_usage, waiting_for_person
 from agenticx.teams.messages import (
     BaseAgentEvent,
     FunctionExecutionResult,
@@ -37,11 +38,13 @@ class TurnMessages:
         self._streams = streams
         self._thought: list[str] = []
         self._usage: Usage | None = None
+        self._questions = _OpenQuestions()
         self.calls: Sequence[ToolCall] = ()
         self.results: list[FunctionExecutionResult] = []
 
     def read(self, event: Event) -> Iterator[BaseAgentEvent]:
         """Yield the messages that `event` completes."""
+        self._questions.read(event)
         if event.type == "token" and self._streams and not self.results:  # else it is a summary of the results
             data = event.data
             yield ModelClientStreamingChunkEvent(
@@ -73,6 +76,10 @@ class TurnMessages:
         elif event.type == "final":
             yield from self._thoughts()
 
+    def close(self) -> None:
+        """End the waits for answers; to be called when the turn is over."""
+        self._questions.close()
+
     def take_usage(self) -> RequestUsage | None:
         """Return the tokens of the last model call, once."""
         usage, self._usage = request_usage(self._usage), None
@@ -89,3 +96,23 @@ class TurnMessages:
             if isinstance(message, AssistantMessage):
                 return message.tool_calls
         return [ToolCall(id=data["tool_call_id"], name=data["name"], arguments=json.dumps(data["arguments"]))]
+
+
+class _OpenQuestions:
+    """The questions of a turn to a person, whose answers the turn waits for."""
+
+    def __init__(self) -> None:
+        self._waits: dict[str, ExitStack] = {}
+
+    def read(self, event: Event) -> None:
+        """Begin to wait at a question, and end at its answer."""
+        if event.type == "confirm_required":
+            self._waits[event.data["id"]] = wait = ExitStack()
+            wait.enter_context(waiting_for_person())
+        elif event.type == "confirm_response":
+            self._waits.pop(event.data["id"]).close()
+
+    def close(self) -> None:
+        """End the waits for answers that did not come."""
+        while self._waits:
+            self._waits.popitem()[1].close()

@@ -12,6 +12,7 @@ from agenticx.messages import new_id
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
 from agenticx.teams.agents.protocols import first_of
+from agenticx.teams.agents.spending import waiting_for_person
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -69,7 +70,8 @@ class UserProxyAgent(BaseChatAgent):
         prompt = f"Handoff received from {handoff.source}. " if handoff is not None else ""
         asked = UserInputRequestedEvent(request_id=new_id("req"), source=self.name)
         yield asked
-        text = await self._ask(f"{prompt}Enter your response: ", cancellation_token)
+        with waiting_for_person():
+            text = await self._ask(f"{prompt}Enter your response: ", cancellation_token)
         answer = (
             HandoffMessage(content=text, target=handoff.source, source=self.name)
             if handoff is not None

@@ -59,21 +59,16 @@ class TeamRun:
 
     token: CancellationToken
     condition: ConditionRun | None
-    clock: Clock
+    spending: Spending
     messages: list[Speaking] = field(default_factory=list[Speaking])
     output: list[Speaking] = field(default_factory=list[Speaking])
     queue: BatchQueue[Speaking] = field(default_factory=BatchQueue[Speaking])
-    spending: Spending = field(default_factory=Spending)
     repetition: Repetition = field(default_factory=Repetition)
     turns: int = 0
     stop_reason: str | None = None
     warned: bool = False
-    began: float = field(init=False)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     began_ns: int = field(default_factory=time.perf_counter_ns)
-
-    def __post_init__(self) -> None:
-        self.began = self.clock.monotonic()
 
     async def emit(self, message: Speaking) -> None:
         """Pass a message to the consumer and wait until it asks for the next one; raises CancelledError after it."""
@@ -97,7 +92,7 @@ class TeamRun:
             messages=tuple(self.messages),
             usage=self.spending.usage,
             cost_usd=self.spending.cost_usd,
-            seconds=self.clock.monotonic() - self.began,
+            seconds=self.spending.seconds,
             turns=self.turns,
             began=self.began_ns,
         )
@@ -200,7 +195,7 @@ class BaseGroupChat(Team):
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
         condition = None if self._condition is None else ConditionRun(self._condition)
         run = self._running = TeamRun(
-            token=CancellationToken(), condition=condition, clock=self._clock, spending=Spending(self._budget)
+            token=CancellationToken(), condition=condition, spending=Spending(self._budget, self._clock)
         )
         self._transcript.add_task(given)
         run.messages += given

@@ -30,8 +30,8 @@ class TerminatedException(AgenticXError):
 class Run:
     """A run so far: its messages with the task, tokens, cost, nominal seconds and speeches.
 
-    `cost_usd` is None if the price of a model that was called is unknown. `began` is the `time.perf_counter_ns()` of
-    the run's beginning.
+    The time in which the run waited for a person is not in `seconds`. `cost_usd` is None if the price of a model that
+    was called is unknown. `began` is the `time.perf_counter_ns()` of the run's beginning.
     """
 
     messages: Sequence[BaseAgentEvent | BaseChatMessage] = ()

@@ -161,7 +161,7 @@ class CostTermination(TerminationCondition):
 
 
 class TimeoutTermination(TerminationCondition):
-    """A limit on the nominal seconds since the beginning of the run."""
+    """A limit on the nominal seconds since the beginning of the run, without the time that it waited for a person."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._seconds = timeout_seconds

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agenticx import builtin_tools
+from agenticx import ConfirmGate, builtin_tools
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
@@ -42,6 +42,7 @@ from agenticx.teams import (
     TextMessage,
     TimeoutTermination,
     TokenUsageTermination,
+    UserProxyAgent,
 )
 from agenticx.testing import ScriptedGate, ScriptedModel, call, say, usage
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
@@ -230,15 +231,39 @@ async def test_an_unknown_price_ends_a_run_with_a_cost_limit() -> None:
         assert str((await team.run(task="go")).stop_reason).startswith("Cost unknown")
 
 
-async def test_a_time_limit_ends_a_run_after_a_speech() -> None:
-    class Slow(Saying):
-        async def on_messages(self, messages: Any, cancellation_token: CancellationToken) -> Any:
-            await asyncio.sleep(4)
-            return await super().on_messages(messages, cancellation_token)
+class Slow(Saying):
+    async def on_messages(self, messages: Any, cancellation_token: CancellationToken) -> Any:
+        await asyncio.sleep(4)
+        return await super().on_messages(messages, cancellation_token)
 
+
+async def test_a_time_limit_ends_a_run_after_a_speech() -> None:
     condition = TimeoutTermination(10)
     result = await RoundRobinGroupChat([Slow("a")], termination_condition=condition, clock=LoopClock()).run(task="go")
     assert (len(result.messages), result.stop_reason) == (4, "Timeout of 10 seconds reached")
+
+
+class LateGate(ConfirmGate):
+    async def request_confirm(self, question: str, context: Any) -> bool:
+        await asyncio.sleep(100)
+        return False
+
+
+async def answer_late(prompt: str) -> str:
+    await asyncio.sleep(100)
+    return "Yes."
+
+
+@pytest.mark.parametrize("person", ["participant", "gate"])
+async def test_waiting_for_a_person_is_not_counted(person: str) -> None:
+    model = ScriptedModel([call("file_write", {"path": "a.txt", "content": "x"}), *[say("Denied.")] * 3])
+    asking = UserProxyAgent("a", input_func=answer_late)
+    risky = AssistantAgent("a", model, tools=builtin_tools(), confirm_gate=LateGate())
+    inner = RoundRobinGroupChat([asking if person == "participant" else risky, Slow("b")], max_turns=2)
+    team = RoundRobinGroupChat([inner], termination_condition=TimeoutTermination(10), clock=LoopClock())
+    result = await team.run(task="go")
+    assert result.stop_reason == "Timeout of 10 seconds reached"
+    assert [message.source for message in result.messages].count("b") == 3
 
 
 async def test_an_external_stop_ends_a_run_after_the_speech_at_work() -> None:
