@@ -21,9 +21,9 @@ from agenticx.runtime.turn import wait_for_abandoned_turn
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
+from agenticx.teams.agents.gates import DefaultGate
 from agenticx.teams.agents.handoff import Handoff
 from agenticx.teams.agents.own_tools import (
-    DefaultGate,
     agent_tools,
     checked_handoffs,
     own_functions,

@@ -20,7 +20,7 @@ from agenticx.runtime import Budget, ConfirmGate
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
-from agenticx.teams.agents.own_tools import asked_at, team_gate
+from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
 from agenticx.teams.agents.spending import Spending, checked_budget, collected_by, current_collectors
 from agenticx.teams.agents.tasks import task_messages

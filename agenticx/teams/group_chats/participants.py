@@ -13,7 +13,7 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
 from agenticx.teams.actors.protocols import MessageRuntime
-from agenticx.teams.agents.own_tools import asked_at, team_gate
+from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.agents.spending import Collectors, collected_by, current_collectors
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage

@@ -1,0 +1,58 @@
+"""The gate that is asked about the risky calls of an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from agenticx.runtime import AutoApproveConfirmGate, ConfirmGate, SyncConfirmGate
+from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
+
+__all__ = ["DefaultGate", "asked_at", "team_gate"]
+
+_team_gate: ContextVar[ConfirmGate | None] = ContextVar("agenticx_team_gate", default=None)
+
+
+def team_gate() -> ConfirmGate | None:
+    """Return the gate of the innermost team with one in which the code runs."""
+    return _team_gate.get()
+
+
+@contextmanager
+def asked_at(gate: ConfirmGate | None) -> Generator[None]:
+    """Let `gate` be that of the team in which the block, which runs in a task of its own, is at work."""
+    before = _team_gate.get()
+    _team_gate.set(gate)
+    try:
+        yield
+    finally:
+        _team_gate.set(before)
+
+
+class DefaultGate(ConfirmGate):
+    """The gate of an agent that was given none: that of its team.
+
+    Without one it approves the functions of the application, `names`, and asks at the terminal about built-in tools.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+        self._approving = AutoApproveConfirmGate()
+        self._terminal = SyncConfirmGate()
+
+    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
+        return self._chosen(context).request_confirm(question, context)
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        return await self._chosen(request.context).ask(request, announce)
+
+    def decided(self, request_id: str) -> ConfirmAnswer | None:
+        gate = team_gate()
+        return None if gate is None else gate.decided(request_id)
+
+    def _chosen(self, context: Mapping[str, Any]) -> ConfirmGate:
+        if (gate := team_gate()) is not None:
+            return gate
+        return self._approving if context.get("tool") in self._names else self._terminal
