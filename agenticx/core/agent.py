@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 from uuid import uuid4
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agenticx import user_code
 from agenticx.errors import AgenticXError, HookFailed
@@ -41,12 +41,12 @@ class Agent(BaseModel):
     organization_id: str = "default-org"
     instructions: str | Callable[..., Any] = "You are a helpful agent."
     model: Any = None
-    tools: tuple[Tool | Callable[..., Any], ...] = Field(
+    tools: Annotated[Sequence[Tool | Callable[..., Any]], AfterValidator(tuple)] = Field(
         default=(), validation_alias=AliasChoices("tools", "functions")
     )
     tool_choice: str | None = None
     parallel_tool_calls: bool = True
-    llm_hooks: tuple[AgentHook, ...] = ()
+    llm_hooks: Annotated[Sequence[AgentHook], AfterValidator(tuple)] = ()
     max_iterations: int = Field(default=25, ge=1)
     max_retry_limit: int = Field(default=2, ge=0)
 
@@ -65,7 +65,7 @@ class Agent(BaseModel):
         return instructions
 
     @property
-    def functions(self) -> tuple[Tool | Callable[..., Any], ...]:
+    def functions(self) -> Sequence[Tool | Callable[..., Any]]:
         """The same as `tools`."""
         return self.tools
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from agenticx.core.agent import Agent
 
@@ -26,5 +27,5 @@ class Task(BaseModel):
     description: str
     expected_output: str = ""
     agent: Agent | None = None
-    context: tuple[Task | str, ...] = ()
+    context: Annotated[Sequence[Task | str], AfterValidator(tuple)] = ()
     output_type: Any = None
