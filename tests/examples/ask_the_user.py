@@ -1,6 +1,6 @@
 """A team that stops to ask its user.
 
-Ported: "Using HandoffTermination" of the tutorial on people in the loop of autogen-agentchat's user guide.
+Ported: "Using Termination Conditions" of the tutorial "Human-in-the-Loop" of autogen-agentchat's user guide.
 
     python -m tests.examples.ask_the_user openai:gpt-4o "What is the weather in New York?"
 

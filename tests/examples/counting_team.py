@@ -1,6 +1,6 @@
 """A team of one agent that calls a tool again and again.
 
-Ported: "Single-Agent Team" of the tutorial on teams of autogen-agentchat's user guide.
+Ported: "Single-Agent Team" of the tutorial "Teams" of autogen-agentchat's user guide.
 
     python -m tests.examples.counting_team openai:gpt-4o "Count from 5 to 10."
 

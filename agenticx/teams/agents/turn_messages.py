@@ -110,7 +110,7 @@ class _OpenQuestions:
             self._waits[event.data["id"]] = wait = ExitStack()
             wait.enter_context(waiting_for_person())
         elif event.type == "confirm_response":
-            self._waits.pop(event.data["id"]).close()
+            self._waits.pop(event.data["id"], ExitStack()).close()
 
     def close(self) -> None:
         """End the waits for answers that did not come."""
