@@ -15,6 +15,7 @@ from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, RequestUsag
 __all__ = [
     "AndTerminationCondition",
     "ConditionRun",
+    "MessageCondition",
     "OrTerminationCondition",
     "Run",
     "TerminatedException",
@@ -85,6 +86,23 @@ class TerminationCondition:
         return OrTerminationCondition(self, other)
 
 
+class MessageCondition(TerminationCondition):
+    """A condition that one message meets: override `reason`, which returns why it does, else None."""
+
+    def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        raise NotImplementedError
+
+    def check(self, run: Run) -> StopMessage | None:
+        return self.stop_at(run.messages)
+
+    def stop_at(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
+        """Return the reason of the first message that meets the condition."""
+        for message in messages:
+            if (reason := self.reason(message)) is not None:
+                return self._stop(reason)
+        return None
+
+
 class _Combination(TerminationCondition):
     """Conditions of which all or any must say stop."""
 
@@ -128,7 +146,7 @@ def _joined(stops: Sequence[StopMessage]) -> StopMessage:
 
 
 class ConditionRun:
-    """A condition over one run, with the state that conditions without `check` need.
+    """A condition over one run, with the reasons of its parts that are given each message once.
 
     What a condition raises is raised as it is.
     """
@@ -154,11 +172,12 @@ class ConditionRun:
     ) -> StopMessage | None:
         if isinstance(condition, _Combination):
             return condition.combine([await self._check(part, run, new) for part in condition.conditions])
-        if not _is_foreign(condition):
+        if not (_is_foreign(condition) or _is_by_message(condition)):
             return await _check(condition, run)
         if (stop := self._stops.get(id(condition))) is None:
             name = type(condition).__name__
-            stop = _checked(await user_code.call_in_place(condition, new, what=name), name)
+            look = condition.stop_at if isinstance(condition, MessageCondition) else condition
+            stop = _checked(await user_code.call_in_place(look, new, what=name), name)
             if stop is not None:
                 self._stops[id(condition)] = stop
         return stop
@@ -178,6 +197,11 @@ def _checked(stop: object, what: str) -> StopMessage | None:
 
 def _is_foreign(condition: TerminationCondition) -> bool:
     return getattr(type(condition), "check", None) in {None, TerminationCondition.check}
+
+
+def _is_by_message(condition: TerminationCondition) -> bool:
+    """Return whether it is enough to look at each message once."""
+    return type(condition).check is MessageCondition.check
 
 
 def _leaves(condition: TerminationCondition) -> Iterator[TerminationCondition]:

@@ -14,7 +14,7 @@ from agenticx.teams.messages import (
     TextMessage,
     ToolCallExecutionEvent,
 )
-from agenticx.teams.termination.base import Run, TerminationCondition
+from agenticx.teams.termination.base import MessageCondition, Run, TerminationCondition
 from agenticx.teams.termination.repetition import repeated_speeches
 
 __all__ = [
@@ -47,79 +47,70 @@ class MaxMessageTermination(TerminationCondition):
         return self._stop(text) if count >= self._max else None
 
 
-class TextMentionTermination(TerminationCondition):
+class TextMentionTermination(MessageCondition):
     """A text in a chat message, of one of `sources` if given."""
 
     def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
         self._text = text
         self._sources = sources
 
-    def check(self, run: Run) -> StopMessage | None:
-        mentioned = any(
-            self._text in message.to_text()
-            for message in run.messages
-            if isinstance(message, BaseChatMessage) and (self._sources is None or message.source in self._sources)
-        )
-        return self._stop(f"Text '{self._text}' mentioned") if mentioned else None
+    def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        if self._sources is not None and message.source not in self._sources:
+            return None
+        mentions = isinstance(message, BaseChatMessage) and self._text in message.to_text()
+        return f"Text '{self._text}' mentioned" if mentions else None
 
 
-class StopMessageTermination(TerminationCondition):
+class StopMessageTermination(MessageCondition):
     """A `StopMessage`."""
 
-    def check(self, run: Run) -> StopMessage | None:
-        stopped = any(isinstance(message, StopMessage) for message in run.messages)
-        return self._stop("Stop message received") if stopped else None
+    def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        return "Stop message received" if isinstance(message, StopMessage) else None
 
 
-class TextMessageTermination(TerminationCondition):
+class TextMessageTermination(MessageCondition):
     """A `TextMessage`, of `source` if given."""
 
     def __init__(self, source: str | None = None) -> None:
         self._source = source
 
-    def check(self, run: Run) -> StopMessage | None:
-        for message in run.messages:
-            if isinstance(message, TextMessage) and self._source in {None, message.source}:
-                return self._stop(f"Text message received from '{message.source}'")
-        return None
+    def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        fits = isinstance(message, TextMessage) and self._source in {None, message.source}
+        return f"Text message received from '{message.source}'" if fits else None
 
 
-class SourceMatchTermination(TerminationCondition):
+class SourceMatchTermination(MessageCondition):
     """A chat message of one of `sources`."""
 
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = sources
 
-    def check(self, run: Run) -> StopMessage | None:
-        for message in run.messages:
-            if isinstance(message, BaseChatMessage) and message.source in self._sources:
-                return self._stop(f"'{message.source}' answered")
-        return None
+    def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        fits = isinstance(message, BaseChatMessage) and message.source in self._sources
+        return f"'{message.source}' answered" if fits else None
 
 
-class HandoffTermination(TerminationCondition):
+class HandoffTermination(MessageCondition):
     """A `HandoffMessage` to `target`."""
 
     def __init__(self, target: str) -> None:
         self._target = target
 
-    def check(self, run: Run) -> StopMessage | None:
-        for message in run.messages:
-            if isinstance(message, HandoffMessage) and message.target == self._target:
-                return self._stop(f"Handoff to {self._target} from {message.source} detected.")
-        return None
+    def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        fits = isinstance(message, HandoffMessage) and message.target == self._target
+        return f"Handoff to {self._target} from {message.source} detected." if fits else None
 
 
-class FunctionCallTermination(TerminationCondition):
+class FunctionCallTermination(MessageCondition):
     """A result of the tool `function_name`."""
 
     def __init__(self, function_name: str) -> None:
         self._name = function_name
 
-    def check(self, run: Run) -> StopMessage | None:
-        events = [message for message in run.messages if isinstance(message, ToolCallExecutionEvent)]
-        called = any(result.name == self._name for event in events for result in event.content)
-        return self._stop(f"Function '{self._name}' was executed.") if called else None
+    def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
+        results = message.content if isinstance(message, ToolCallExecutionEvent) else []
+        called = any(result.name == self._name for result in results)
+        return f"Function '{self._name}' was executed." if called else None
 
 
 class TokenUsageTermination(TerminationCondition):

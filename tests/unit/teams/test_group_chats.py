@@ -32,6 +32,7 @@ from agenticx.teams import (
     SelectorGroupChat,
     SelectSpeakerEvent,
     SingleThreadedAgentRuntime,
+    SourceMatchTermination,
     StopMessage,
     StructuredMessage,
     Swarm,
@@ -195,6 +196,18 @@ async def test_a_condition_without_check_is_reset_and_called_with_what_is_new() 
     result = await RoundRobinGroupChat([Saying("a"), Saying("b")], termination_condition=Foreign()).run(task="go")
     assert calls == ["reset", ["user: go"], ["a: a here"], ["b: b here"]]
     assert result.stop_reason == "enough"
+
+
+async def test_each_message_is_looked_at_once_unless_a_subclass_looks_at_all() -> None:
+    class Twice(TextMentionTermination):
+        def check(self, run: Run) -> StopMessage | None:
+            spoken = [message for message in run.messages if message.to_text() == "one"]
+            return StopMessage(content="twice", source="x") if len(spoken) == 2 else None
+
+    a = Saying("a", "one", "two", "one", "three")
+    condition = TextMentionTermination("two") & SourceMatchTermination(["a"]) & Twice("one")
+    result = await RoundRobinGroupChat([a], termination_condition=condition).run(task="go")
+    assert (lines(result.messages)[-1], result.stop_reason) == ("a: one", "Text 'two' mentioned, 'a' answered, twice")
 
 
 async def test_a_run_counts_speeches_tokens_cost_and_time() -> None:
