@@ -84,7 +84,9 @@ async def main() -> None:
         assert_type(error.events[-1], Event)
 
     executor = AgentExecutor("demo")
-    assert_type(executor.run(Agent(name="Teller", tools=[add]), Task(description="say hi"), max_turns=3), ExecutionResult)
+    assert_type(
+        executor.run(Agent(name="Teller", tools=[add]), Task(description="say hi"), max_turns=3), ExecutionResult
+    )
     assert_type(await executor.arun(Agent(), Task(description="say hi")), ExecutionResult)
     assert_type(executor.chat(Agent(), [{"role": "user", "content": "say hi"}]), ChatResponse)
     team = RoundRobinGroupChat([AssistantAgent("teller", "demo")], max_turns=1)
