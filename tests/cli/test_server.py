@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
@@ -311,6 +312,30 @@ def test_the_error_for_an_unresponsive_server_has_its_process_id() -> None:
             asyncio.run(server.request_json("GET", "/api/models"))
 
 
+def test_sessions_are_read_beside_a_suspended_server_and_the_note_names_its_process(
+    agx: Any, studio: CliStudio
+) -> None:
+    agx("run", "say hi")
+    studio.process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        listed, renamed = agx("sessions", "list", "--json"), agx("sessions", "rename", "last", "x")
+        seconds = time.monotonic() - began
+    finally:
+        studio.process.send_signal(signal.SIGCONT)
+    problem = (
+        f"the server at http://127.0.0.1:{studio.port} (process {studio.process.pid}) does not answer; "
+        f"if it is suspended, `kill -CONT {studio.process.pid}` resumes it"
+    )
+    assert (listed.returncode, len(rows(listed.stdout)), listed.stderr) == (
+        0,
+        1,
+        f"{problem}; this is read from its database\n",
+    )
+    assert (renamed.returncode, renamed.stdout, renamed.stderr) == (1, "", f"agx: {problem}\n")
+    assert seconds < 6
+
+
 @pytest.mark.parametrize("announced", [True, False])
 @pytest.mark.cases(quick=1)
 def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: Any, announced: bool) -> None:
@@ -344,6 +369,18 @@ def test_a_second_server_of_the_same_home_names_the_first_one(agx: Any, studio: 
     assert (
         done.stderr == f"agx: {first} has the sessions of this AGX_HOME; `agx open` opens it, --take-over replaces it\n"
     )
+
+
+def test_a_server_beside_a_run_names_its_process_and_when_to_start_again(agx: Any, provider: Any) -> None:
+    provider.hold = True
+    provider.events('{"choices": [{"delta": {"content": "hi"}}]}')
+    agx.environment.update({"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": provider.base_url})
+    with agx.start("run", "hi", "--model", "openai-chat:some") as running:
+        assert running.stdout.read(2) == "hi"
+        done = agx("serve", "--port", "0")
+        running.terminate()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"(process {running.pid}); end that, or use another AGX_HOME or store; an `agx run` frees it" in done.stderr
 
 
 def test_a_port_in_use_by_another_program_is_named_without_an_error_number(agx: Any) -> None:

@@ -27,7 +27,7 @@ __all__ = [
     "studio_endpoint",
 ]
 
-_HEALTH_SECONDS = 10.0
+_HEALTH_SECONDS = 1.5
 _MAX_HEALTH_BYTES = 64 * 1024
 
 
