@@ -447,11 +447,22 @@ async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_name
     run = await play([note(), "ok"], tools=notes.tools(), gate=Chatty())
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
-    reason = f"the gate Chatty returned {type(junk).__name__}; it must return True or False"
+    reason = f"the gate Chatty returned {type(junk).__name__}; it must return True, False or a ConfirmAnswer"
     (response,) = run.events_of("confirm_response")
     assert (response.data["by"], response.data["reason"]) == ("policy", reason)
     assert run.results[0][2] == f"Denied by policy. Reason: {reason}"
     assert gate_lines(caplog) == [failed_gate(reason)]
+    assert notes.kept == []
+
+
+async def test_the_reason_in_a_gates_answer_reaches_the_model(play, notes):
+    class Careful(ConfirmGate):
+        def request_confirm(self, question, context):
+            return ConfirmAnswer(approved=False, reason="not before lunch")
+
+    run = await play([note(), "ok"], tools=notes.tools(), gate=Careful())
+
+    assert run.results[0][2] == "Denied by the user. Reason: not before lunch"
     assert notes.kept == []
 
 
