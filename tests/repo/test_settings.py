@@ -19,6 +19,7 @@ from agenticx.settings import (
     UNUSED_SETTINGS,
     Settings,
     child_environment,
+    home_folder,
     load_settings,
     prompt_text,
     provider_key,
@@ -70,6 +71,11 @@ def test_unset_thresholds_are_none_and_set_ones_keep_their_value(tmp_path: Path)
     write_settings(tmp_path, "compaction_threshold_messages = 20")
     settings = load_settings(environ={"AGX_HOME": str(tmp_path), "AGX_COMPACTION_THRESHOLD_CHARS": "48000"})
     assert [getattr(settings, name) for name in names] == [20, 48_000]
+
+
+def test_an_empty_home_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGX_HOME", "")
+    assert home_folder() == load_settings().home == Path.home() / ".agenticx"
 
 
 # --- precedence -------------------------------------------------------------------------------------------------------
