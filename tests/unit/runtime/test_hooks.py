@@ -88,7 +88,7 @@ def test_a_method_that_resembles_none_is_refused_with_the_names_of_all(play, nam
     )
 
 
-OWN_METHODS = ("report", "close", "reset", "model_name", "call_tool", "tool_calls", "count_tool_calls", "compact", "end")
+OWN_METHODS = ("report", "close", "reset", "end", "compact", "model_name", "call_tool", "tool_calls", "count_calls")
 
 
 def test_other_public_methods_of_a_hook_are_its_own(play):
