@@ -249,3 +249,15 @@ def test_a_chat_with_options_that_a_server_would_not_have_keeps_its_sessions(
         assert "/#" in server.stderr.readline()
         assert not left.exists()
         server.terminate()
+
+
+def test_a_server_beside_a_run_names_its_process_and_when_to_start_again(agx: Any, provider: Any) -> None:
+    provider.hold = True
+    provider.events('{"choices": [{"delta": {"content": "hi"}}]}')
+    agx.environment.update({"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": provider.base_url})
+    with agx.start("run", "hi", "--model", "openai-chat:some") as running:
+        assert running.stdout.read(2) == "hi"
+        done = agx("serve", "--port", "0")
+        running.terminate()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"(process {running.pid}); end that, or use another AGX_HOME or store; an `agx run` frees it" in done.stderr

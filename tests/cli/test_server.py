@@ -371,18 +371,6 @@ def test_a_second_server_of_the_same_home_names_the_first_one(agx: Any, studio: 
     )
 
 
-def test_a_server_beside_a_run_names_its_process_and_when_to_start_again(agx: Any, provider: Any) -> None:
-    provider.hold = True
-    provider.events('{"choices": [{"delta": {"content": "hi"}}]}')
-    agx.environment.update({"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": provider.base_url})
-    with agx.start("run", "hi", "--model", "openai-chat:some") as running:
-        assert running.stdout.read(2) == "hi"
-        done = agx("serve", "--port", "0")
-        running.terminate()
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"(process {running.pid}); end that, or use another AGX_HOME or store; an `agx run` frees it" in done.stderr
-
-
 def test_a_port_in_use_by_another_program_is_named_without_an_error_number(agx: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

@@ -19,7 +19,6 @@ from agenticx.settings import (
     UNUSED_SETTINGS,
     Settings,
     child_environment,
-    home_folder,
     load_settings,
     prompt_text,
     provider_key,
@@ -71,11 +70,6 @@ def test_unset_thresholds_are_none_and_set_ones_keep_their_value(tmp_path: Path)
     write_settings(tmp_path, "compaction_threshold_messages = 20")
     settings = load_settings(environ={"AGX_HOME": str(tmp_path), "AGX_COMPACTION_THRESHOLD_CHARS": "48000"})
     assert [getattr(settings, name) for name in names] == [20, 48_000]
-
-
-def test_an_empty_home_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AGX_HOME", "")
-    assert home_folder() == load_settings().home == Path.home() / ".agenticx"
 
 
 # --- precedence -------------------------------------------------------------------------------------------------------
@@ -152,6 +146,7 @@ def test_an_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     environ = {"AGX_HOME": str(tmp_path), "AGX_MODEL": "", "AGX_ENABLED_TOOLS": " ", "AGX_WORKSPACE_ROOT": ""}
     settings = load_settings(environ=environ)
     assert (settings.model, settings.enabled_tools, settings.workspace_root) == (None, None, None)
+    assert load_settings(environ={"AGX_HOME": ""}).home == Path.home() / ".agenticx"
 
 
 def test_paths_and_lists_are_parsed_in_their_usual_forms(tmp_path: Path) -> None:

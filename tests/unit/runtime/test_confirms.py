@@ -343,6 +343,9 @@ async def test_a_gate_with_request_confirm_alone_works(play, notes):
     run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda question, context: True))
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
+    later = ConfirmAnswer(approved=False, reason="not before lunch")
+    run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda question, context: later))
+    assert run.results[0][2] == "Denied by the user. Reason: not before lunch"
 
 
 async def test_a_blocking_gate_does_not_block_the_event_loop(play, notes):
@@ -452,17 +455,6 @@ async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_name
     assert (response.data["by"], response.data["reason"]) == ("policy", reason)
     assert run.results[0][2] == f"Denied by policy. Reason: {reason}"
     assert gate_lines(caplog) == [failed_gate(reason)]
-    assert notes.kept == []
-
-
-async def test_the_reason_in_a_gates_answer_reaches_the_model(play, notes):
-    class Careful(ConfirmGate):
-        def request_confirm(self, question, context):
-            return ConfirmAnswer(approved=False, reason="not before lunch")
-
-    run = await play([note(), "ok"], tools=notes.tools(), gate=Careful())
-
-    assert run.results[0][2] == "Denied by the user. Reason: not before lunch"
     assert notes.kept == []
 
 
