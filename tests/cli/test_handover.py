@@ -261,3 +261,16 @@ def test_a_server_beside_a_run_names_its_process_and_when_to_start_again(agx: An
         running.terminate()
     assert (done.returncode, done.stdout) == (1, "")
     assert f"(process {running.pid}); end that, or use another AGX_HOME or store; an `agx run` frees it" in done.stderr
+
+
+def test_a_run_waits_for_a_suspended_server_and_says_so(agx: Any) -> None:
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        server.send_signal(signal.SIGSTOP)
+        with agx.start("run", "say hi") as running:
+            line = running.stderr.readline()
+            server.send_signal(signal.SIGCONT)
+            assert running.communicate(timeout=PATIENCE) == ("hi\n", "")
+        server.terminate()
+    assert f"(process {server.pid}) does not answer; " in line
+    assert line.endswith(f"`kill -CONT {server.pid}` resumes it; waiting for it …\n")

@@ -417,7 +417,11 @@ async def _find_store(
     settings: Settings, arguments: Namespace, notify: Callable[[str], None]
 ) -> Store | ServerEndpoint:
     try:
-        return await open_store_or_find_server(settings)
+        try:
+            return await open_store_or_find_server(settings)
+        except ServerUnresponsive as exc:
+            notify(f"{exc}; waiting for it …")
+            return await open_store_or_find_server(settings, response_timeout=_ENDING_SECONDS)
     except (StoreError, OSError) as exc:  # another owner, a later release's format, damage, a full or read-only disk
         if arguments.session is not None:
             raise
