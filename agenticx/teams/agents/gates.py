@@ -42,7 +42,9 @@ class DefaultGate(ConfirmGate):
         self._approving = AutoApproveConfirmGate()
         self._terminal = SyncConfirmGate()
 
-    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
+    def request_confirm(
+        self, question: str, context: Mapping[str, Any]
+    ) -> bool | ConfirmAnswer | Awaitable[bool | ConfirmAnswer]:
         return self._chosen(context).request_confirm(question, context)
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
