@@ -1,4 +1,4 @@
-"""Confirmations at the terminal: a turn's questions are shown and the user's answers are sent."""
+"""Questions at the terminal: a turn's confirmations and the agent's own questions are shown, and answers are sent."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agenticx.cli.terminal.keyboard import Keyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
+from agenticx.runtime.questions.user_question import parse_choice
 from agenticx.threads import run_in_thread
 from agenticx.tools.permissions import PROTECTED_REASON, UNCHECKED_REASON
 from agenticx.tools.visible import visible_line
@@ -26,6 +27,7 @@ __all__ = [
     "Kind",
     "NullConfirmResponder",
     "SendAnswer",
+    "SendQuestionAnswer",
     "TerminalConfirmResponder",
     "automatic_answer",
     "can_prompt",
@@ -35,6 +37,9 @@ __all__ = [
 
 SendAnswer = Callable[[str, str, ConfirmAnswer], Awaitable[None]]
 """Send the answer to a question, given its id and digest; raises an `AgenticXError` if the question is closed."""
+
+SendQuestionAnswer = Callable[[str, str, Literal["user", "policy"]], Awaitable[None]]
+"""Send the answer to a question of the agent, given its id, "" for none; raises an `AgenticXError` if it is closed."""
 
 Kind = tuple[str, ...]
 """A kind of call that the user allowed for a session, as `_kind` returns it."""
@@ -65,6 +70,10 @@ class ConfirmResponder(Protocol):
         """Handle the payload of a `confirm_required` event."""
         ...
 
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        """Handle the payload of a `question_asked` event."""
+        ...
+
     def on_closed(self, request_id: str) -> None:
         """Handle the end of that question, with any answer, from any client."""
         ...
@@ -76,29 +85,45 @@ class NullConfirmResponder:
     def on_required(self, data: Mapping[str, Any]) -> None:
         return
 
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        return
+
     def on_closed(self, request_id: str) -> None:
         return
 
 
 class AutomaticConfirmResponder:
-    """A responder that gives each question the same answer at once; its reason shows that no user gave it."""
+    """A responder that gives each confirmation the same answer at once; its reason shows that no user gave it.
 
-    def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
+    The agent's own questions have no answer.
+    """
+
+    def __init__(
+        self, send_answer: SendAnswer, send_question_answer: SendQuestionAnswer, answer: ConfirmAnswer
+    ) -> None:
         self._send_answer = send_answer
+        self._send_question_answer = send_question_answer
         self._answer = answer if answer.reason is not None else replace(answer, reason=ALLOWED_BY_YES)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_required(self, data: Mapping[str, Any]) -> None:
-        task = asyncio.create_task(self._decide(data["id"], data["digest"]))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(self._send_answer(data["id"], data["digest"], self._answer))
+
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        self._start(self._send_question_answer(data["id"], "", "policy"))
 
     def on_closed(self, request_id: str) -> None:
         return
 
-    async def _decide(self, request_id: str, digest: str) -> None:
-        with suppress(AgenticXError):  # another client answered first
-            await self._send_answer(request_id, digest, self._answer)
+    def _start(self, sending: Awaitable[None]) -> None:
+        task = asyncio.create_task(_send(sending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _send(sending: Awaitable[None]) -> None:
+    with suppress(AgenticXError):  # another client answered first, or while the user typed; that answer counts
+        await sending
 
 
 class TerminalConfirmResponder:
@@ -111,9 +136,17 @@ class TerminalConfirmResponder:
     """
 
     def __init__(
-        self, send_answer: SendAnswer, output: Output, keyboard: Keyboard, *, edit_text: EditText, allowed: set[Kind]
+        self,
+        send_answer: SendAnswer,
+        send_question_answer: SendQuestionAnswer,
+        output: Output,
+        keyboard: Keyboard,
+        *,
+        edit_text: EditText,
+        allowed: set[Kind],
     ) -> None:
         self._send_answer = send_answer
+        self._send_question_answer = send_question_answer
         self._output = output
         self._keyboard = keyboard
         self._edit_text = edit_text
@@ -123,6 +156,9 @@ class TerminalConfirmResponder:
 
     def on_required(self, data: Mapping[str, Any]) -> None:
         self._tasks[data["id"]] = asyncio.create_task(self._ask(data))
+
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        self._tasks[data["id"]] = asyncio.create_task(self._ask_question(data))
 
     def on_closed(self, request_id: str) -> None:
         task = self._tasks.pop(request_id, None)
@@ -139,8 +175,27 @@ class TerminalConfirmResponder:
                     answer = await self._read_answer(data)
             if kind is not None and answer.approved and answer.remember == "session":
                 self._allowed.add(kind)
-        with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
-            await self._send_answer(data["id"], data["digest"], answer)
+        await _send(self._send_answer(data["id"], data["digest"], answer))
+
+    async def _ask_question(self, data: Mapping[str, Any]) -> None:
+        async with self._prompt_lock:
+            with self._keyboard.read_lines():
+                answer = await self._read_text(data)
+        await _send(self._send_question_answer(data["id"], answer, "user"))
+
+    async def _read_text(self, data: Mapping[str, Any]) -> str:
+        """Show a question of the agent and return the line that the user types, "" at end of input."""
+        options = data.get("options", ())
+        prompt = f"Your answer{f', or 1 to {len(options)}' if options else ''} (Ctrl-D: none): "
+        self._output.show_question(data, prompt)
+        while line := await read_line():
+            self._output.prompt_answered()
+            if answer := parse_choice(_printable(strip_paste_marks(line) or ""), options):
+                return answer
+            discard_typed_ahead()
+            self._output.show_prompt(prompt)
+        self._output.prompt_answered()
+        return ""
 
     async def _read_answer(self, data: Mapping[str, Any]) -> ConfirmAnswer:
         """Show the question, and read lines until one of them is an answer."""
@@ -181,7 +236,7 @@ def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
     'not this file'
     """
     word, _, rest = line.strip().partition(" ")
-    reason = "".join(char for char in " ".join(rest.split()) if char.isprintable())[:_MAX_REASON_CHARS]
+    reason = _printable(rest)[:_MAX_REASON_CHARS]
     match word.lower(), reason:
         case ("n" | "no", _):
             return ConfirmAnswer(approved=False, reason=reason or None)
@@ -195,6 +250,10 @@ def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
             return "edit"
         case _:
             return None
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
 def _prompt(context: Mapping[str, Any]) -> str:
