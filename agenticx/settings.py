@@ -153,8 +153,8 @@ class Settings(BaseModel):
     )
     resume_interrupted: Annotated[Literal["confirms", "off"], one_of("confirms", "off")] = Field(
         "confirms",
-        description="Turns that continue after a restart: those that wait for a confirmation beside which no call ran"
-        " that is not idempotent, or none (confirms, off).",
+        description="Turns that continue after a restart: those that wait for the user's answer beside which no call"
+        " ran that is not idempotent, or none (confirms, off).",
     )
     token_file: _Folder | None = Field(
         None,
@@ -221,9 +221,7 @@ PROJECT_SETTINGS = frozenset(
 )
 """Settings that a project file may set: durations and amounts, each bounded by its range."""
 
-UNUSED_SETTINGS = frozenset(
-    {"question_timeout_seconds", "status_query_budget_per_turn", "status_query_cooldown_seconds", "team_max_turns"}
-)
+UNUSED_SETTINGS = frozenset({"status_query_budget_per_turn", "status_query_cooldown_seconds", "team_max_turns"})
 """Settings that are validated, but have no effect until agents and teams exist."""
 
 

@@ -53,6 +53,7 @@ and use the real tools for them, so you can watch a real turn:
 - run COMMAND (asks you first unless it is plainly harmless)
 - todo: one, two, three
 - remember KEY: TEXT, and later: recall KEY
+- ask me: QUESTION (ONE, ANOTHER), which waits for your answer
 - think about SOMETHING, say SOMETHING, count to N
 
 Join them with "and then". Everything after "with the text" is written exactly as it is, to the end."""

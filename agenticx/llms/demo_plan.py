@@ -108,6 +108,15 @@ def _todo(found: re.Match[str], _tail: str) -> PlannedCall:
     return PlannedCall("todo_write", {"todos": items}, f"put {len(items)} items on the to-do list")
 
 
+def _ask(found: re.Match[str], tail: str) -> PlannedCall:
+    """Plan a question; what stands in brackets at its end are the options."""
+    text, arguments = (found["question"] + tail).strip(), dict[str, Any]()
+    if text.endswith(")") and (bracket := text.rfind("(")) > 0:
+        options = (option.strip() for option in re.split(r",|\bor\b", text[bracket + 1 : -1]))
+        text, arguments["options"] = text[:bracket].rstrip(), [option for option in options if option]
+    return PlannedCall("ask_user", {"text": text, **arguments}, "ask you")
+
+
 def _list(found: re.Match[str]) -> PlannedCall:
     path = found["path"]
     if path is None:
@@ -194,6 +203,7 @@ _CLAUSES_TO_END: tuple[tuple[re.Pattern[str], _BuildToEnd], ...] = (
         _compile(r"(?:(?:make\s+)?(?:a\s+)?(?:to-?\s?do(?:\s+list)?|plan)(?:\s+with)?|plan\s+to)\s*:?\s+(?P<items>.+)"),
         _todo,
     ),
+    (_compile(r"ask\s++me(?::|\s)\s*+(?P<question>\S.*)"), _ask),
 )
 _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (

@@ -13,8 +13,12 @@ from agenticx.runtime.confirm import (
     ConfirmGate,
     ConfirmRequest,
     DigestMismatch,
+    QuestionAnswer,
+    QuestionClosed,
+    QuestionRequest,
     SyncConfirmGate,
     UnknownConfirm,
+    UnknownQuestion,
 )
 from agenticx.runtime.events import Event, EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
 from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
@@ -45,6 +49,9 @@ __all__ = [
     "HookContext",
     "HookRegistry",
     "LoopDetector",
+    "QuestionAnswer",
+    "QuestionClosed",
+    "QuestionRequest",
     "RunResult",
     "RuntimeEvent",
     "Session",
@@ -54,6 +61,7 @@ __all__ = [
     "TurnContext",
     "TurnError",
     "UnknownConfirm",
+    "UnknownQuestion",
     "encode_envelope",
     "envelope_adapter",
     "envelope_schema",

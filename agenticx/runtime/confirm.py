@@ -1,4 +1,7 @@
-"""Confirmation gates: the protocol, and gates for a terminal, a server and automatic approval."""
+"""Confirmation gates: the protocol, and gates for a terminal, a server and automatic approval.
+
+A gate also puts the agent's own questions (`ask_user`) to the user.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,27 @@ import asyncio
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Literal, cast
 
-from agenticx.argument_types import check_callable, check_int, check_type
+from agenticx.argument_types import check_callable, check_int, check_str, check_type
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.runtime.questions.confirm_digest import confirm_digest
-from agenticx.runtime.questions.question_text import question_lines
+from agenticx.runtime.questions.pending import PendingRequests
+from agenticx.runtime.questions.question_text import question_lines, user_question_lines
+from agenticx.runtime.questions.user_question import (
+    AnsweredBy,
+    QuestionAnswer,
+    QuestionClosed,
+    QuestionRequest,
+    UnknownQuestion,
+    parse_choice,
+)
 from agenticx.threads import run_in_thread, start_thread
 
 __all__ = [
@@ -30,16 +41,19 @@ __all__ = [
     "ConfirmGate",
     "ConfirmRequest",
     "DigestMismatch",
+    "QuestionAnswer",
+    "QuestionClosed",
+    "QuestionRequest",
     "Remember",
     "SyncConfirmGate",
     "UnknownConfirm",
+    "UnknownQuestion",
     "confirm_digest",
     "discard_typed_ahead",
 ]
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
-AnsweredBy = Literal["user", "policy", "timeout", "stop", "restart"]
 Remember = Literal["once", "session", "always"]
 
 
@@ -70,6 +84,7 @@ class ConfirmRequest:
     expires_at: datetime
     session_id: str = ""
     agent_id: str = "meta"
+    agent_path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +99,15 @@ class ConfirmAnswer:
 
 
 class ConfirmGate(ABC):
-    """A base class of gates that decide on risky calls.
+    """A base class of gates that decide on risky calls, and put the agent's own questions to the user.
 
     Implement `request_confirm`; override `ask` to see ids, digests and expiry. The runtime limits every question by its
     confirm time-out: a gate that has not answered in that time is cancelled and the answer is no. An exception of a
     gate counts as no.
+
+    Implement `request_answer` too (or `ask_question`, with ids and expiry) if there is a user who can be asked in the
+    agent's words (`ask_user`). Without an answer, be it for a time-out or an exception, the model is told so and the
+    turn goes on.
     """
 
     @abstractmethod
@@ -106,13 +125,7 @@ class ConfirmGate(ABC):
         The order matters: a client may answer as soon as it has the event, and its answer needs a registered question.
         """
         announce()
-        ask = self.request_confirm
-        if iscoroutinefunction(ask):
-            answer: object = await ask(request.question, request.context)
-        else:
-            answer = await run_in_thread(ask, request.question, request.context, name="agx confirm gate")
-            if isawaitable(answer):
-                answer = await answer
+        answer = await _call(self.request_confirm, request.question, request.context)
         if isinstance(answer, ConfirmAnswer):
             return answer
         if not isinstance(answer, bool):
@@ -126,6 +139,36 @@ class ConfirmGate(ABC):
         A stop or the time-out cancels a question.
         """
         return None
+
+    def request_answer(self, text: str, options: Sequence[str]) -> str | Awaitable[str | None] | None:
+        """Return the user's answer to a question of the agent; None, the default, if nobody can be asked.
+
+        The answer may be one of `options` or any other text, "" for none. A plain function runs in a thread, so it may
+        block.
+        """
+        return None
+
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        """Do for a question of the agent what `ask` does for a confirmation; `announce` emits `question_asked`."""
+        announce()
+        answer = await _call(self.request_answer, request.text, request.options)
+        if answer is None:
+            return QuestionAnswer(by="policy")
+        if not isinstance(answer, str):
+            type_name = type(answer).__name__
+            raise AgenticXError(f"the gate {type(self).__name__} returned {type_name}; it must return a text or None")
+        return QuestionAnswer(answer=answer)
+
+    def answered(self, question_id: str) -> QuestionAnswer | None:
+        """Do for a question of the agent what `decided` does for a confirmation."""
+        return None
+
+
+async def _call(function: Callable[..., object], *args: object) -> object:
+    if iscoroutinefunction(function):
+        return await function(*args)
+    value = await run_in_thread(function, *args, name="agx confirm gate")
+    return await value if isawaitable(value) else value
 
 
 class AutoApproveConfirmGate(ConfirmGate):
@@ -144,12 +187,6 @@ class AutoApproveConfirmGate(ConfirmGate):
         return ConfirmAnswer(approved=True, by="policy")
 
 
-@dataclass(slots=True)
-class _PendingConfirm:
-    request: ConfirmRequest
-    answer: asyncio.Future[ConfirmAnswer]
-
-
 @dataclass
 class AsyncConfirmGate(ConfirmGate):
     """A gate whose questions wait as futures until `resolve` is called: by a server's route, a test or a window.
@@ -160,13 +197,12 @@ class AsyncConfirmGate(ConfirmGate):
 
     remembered: int = 10_000
     last_request: ConfirmRequest | None = field(default=None, init=False)
-    _pending: dict[str, _PendingConfirm] = field(default_factory=dict[str, _PendingConfirm], init=False, repr=False)
-    _closed: OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]] = field(
-        default_factory=OrderedDict[str, tuple[ConfirmRequest, ConfirmAnswer | None]], init=False, repr=False
-    )
+    _confirms: PendingRequests[ConfirmRequest, ConfirmAnswer] = field(init=False, repr=False, compare=False)
+    _questions: PendingRequests[QuestionRequest, QuestionAnswer] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_int("remembered", self.remembered)
+        self._confirms, self._questions = PendingRequests(self.remembered), PendingRequests(self.remembered)
 
     async def request_confirm(self, question: str, context: Mapping[str, Any] | None = None) -> bool:
         """Wait until the question is answered by `resolve`, and return the decision.
@@ -191,32 +227,20 @@ class AsyncConfirmGate(ConfirmGate):
         return answer.approved
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
-        pending = _PendingConfirm(request, asyncio.get_running_loop().create_future())
-        self._pending[request.id] = pending
         self.last_request = request
-        try:
-            announce()
-            return await pending.answer
-        finally:
-            del self._pending[request.id]
-            self._closed[request.id] = (request, pending.answer.result() if _is_answered(pending.answer) else None)
-            if len(self._closed) > self.remembered:
-                self._closed.popitem(last=False)
+        return await self._confirms.ask(request, announce)
 
     def pending(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """Return the pending questions, oldest first; only those of one session if it is named."""
-        return [
-            pending.request
-            for pending in self._pending.values()
-            if not pending.answer.done() and (session_id is None or pending.request.session_id == session_id)
-        ]
+        """Return the pending confirmations, oldest first; only those of one session if it is named."""
+        return self._confirms.waiting(session_id)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
-        """Return the answer to a question; None if it is pending, was closed without one, or is unknown."""
-        pending = self._pending.get(request_id)
-        if pending is not None:
-            return pending.answer.result() if _is_answered(pending.answer) else None
-        return self._closed[request_id][1] if request_id in self._closed else None
+        """Return the answer to a confirmation; None if it is pending, was closed without one, or is unknown."""
+        return self._confirms.decided(request_id)
+
+    def has_pending(self, session_id: str) -> bool:
+        """Return whether a confirmation or a question of the agent waits for an answer in that session."""
+        return bool(self._confirms.waiting(session_id) or self._questions.waiting(session_id))
 
     def resolve(
         self,
@@ -239,34 +263,54 @@ class AsyncConfirmGate(ConfirmGate):
         """
         check_type("approved", approved, bool, "True or False")
         answer = ConfirmAnswer(approved=approved, by=by, remember=remember, arguments=arguments, reason=reason)
-        pending = self._pending.get(request_id)
-        if pending is not None:
-            request = pending.request
-            decided = pending.answer.result() if _is_answered(pending.answer) else None
-            is_pending = not pending.answer.done()
-        elif request_id in self._closed:
-            request, decided = self._closed[request_id]
-            is_pending = False
-        else:
-            raise UnknownConfirm(f"no confirmation has the id {request_id!r}")
-        if session_id is not None and request.session_id != session_id:
-            raise UnknownConfirm(f"no confirmation of this session has the id {request_id!r}")
+        request = self._confirms.find(request_id, session_id)
+        if request is None:
+            where = "" if session_id is None else " of this session"
+            raise UnknownConfirm(f"no confirmation{where} has the id {request_id!r}")
         if digest is not None and digest != request.digest:
             raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-        if is_pending and pending is not None:
-            pending.answer.set_result(answer)
-            return answer
+        decided = self._confirms.answer(request_id, answer)
         if decided is not None and _is_same_answer(decided, answer):
             return decided
         raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
 
+    def decide(self, request_id: str, answer: ConfirmAnswer | QuestionAnswer) -> ConfirmAnswer | QuestionAnswer | None:
+        """Answer a confirmation or a question of the agent, and return the answer that counts; None if it is closed."""
+        if isinstance(answer, ConfirmAnswer):
+            return self._confirms.answer(request_id, answer)
+        return self._questions.answer(request_id, answer)
+
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        return await self._questions.ask(request, announce)
+
+    def pending_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
+        """Return the pending questions of agents, oldest first; only those of one session if it is named."""
+        return self._questions.waiting(session_id)
+
+    def answered(self, question_id: str) -> QuestionAnswer | None:
+        """Return the answer to a question of the agent; None if it is pending, has none, or is unknown."""
+        return self._questions.decided(question_id)
+
+    def answer_question(
+        self, question_id: str, answer: str, *, by: Literal["user", "policy"] = "user"
+    ) -> QuestionAnswer:
+        """Answer a question of the agent and return the answer that counts: the first one; the same again returns it.
+
+        An empty answer is none; give it `by` policy where nobody can be asked. Raises `UnknownQuestion` or
+        `QuestionClosed`.
+        """
+        check_str("answer", answer)
+        given = QuestionAnswer(answer=answer, by=by)
+        if self._questions.find(question_id) is None:
+            raise UnknownQuestion(f"no question has the id {question_id!r}")
+        decided = self._questions.answer(question_id, given)
+        if decided is None or decided != given:
+            raise QuestionClosed(f"question {question_id!r} is closed: it was answered, it expired, or its turn ended")
+        return decided
+
 
 def _is_same_answer(left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
     return replace(left, reason=None) == replace(right, reason=None)
-
-
-def _is_answered(future: asyncio.Future[ConfirmAnswer]) -> bool:
-    return future.done() and not future.cancelled()
 
 
 class SyncConfirmGate(ConfirmGate):
@@ -293,6 +337,14 @@ class SyncConfirmGate(ConfirmGate):
         async with self._lock:
             line = await self._prompt_for_line(f"{question_text}\nAllow this? [y/N] ")
         return line.strip().lower() in {"y", "yes"}
+
+    async def request_answer(self, text: str, options: Sequence[str]) -> str | None:
+        """Return the line that the user types, or the option whose number it is; None without a terminal."""
+        if self._read_line is _read_line and not sys.stdin.isatty():
+            return None
+        question_text = "\n".join(line.text for line in user_question_lines(text, options))
+        async with self._lock:
+            return parse_choice(await self._prompt_for_line(f"{question_text}\nYour answer: "), options)
 
     async def _prompt_for_line(self, prompt: str) -> str:
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from agenticx.llms.base import Usage
 from agenticx.messages import ToolCall
-from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
+from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import TurnState
 
 __all__ = ["CallJournal", "NullCallJournal", "ResumePoint", "ResumedQuestion"]
@@ -42,14 +42,14 @@ class NullCallJournal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedQuestion:
-    """A confirmation that was requested before the interruption.
+    """A confirmation that was requested before the interruption, or a question that the agent asked.
 
-    `is_response_logged` is true if its `confirm_response` is in the event log already. `asked` is set once the gate has
-    the question again, or the turn no longer needs an answer.
+    `answer` is of the same kind. `is_response_logged` is true if the event with it is in the log already. `asked` is
+    set once the gate has the question again, or the turn no longer needs an answer.
     """
 
-    request: ConfirmRequest
-    answer: ConfirmAnswer | None = None
+    request: ConfirmRequest | QuestionRequest
+    answer: ConfirmAnswer | QuestionAnswer | None = None
     is_response_logged: bool = False
     asked: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
 
@@ -58,7 +58,7 @@ class ResumedQuestion:
 class ResumePoint:
     """The point in a round at which no call is running: those of `calls` are to begin, all others are answered.
 
-    The reply that made them is in the session's messages. `questions` are the confirmations of these calls, by call id.
+    The reply that made them is in the session's messages. `questions` are those about these calls, by call id.
     """
 
     round: int

@@ -144,6 +144,7 @@ class ToolCalls:
                 await turn.poll_backoff.wait(pending.call, clock=self.clock, round_number=turn.round, emit=turn.emit)
             await slot.acquire()
             pending.outcome = await self._run_steps(turn, pending, slot)
+            self.authorizer.close_resumed(turn, "restart", pending.call.id)  # of a call that is refused now
             return pending.outcome
         finally:
             slot.close()
@@ -164,10 +165,12 @@ class ToolCalls:
                 return CallOutcome(f"Blocked: {block.reason}", "blocked")
         context = self._context(turn, pending)
         try:
-            permitted = await self.authorizer.authorize(turn, pending.tool, pending.arguments, context, slot)
+            permitted = await self.authorizer.authorize(turn, pending, context, slot)
         except CallRefused as exc:
             return CallOutcome(str(exc), exc.outcome)
         slot.mark_asked()
+        if isinstance(permitted, CallOutcome):
+            return await self._run_after_hooks(turn, pending, permitted)
         pending.repaired = pending.repaired or permitted.repaired
         outcome = await self._execute(turn, pending, pending.tool, permitted.arguments, context)
         if turn.is_read_only(pending.call):

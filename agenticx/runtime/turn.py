@@ -116,6 +116,8 @@ class TurnContext:
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
     reply with calls ends the turn, and they are not run. All model calls of the turn are made within `budget`.
+    `agent_path` has the ids of the agents from the main one to this turn's, if that is another: confirmations and
+    questions show it.
     """
 
     client_turn_id: str | None = None
@@ -129,6 +131,7 @@ class TurnContext:
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
     budget: Budget | None = None
+    agent_path: tuple[str, ...] = ()
 
 
 def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
@@ -145,7 +148,7 @@ class Turn:
     """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`.
 
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
-    `resumed_questions` are the confirmations of an interrupted turn, by call id. `closing` is there once the consumer
+    `resumed_questions` are those of an interrupted turn, by call id. `closing` is there once the consumer
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`. `made_calls`
     is true once the acting agent has made a call.

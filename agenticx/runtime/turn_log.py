@@ -27,6 +27,7 @@ from agenticx.errors import InvalidArguments, ModelError, UserCodeError
 from agenticx.llms.arguments import parse_arguments
 from agenticx.llms.base import Usage
 from agenticx.logs import HIDDEN, excerpt, get_logger, hidden_members, is_secret_field
+from agenticx.runtime.confirm import ConfirmRequest
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.resume import ResumePoint
 from agenticx.secret_names import is_secret_name, is_secret_value
@@ -65,8 +66,9 @@ class TurnLog:
 
     def resume(self, point: ResumePoint) -> None:
         """Restore the calls and questions whose events were emitted before the turn was interrupted."""
-        for question in point.questions.values():
-            self._questions[question.request.id] = (self._clock.monotonic(), question.request.context)
+        for request in (question.request for question in point.questions.values()):
+            if isinstance(request, ConfirmRequest):
+                self._questions[request.id] = (self._clock.monotonic(), request.context)
         for call in point.calls if _log.is_enabled("debug") else ():
             self._arguments[call.id] = _parse_or_keep(call.arguments)
 

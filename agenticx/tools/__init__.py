@@ -1,6 +1,6 @@
 """The public interface of tools: the tool protocol, the permission modes and the toolbox of a turn."""
 
-from agenticx.tools.base import Assessment, Risk, Tool, ToolContext, ToolState
+from agenticx.tools.base import Assessment, Risk, Tool, ToolContext, ToolState, UserQuestion
 from agenticx.tools.permissions import PermissionMode, Verdict, decide
 from agenticx.tools.registry import FunctionTool, Toolbox, as_tool, tool
 
@@ -13,6 +13,7 @@ __all__ = [
     "ToolContext",
     "ToolState",
     "Toolbox",
+    "UserQuestion",
     "Verdict",
     "as_tool",
     "decide",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
 from agenticx.errors import ToolError
-from agenticx.tools.base import Assessment, Risk
+from agenticx.tools.base import Assessment, Risk, UserQuestion
 
 __all__ = ["checked_assessment"]
 
@@ -36,9 +36,18 @@ def _problem(value: object) -> str | None:
     for name in ("protected", "unchecked"):
         if not isinstance(flag := getattr(assessment, name), bool):
             return _wrong(name, flag, "True or False")
+    if (asks := assessment.asks) is not None and not _is_question(asks):
+        return _wrong("asks", asks, "a UserQuestion of texts or None")
     if not isinstance(assessment.binding, Mapping):
         return _wrong("binding", assessment.binding, "a mapping of JSON values")
     return None
+
+
+def _is_question(value: object) -> bool:
+    if not isinstance(value, UserQuestion):
+        return False
+    question: Any = value
+    return isinstance(question.text, str) and _is_texts(question.options)
 
 
 def _is_texts(value: object) -> bool:

@@ -18,6 +18,7 @@ __all__ = [
     "ToolContext",
     "ToolOutput",
     "ToolState",
+    "UserQuestion",
     "is_idempotent",
     "is_parallel",
     "runs_in_thread",
@@ -25,6 +26,14 @@ __all__ = [
 
 Risk = Literal["read", "write", "execute"]
 """The effect of a call: reading the workspace, changing files or other state in it, or running any code."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuestion:
+    """A question to the user, who may choose one of `options` or answer in other words."""
+
+    text: str
+    options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +45,9 @@ class Assessment:
     a call whose second assessment differs from the one that was shown does not run. Values are JSON. The user is asked
     about calls that are `protected` or `unchecked` (a part of the call could not be examined, or was too large to be
     examined) in every mode; `reasons` state which of the two applies.
+
+    A call that `asks` the user something does not run: the answer is its result, and waiting for it counts in no time
+    limit of tools. It is stored, and the wait goes on after a restart, as for a confirmation.
     """
 
     risk: Risk
@@ -46,6 +58,7 @@ class Assessment:
     command: str | None = None
     path: str | None = None
     diff: str | None = None
+    asks: UserQuestion | None = None
     binding: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 

@@ -25,7 +25,7 @@ from agenticx.errors import (
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
-from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, UnknownConfirm
+from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, QuestionClosed, UnknownConfirm, UnknownQuestion
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
 
@@ -52,11 +52,12 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unauthorized": ProblemKind(401, "The token is missing or wrong."),
     "cross_site": ProblemKind(403, "Another site sent the request."),
     "foreign_origin": ProblemKind(403, "The Origin is not allowed."),
-    "confirm_not_found": ProblemKind(404, "No question has this id."),
+    "confirm_not_found": ProblemKind(404, "No confirmation has this id."),
     "key_not_found": ProblemKind(404, "No key of the provider is stored."),
     "message_not_found": ProblemKind(404, "No message of the session has this id."),
     "not_found": ProblemKind(404, "No route has this path, or it is not in its canonical form."),
     "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
+    "question_not_found": ProblemKind(404, "No question of an agent has this id."),
     "session_not_found": ProblemKind(404, "No session has this id."),
     "method_not_allowed": ProblemKind(405, "The path has other methods."),
     "too_slow": ProblemKind(408, "The body did not arrive in time."),
@@ -64,7 +65,8 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the question."),
     "key_in_environment": ProblemKind(409, "The key is in the environment, where it has to be unset."),
     "session_busy": ProblemKind(409, "The session runs a turn, or its queue is full."),
-    "confirm_closed": ProblemKind(410, "The question was answered otherwise, has expired, or its turn ended."),
+    "confirm_closed": ProblemKind(410, "The confirmation was answered otherwise, has expired, or its turn ended."),
+    "question_closed": ProblemKind(410, "The question was answered otherwise, has expired, or its turn ended."),
     "attachment_too_large": ProblemKind(413, "A file, or all files together, exceed the limit."),
     "too_large": ProblemKind(413, "The body exceeds the limit of the route."),
     "encoded_body": ProblemKind(415, "The body has a Content-Encoding."),
@@ -143,6 +145,8 @@ _CODES: dict[type[AgenticXError], str] = {
     TurnConflict: "client_turn_id_reused",
     DigestMismatch: "digest_mismatch",
     ConfirmClosed: "confirm_closed",
+    UnknownQuestion: "question_not_found",
+    QuestionClosed: "question_closed",
     AttachmentTooLarge: "attachment_too_large",
     AttachmentRefused: "attachment_refused",
     UnknownProvider: "provider_not_found",

@@ -14,7 +14,19 @@ from starlette.routing import BaseRoute, Route
 from studio.http.openapi import EVENT_STREAM, ResponseSpec, RouteSpec, openapi_document
 from studio.http.problems import Problem
 from studio.http.queries import parameter_schemas
-from studio.routes import access, confirms, conversations, events, keys, models_and_tools, page, sessions, turns, usage
+from studio.routes import (
+    access,
+    confirms,
+    conversations,
+    events,
+    keys,
+    models_and_tools,
+    page,
+    questions,
+    sessions,
+    turns,
+    usage,
+)
 
 __all__ = ["TABLE", "is_public", "routes"]
 
@@ -189,7 +201,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "/api/confirms",
         "list_confirms",
         confirms.index,
-        "Pending questions",
+        "Pending confirmations",
         _json(confirms.ConfirmListResponse),
         query=confirms.ConfirmListQuery,
         problems=_OF_SESSION,
@@ -199,10 +211,30 @@ TABLE: tuple[RouteSpec, ...] = (
         "/api/confirms/{request_id}",
         "answer_confirm",
         confirms.answer,
-        "Answer a question",
+        "Answer a confirmation",
         _json(confirms.ConfirmDecisionResponse),
         body=confirms.ConfirmAnswerBody,
         problems=("confirm_not_found", "digest_mismatch", "confirm_closed", "remember_unavailable", "storage"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/questions",
+        "list_questions",
+        questions.index,
+        "Pending questions of agents",
+        _json(questions.QuestionListResponse),
+        query=questions.QuestionListQuery,
+        problems=_OF_SESSION,
+    ),
+    RouteSpec(
+        "POST",
+        "/api/questions/{question_id}",
+        "answer_question",
+        questions.answer,
+        "Answer a question of an agent",
+        _json(questions.QuestionAnswerResponse),
+        body=questions.QuestionAnswerBody,
+        problems=("question_not_found", "question_closed", "storage"),
     ),
     RouteSpec(
         "GET",

@@ -136,7 +136,7 @@ async function createSession() {
 async function openSession(session) {
   current?.unsubscribe();
   const insertDraft = (text) => restoreDraft(text, []);
-  const conversation = new Conversation($("log"), { answerQuestion, insertDraft, rewind, fork });
+  const conversation = new Conversation($("log"), { answerConfirm, answerQuestion, insertDraft, rewind, fork });
   const unsubscribe = followEvents(`api/sessions/${session.id}/events`, {
     token: () => sessionStorage.getItem(TOKEN_KEY),
     onEvent: (envelope) => {
@@ -237,7 +237,11 @@ async function fork(message_id) {
   }
 }
 
-async function answerQuestion(question, decision) {
+async function answerQuestion(id, answer) {
+  await api(`api/questions/${id}`, json("POST", { answer }));
+}
+
+async function answerConfirm(question, decision) {
   const body = { ...decision, digest: question.digest };
   await api(`api/confirms/${question.id}`, json("POST", body));
 }

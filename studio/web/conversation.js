@@ -27,8 +27,9 @@ function make(tag, className, text) {
 
 export class Conversation {
   /** Show a session in `log`; the other arguments are the actions of its buttons. */
-  constructor(log, { answerQuestion, insertDraft, rewind, fork }) {
+  constructor(log, { answerConfirm, answerQuestion, insertDraft, rewind, fork }) {
     this.log = log;
+    this.answerConfirm = answerConfirm;
     this.answerQuestion = answerQuestion;
     this.insertDraft = insertDraft;
     this.rewind = rewind;
@@ -194,21 +195,8 @@ export class Conversation {
 
   decisionButtons(question, box) {
     const row = make("div", "buttons");
-    const addButton = (label, className, decide) => {
-      const button = row.appendChild(make("button", className, label));
-      button.type = "button";
-      button.addEventListener("click", async () => {
-        for (const other of row.children) other.disabled = true;
-        try {
-          await this.answerQuestion(question, decide());
-        } catch (error) {
-          box.append(make("p", "error", error.message));
-          // 410: the question is closed, so no other answer is possible either.
-          if (error.status !== 410) for (const other of row.children) other.disabled = false;
-        }
-      });
-      return button;
-    };
+    const addButton = (label, className, decide) =>
+      addAnswerButton(row, box, label, className, () => this.answerConfirm(question, decide()));
     addButton("Allow", "main allow", () => ({ approved: true }));
     addButton("Allow for the session", "allow-session", () => ({ approved: true, remember: "session" })).title =
       "Ask no more in this session about the same call with the same arguments";
@@ -228,6 +216,34 @@ export class Conversation {
     const box = this.elements.get(`ask ${id}`);
     box?.querySelector(".buttons")?.replaceChildren(
       make("p", "note", reason ? `${decision} Reason: ${escapeHidden(reason)}` : decision));
+  }
+
+  on_question_asked({ id, text, options }) {
+    const box = this.add(`ask ${id}`, make("section", "ask"));
+    box.append(make("p", "text", escapeHidden(text)));
+    const row = box.appendChild(make("div", "buttons"));
+    for (const option of options ?? []) {
+      addAnswerButton(row, box, escapeHidden(option), "option", () => this.answerQuestion(id, option));
+    }
+    const answer = row.appendChild(make("textarea", "answer"));
+    answer.rows = 1;
+    answer.placeholder = options?.length ? "Another answer" : "Your answer";
+    answer.setAttribute("aria-label", answer.placeholder);
+    const send = addAnswerButton(row, box, "Answer", "main", () => this.answerQuestion(id, answer.value.trim()));
+    const enable = () => { send.disabled = !answer.value.trim(); };
+    enable();
+    answer.addEventListener("input", enable);
+    answer.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      send.click();
+    });
+    this.state = "waiting for your answer";
+  }
+
+  on_question_answered({ id, answer, by }) {
+    const text = answer ? `Answer: ${escapeHidden(answer)}` : `No answer${by === "user" ? "" : ` (${by})`}.`;
+    this.elements.get(`ask ${id}`)?.querySelector(".buttons")?.replaceChildren(make("p", "note", text));
   }
 
   on_final({ text, message_id, reason }) {
@@ -262,6 +278,23 @@ export class Conversation {
     this.branches.append(message_id, true);
     return this.elements.get(message_id) ?? this.add(message_id, make("div", "text assistant"));
   }
+}
+
+/** Add a button that answers a question; while the answer is sent, and once it is, all fields of the row are disabled. */
+function addAnswerButton(row, box, label, className, answer) {
+  const button = row.appendChild(make("button", className, label));
+  button.type = "button";
+  button.addEventListener("click", async () => {
+    for (const field of row.children) field.disabled = true;
+    try {
+      await answer();
+    } catch (error) {
+      box.append(make("p", "error", error.message));
+      // 410: the question is closed, so no other answer is possible either.
+      if (error.status !== 410) for (const field of row.children) field.disabled = false;
+    }
+  });
+  return button;
 }
 
 /** Return a call's arguments on one short line; they are a string if they are not valid JSON. */

@@ -14,6 +14,7 @@ from agenticx.runtime import ConfirmRequest
 from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.tools.base import Tool
+from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
 from tests.support.timeouts import PATIENCE
 from tests.support.two_hubs import hub_over
@@ -66,7 +67,8 @@ class SessionHarness:
             self.session_id = record.id
         self.model = ScriptedModel(script)
         settings = load_settings({"home": self.home}, environ={})
-        hub = hub_over(self._store, models=lambda _: self.model, tools=lambda _: [self._note()], settings=settings)
+        tools = [self._note(), ask_user]
+        hub = hub_over(self._store, models=lambda _: self.model, tools=lambda _: tools, settings=settings)
         await hub.recover()
         return hub
 

@@ -37,8 +37,8 @@ from tests.support.timeouts import PatientClock
 
 __all__ = ["TwoHubs", "UnreliableStore", "authority", "end_takeover", "hub_over", "unreliable_store"]
 
-COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer_confirm")
-READS = ("open_confirms", "running_turn_ids")
+COMMANDS = ("submit", "start", "stop", "change", "rewind", "delete", "answer_confirm", "answer_question")
+READS = ("open_confirms", "open_questions", "running_turn_ids")
 LONGEST_DELAY_SECONDS = 0.002
 
 DOUBT_RATE = 0.1
@@ -177,11 +177,12 @@ class UnreliableStore(InterceptedStore):
 
     async def _only_waits(self, session_id: str) -> bool:
         """Return True if all calls of the running turn wait for answers."""
-        waiting = {_data(event)["context"]["tool_call_id"] for event in await self.memory.open_questions(session_id)}
+        asked = map(_data, await self.memory.open_questions(session_id))
+        waiting = {data.get("context", data)["tool_call_id"] for data in asked}
         events = await self.memory.read(session_id, 0, 100_000) if waiting else ()
         ended = {_data(event)["tool_call_id"] for event in events if event.type == "tool_result"}
-        asked = {_data(event)["tool_call_id"] for event in events if event.type == "tool_call"}
-        return bool(waiting) and asked - ended == waiting
+        called = {_data(event)["tool_call_id"] for event in events if event.type == "tool_call"}
+        return bool(waiting) and called - ended == waiting
 
     @contextmanager
     def held_log(self) -> Generator[None]:

@@ -191,6 +191,10 @@ class Client(SessionReader, Protocol):
         """Answer a confirmation; raise an `AgenticXError` if it is closed."""
         ...
 
+    async def answer_question(self, question_id: str, answer: str, by: Literal["user", "policy"]) -> None:
+        """Answer a question of the agent, with "" for no answer; raise an `AgenticXError` if it is closed."""
+        ...
+
     async def resolve_model(self, name: str | None) -> str:
         """Return the full name of the model `name` (None: the default); raise an `AgenticXError` if it is unknown."""
         ...

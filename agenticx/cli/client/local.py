@@ -15,7 +15,7 @@ from agenticx.clocks import SystemClock, rfc3339
 from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
-from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest
+from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.assembly import make_hub
 from agenticx.sessions.hub.hub import TurnRequest
@@ -33,7 +33,7 @@ _READ_EVENTS = 1000
 
 
 class PolicyGate(AsyncConfirmGate):
-    """A confirm gate that gives every question the same answer at once, because no user can be asked."""
+    """A confirm gate that gives every confirmation the same answer at once, because no user can be asked."""
 
     def __init__(self, answer: ConfirmAnswer) -> None:
         super().__init__()
@@ -42,6 +42,10 @@ class PolicyGate(AsyncConfirmGate):
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         announce()
         return self._answer
+
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        announce()
+        return QuestionAnswer(by="policy")
 
 
 class LocalClient:
@@ -184,6 +188,9 @@ class LocalClient:
 
     async def answer(self, request_id: str, digest: str, answer: ConfirmAnswer) -> None:
         await self._hub.answer_confirm(request_id, answer, digest=digest)
+
+    async def answer_question(self, question_id: str, answer: str, by: Literal["user", "policy"]) -> None:
+        await self._hub.answer_question(question_id, answer, by=by)
 
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:

@@ -190,6 +190,10 @@ class RemoteClient:
             body["arguments"] = answer.arguments
         await self._request_with_retries("POST", f"/api/confirms/{quote(request_id, safe='')}", body)
 
+    async def answer_question(self, question_id: str, answer: str, by: Literal["user", "policy"]) -> None:
+        body = {"answer": answer, "by": by}
+        await self._request_with_retries("POST", f"/api/questions/{quote(question_id, safe='')}", body)
+
     @asynccontextmanager
     async def read_log(self, session_id: str) -> AsyncGenerator[AsyncIterator[Envelope]]:
         async with self._server.stream("GET", _path(session_id, "export?format=jsonl")) as chunks:

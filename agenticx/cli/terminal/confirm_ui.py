@@ -1,4 +1,4 @@
-"""Confirmations at the terminal: a turn's questions are shown and the user's answers are sent."""
+"""Questions at the terminal: confirmations and the agent's own are shown, and the answers are sent."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_mark
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
+from agenticx.runtime.questions.user_question import parse_choice
 from agenticx.threads import run_in_thread
 from agenticx.tools.permissions import PROTECTED_REASON, UNCHECKED_REASON
 from agenticx.tools.visible import visible_line
@@ -26,6 +27,7 @@ __all__ = [
     "Kind",
     "NullConfirmResponder",
     "SendAnswer",
+    "SendQuestionAnswer",
     "TerminalConfirmResponder",
     "automatic_answer",
     "can_prompt",
@@ -35,6 +37,9 @@ __all__ = [
 
 SendAnswer = Callable[[str, str, ConfirmAnswer], Awaitable[None]]
 """Send the answer to a question, given its id and digest; raises an `AgenticXError` if the question is closed."""
+
+SendQuestionAnswer = Callable[[str, str, Literal["user", "policy"]], Awaitable[None]]
+"""Send the answer to a question of the agent, given its id, "" for none; raises an `AgenticXError` if it is closed."""
 
 Kind = tuple[str, ...]
 """A kind of call that the user allowed for a session, as `_kind` returns it."""
@@ -66,6 +71,10 @@ class ConfirmResponder(Protocol):
         """Handle the payload of a `confirm_required` event."""
         ...
 
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        """Handle the payload of a `question_asked` event."""
+        ...
+
     def on_closed(self, request_id: str) -> None:
         """Handle the end of that question, with any answer, from any client."""
         ...
@@ -77,29 +86,45 @@ class NullConfirmResponder:
     def on_required(self, data: Mapping[str, Any]) -> None:
         return
 
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        return
+
     def on_closed(self, request_id: str) -> None:
         return
 
 
 class AutomaticConfirmResponder:
-    """A responder that gives each question the same answer at once; its reason shows that no user gave it."""
+    """A responder that gives each confirmation the same answer at once; its reason shows that no user gave it.
 
-    def __init__(self, send_answer: SendAnswer, answer: ConfirmAnswer) -> None:
+    The agent's own questions have no answer.
+    """
+
+    def __init__(
+        self, send_answer: SendAnswer, send_question_answer: SendQuestionAnswer, answer: ConfirmAnswer
+    ) -> None:
         self._send_answer = send_answer
+        self._send_question_answer = send_question_answer
         self._answer = answer if answer.reason is not None else replace(answer, reason=ALLOWED_BY_YES)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_required(self, data: Mapping[str, Any]) -> None:
-        task = asyncio.create_task(self._decide(data["id"], data["digest"]))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start(self._send_answer(data["id"], data["digest"], self._answer))
+
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        self._start(self._send_question_answer(data["id"], "", "policy"))
 
     def on_closed(self, request_id: str) -> None:
         return
 
-    async def _decide(self, request_id: str, digest: str) -> None:
-        with suppress(AgenticXError):  # another client answered first
-            await self._send_answer(request_id, digest, self._answer)
+    def _start(self, sending: Awaitable[None]) -> None:
+        task = asyncio.create_task(_send(sending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _send(sending: Awaitable[None]) -> None:
+    with suppress(AgenticXError):  # another client answered first, or while the user typed; that answer counts
+        await sending
 
 
 class TerminalConfirmResponder:
@@ -112,9 +137,17 @@ class TerminalConfirmResponder:
     """
 
     def __init__(
-        self, send_answer: SendAnswer, output: Output, keyboard: Keyboard, *, edit_text: EditText, allowed: set[Kind]
+        self,
+        send_answer: SendAnswer,
+        send_question_answer: SendQuestionAnswer,
+        output: Output,
+        keyboard: Keyboard,
+        *,
+        edit_text: EditText,
+        allowed: set[Kind],
     ) -> None:
         self._send_answer = send_answer
+        self._send_question_answer = send_question_answer
         self._output = output
         self._keyboard = keyboard
         self._edit_text = edit_text
@@ -124,6 +157,9 @@ class TerminalConfirmResponder:
 
     def on_required(self, data: Mapping[str, Any]) -> None:
         self._tasks[data["id"]] = asyncio.create_task(self._ask(data))
+
+    def on_question(self, data: Mapping[str, Any]) -> None:
+        self._tasks[data["id"]] = asyncio.create_task(self._ask_question(data))
 
     def on_closed(self, request_id: str) -> None:
         task = self._tasks.pop(request_id, None)
@@ -140,8 +176,32 @@ class TerminalConfirmResponder:
                     answer = await self._read_answer(data, is_pasting=is_pasting)
             if kind is not None and answer.approved and answer.remember == "session":
                 self._allowed.add(kind)
-        with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
-            await self._send_answer(data["id"], data["digest"], answer)
+        await _send(self._send_answer(data["id"], data["digest"], answer))
+
+    async def _ask_question(self, data: Mapping[str, Any]) -> None:
+        async with self._prompt_lock:
+            with self._keyboard.read_lines() as is_pasting:
+                answer = await self._read_text(data, is_pasting=is_pasting)
+        await _send(self._send_question_answer(data["id"], answer, "user"))
+
+    async def _read_text(self, data: Mapping[str, Any], *, is_pasting: bool) -> str:
+        """Show a question of the agent and return the line that the user types, "" at end of input.
+
+        The rest of a paste is no answer.
+        """
+        options = data.get("options", ())
+        prompt = f"Your answer{f', or 1 to {len(options)}' if options else ''} (Ctrl-D: none): "
+        self._output.show_question(data, prompt)
+        while line := await (_read_paste() if is_pasting else read_line()):
+            self._output.prompt_answered(line)
+            text = None if is_pasting else strip_paste_marks(line)
+            if answer := parse_choice(_printable(text or ""), options):
+                return answer
+            is_pasting = False
+            discard_typed_ahead()
+            self._output.show_prompt(prompt)
+        self._output.prompt_answered(line)
+        return ""
 
     async def _read_answer(self, data: Mapping[str, Any], *, is_pasting: bool) -> ConfirmAnswer:
         """Show the question, and read lines until one of them is an answer; the rest of a paste is none."""
@@ -183,7 +243,7 @@ def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
     'not this file'
     """
     word, _, rest = line.strip().partition(" ")
-    reason = "".join(char for char in " ".join(rest.split()) if char.isprintable())[:_MAX_REASON_CHARS]
+    reason = _printable(rest)[:_MAX_REASON_CHARS]
     match word.lower(), reason:
         case ("n" | "no", _):
             return ConfirmAnswer(approved=False, reason=reason or None)
@@ -197,6 +257,10 @@ def parse_answer(line: str) -> ConfirmAnswer | Literal["edit"] | None:
             return "edit"
         case _:
             return None
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
 def _prompt(context: Mapping[str, Any]) -> str:

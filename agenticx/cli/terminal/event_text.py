@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
 from agenticx.runtime.events import EventType
-from agenticx.runtime.questions.question_text import describe_size, question_lines
+from agenticx.runtime.questions.question_text import describe_size, question_lines, user_question_lines
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
@@ -188,8 +188,10 @@ def _session_changed(data: Mapping[str, Any]) -> Note:
     return Note(f"… {one_line(', '.join(f'{name}: {_short(value)}' for name, value in data.items()), _CALL_CHARS)}")
 
 
-def _question_asked(data: Mapping[str, Any]) -> Note:
-    return Note(f"? {visible_line(data['text'], _SENTENCE_CHARS)}", "question")
+def _question_answered(data: Mapping[str, Any]) -> Note:
+    if data["answer"]:
+        return Note(f"  answered{_decided_by(data)}: {visible_line(data['answer'], _SENTENCE_CHARS)}", "good")
+    return Note(f"  no answer{_decided_by(data)}", "warning")
 
 
 def _final(data: Mapping[str, Any]) -> Note | None:
@@ -207,7 +209,7 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.TOOL_PROGRESS: _tool_progress,
     EventType.TOOL_RESULT: _tool_result,
     EventType.CONFIRM_RESPONSE: _confirm_response,
-    EventType.QUESTION_ASKED: _question_asked,
+    EventType.QUESTION_ANSWERED: _question_answered,
     EventType.STEERED: lambda data: user_message_note(data["text"]),
     EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
     EventType.SESSION_CHANGED: _session_changed,
@@ -219,5 +221,9 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
 
 
 def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
-    """Yield the lines of a `confirm_required` payload, the same on every terminal."""
-    return (Note(line.text, line.tone, line.wraps) for line in question_lines(data["question"], data["context"]))
+    """Yield the lines of a `confirm_required` or `question_asked` payload, the same on every terminal."""
+    if "context" in data:
+        lines = question_lines(data["question"], data["context"])
+    else:
+        lines = user_question_lines(data["text"], data.get("options", ()))
+    return (Note(line.text, line.tone, line.wraps) for line in lines)

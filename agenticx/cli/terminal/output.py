@@ -39,7 +39,7 @@ class Output(Protocol):
         ...
 
     def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        """Show a `confirm_required` payload in full, then `prompt` with the cursor after it."""
+        """Show a `confirm_required` or `question_asked` payload in full, then `prompt` with the cursor after it."""
         ...
 
     def show_prompt(self, prompt: str) -> None:

@@ -199,7 +199,7 @@ def show_past_event(event: Envelope, output: Output) -> None:
                 output.show_note(
                     user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
                 )
-            case EventType.CONFIRM_REQUIRED:
+            case EventType.CONFIRM_REQUIRED | EventType.QUESTION_ASKED:
                 output.show_question(event.data, "")
             case _:
                 pass

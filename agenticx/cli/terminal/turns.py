@@ -89,7 +89,9 @@ def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> 
         raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
     if event.type == EventType.CONFIRM_REQUIRED:
         confirms.on_required(event.data)
-    elif event.type == EventType.CONFIRM_RESPONSE:
+    elif event.type == EventType.QUESTION_ASKED:
+        confirms.on_question(event.data)
+    elif event.type in (EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED):
         confirms.on_closed(event.data["id"])
 
 

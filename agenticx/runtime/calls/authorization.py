@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, get_args
+from typing import Any, cast
 
 from agenticx import user_code
-from agenticx.clocks import Clock, rfc3339
-from agenticx.errors import AgenticXError, InvalidArguments, ToolError, UserCodeError
-from agenticx.logs import get_logger
-from agenticx.messages import ToolOutcome, new_id
+from agenticx.clocks import Clock
+from agenticx.errors import AgenticXError, InvalidArguments, ToolError
+from agenticx.messages import ToolOutcome, clean_text, new_id
+from agenticx.runtime.calls.asking import Asker, ClosingAnswer, ConfirmAsker, OpenQuestion, QuestionAsker
 from agenticx.runtime.calls.concurrency import Slot
-from agenticx.runtime.calls.result_rendering import jsonable
-from agenticx.runtime.calls.validation import ValidatedArguments, validate_arguments
+from agenticx.runtime.calls.result_rendering import jsonable, render_value
+from agenticx.runtime.calls.validation import CallOutcome, PendingCall, ValidatedArguments, validate_arguments
 from agenticx.runtime.confirm import (
     AnsweredBy,
     ConfirmAnswer,
     ConfirmGate,
     ConfirmRequest,
-    Remember,
+    QuestionRequest,
     confirm_digest,
 )
-from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import cancel_and_wait
+from agenticx.runtime.questions.user_question import answer_text
 from agenticx.runtime.resume import ResumedQuestion
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
-from agenticx.tools.base import Assessment, Tool, ToolContext
+from agenticx.tools.base import Assessment, Tool, ToolContext, UserQuestion
 from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
 
 __all__ = ["CallAuthorizer", "CallRefused"]
-
-_SHORTEST_SECONDS = 0.001
-_GATE = "the confirm gate"
-
-_log = get_logger(__name__)
 
 
 class CallRefused(AgenticXError):
@@ -60,28 +55,6 @@ class _BoundArguments:
     digest: str
 
 
-@dataclass(slots=True)
-class _ClosingAnswer:
-    """The answer to emit if a question is cancelled, by default a denial; replaced by the emitted answer."""
-
-    answer: ConfirmAnswer = field(default_factory=lambda: ConfirmAnswer(approved=False, by="stop"))
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenQuestion:
-    """A question from before a restart that is pending at the gate again."""
-
-    task: asyncio.Task[ConfirmAnswer]
-    closing: _ClosingAnswer
-
-    async def close(self, answer: ConfirmAnswer) -> ConfirmAnswer:
-        """Close the question with `answer`, unless it was answered already, and return the answer that counts."""
-        if not self.task.done():
-            self.closing.answer = answer
-            await cancel_and_wait(self.task)
-        return self.closing.answer
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallAuthorizer:
     """The checks before a call runs. `authorize` returns the arguments that may run, or raises `CallRefused`.
@@ -94,39 +67,61 @@ class CallAuthorizer:
     clock: Clock
 
     async def authorize(
-        self, turn: Turn, tool: Tool, arguments: dict[str, Any], context: ToolContext, slot: Slot
-    ) -> ValidatedArguments:
-        """Return the arguments that may run; raise `CallRefused` if the call may not."""
+        self, turn: Turn, pending: PendingCall, context: ToolContext, slot: Slot
+    ) -> ValidatedArguments | CallOutcome:
+        """Return the arguments that may run, or the outcome of a call whose result is the user's answer.
+
+        Raises `CallRefused` if the call may not run.
+        """
         resumed = turn.resumed_questions.get(context.call_id)
         if resumed is not None:
             slot.mark_asked()  # the question was asked before the restart
         if resumed is None or resumed.answer is not None:
-            return await self._authorize(turn, tool, arguments, context, slot, resumed, None)
+            return await self._permit_or_ask(turn, pending, context, slot, resumed, None)
         # Clients already show this question, so answers are accepted while its call is assessed again.
-        closing = _ClosingAnswer()
-        announcement = _Announcement(turn, resumed.request, slot, asked=resumed.asked)
-        open_question = asyncio.create_task(self._ask_gate(turn, resumed.request, announcement, closing))
+        open_question = self._asker(resumed.request).ask_again(turn, resumed, resumed.request, slot)
         del turn.resumed_questions[context.call_id]
         try:
-            return await self._authorize(
-                turn, tool, arguments, context, slot, resumed, _OpenQuestion(open_question, closing)
-            )
+            await asyncio.sleep(0)  # a task that is cancelled before it begins does not close its question
+            return await self._permit_or_ask(turn, pending, context, slot, resumed, open_question)
         finally:
-            await cancel_and_wait(open_question)
+            await cancel_and_wait(open_question.task)
             resumed.asked.set()
 
-    async def _authorize(
+    async def _permit_or_ask(
+        self,
+        turn: Turn,
+        pending: PendingCall,
+        context: ToolContext,
+        slot: Slot,
+        resumed: ResumedQuestion | None,
+        open_question: OpenQuestion[Any] | None,
+    ) -> ValidatedArguments | CallOutcome:
+        tool, arguments = pending.tool, pending.arguments
+        assert tool is not None
+        assert arguments is not None
+        assessment = await self._assess(tool, arguments, context)
+        if resumed is not None and isinstance(resumed.request, QuestionRequest) != (assessment.asks is not None):
+            turn.resumed_questions.pop(context.call_id, None)
+            asker = self._asker(resumed.request)
+            await asker.answer_again(turn, resumed, open_question, asker.no_answer("restart"))
+            raise CallRefused("Denied: the tool of the call was replaced while the program was down.", "denied")
+        if assessment.asks is not None:
+            return await self._ask_user(turn, pending, assessment.asks, slot, resumed, open_question)
+        return await self._permit(turn, tool, arguments, context, assessment, slot, resumed, open_question)
+
+    async def _permit(
         self,
         turn: Turn,
         tool: Tool,
         arguments: dict[str, Any],
         context: ToolContext,
+        assessment: Assessment,
         slot: Slot,
         resumed: ResumedQuestion | None,
-        open_question: _OpenQuestion | None,
+        open_question: OpenQuestion[Any] | None,
     ) -> ValidatedArguments:
         repaired = False
-        assessment = await self._assess(tool, arguments, context)
         if assessment.command is not None and seems_read_only(assessment.command):
             turn.read_only_calls.add(context.call_id)
         verdict = decide(turn.permission_mode, assessment)
@@ -141,7 +136,8 @@ class CallAuthorizer:
             await slot.release_to_ask()
             if resumed is None:
                 request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
-                answer = await self._ask_gate(turn, request, _Announcement(turn, request, slot), _ClosingAnswer())
+                closing = ClosingAnswer(self._confirms.no_answer("stop"))
+                answer = await self._confirms.ask(turn, request, slot, closing)
             else:
                 answer = await self._ask_resumed(turn, resumed, open_question, digest)
             await slot.acquire()
@@ -160,6 +156,46 @@ class CallAuthorizer:
         if (await self._bind_arguments(tool, arguments, now)).digest != digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
         return ValidatedArguments(arguments, repaired)
+
+    async def _ask_user(
+        self,
+        turn: Turn,
+        pending: PendingCall,
+        question: UserQuestion,
+        slot: Slot,
+        resumed: ResumedQuestion | None,
+        open_question: OpenQuestion[Any] | None,
+    ) -> CallOutcome:
+        """Ask the agent's own question and return the answer, which is stored then, as the call's outcome."""
+        asker, call_id = self._questions, pending.call.id
+        closing = ClosingAnswer(asker.no_answer("stop")) if open_question is None else open_question.closing
+        try:
+            await slot.release_to_ask()
+            turn.resumed_questions.pop(call_id, None)
+            if resumed is None:
+                answer = await asker.ask(turn, asker.request(turn, call_id, question), slot, closing)
+            else:
+                answer = await asker.answer_again(turn, resumed, open_question, cast("Any", resumed.answer))
+        finally:
+            if closing.answer.by == "stop":
+                pending.outcome = CallOutcome(answer_text(closing.answer), "cancelled")
+            elif closing.answer.answer:  # also if the turn is stopped in this very step
+                pending.value.append(closing.answer.answer)
+        await slot.acquire()
+        await turn.channel.wait_until_written()
+        text, truncated = render_value(clean_text(answer_text(answer)), self.settings.tool_result_chars)
+        return CallOutcome(text, truncated=truncated)
+
+    @property
+    def _confirms(self) -> ConfirmAsker:
+        return ConfirmAsker(self.gate, self.settings, self.clock)
+
+    @property
+    def _questions(self) -> QuestionAsker:
+        return QuestionAsker(self.gate, self.settings, self.clock)
+
+    def _asker(self, request: ConfirmRequest | QuestionRequest) -> Asker[Any, Any]:
+        return self._confirms if isinstance(request, ConfirmRequest) else self._questions
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
@@ -193,14 +229,14 @@ class CallAuthorizer:
             raise CallRefused(str(exc), "error") from exc
 
     async def _apply_verdict(
-        self, turn: Turn, resumed: ResumedQuestion | None, open_question: _OpenQuestion | None, verdict: Verdict
+        self, turn: Turn, resumed: ResumedQuestion | None, open_question: OpenQuestion[Any] | None, verdict: Verdict
     ) -> None:
         """Apply the mode's verdict, also to a question that was pending; raise `CallRefused` for a denial."""
         answer = ConfirmAnswer(approved=verdict.decision == "allow", by="policy")
         if open_question is not None:
             answer = await open_question.close(answer)
         elif resumed is not None and not resumed.is_response_logged:
-            self._emit_response(turn, resumed.request, answer)
+            self._confirms.emit_answer(turn, resumed.request.id, answer)
         if verdict.decision == "deny":
             raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
         if not answer.approved:  # the user answered before the mode's verdict closed the question
@@ -223,135 +259,27 @@ class CallAuthorizer:
             expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
             session_id=turn.session.id,
             agent_id=turn.agent_id,
+            agent_path=turn.context.agent_path,
         )
 
     async def _ask_resumed(
-        self, turn: Turn, resumed: ResumedQuestion, open_question: _OpenQuestion | None, digest: str
+        self, turn: Turn, resumed: ResumedQuestion, open_question: OpenQuestion[Any] | None, digest: str
     ) -> ConfirmAnswer:
         """Return the answer to a question from before the interruption; wait for it if it is pending."""
-        answer = resumed.answer
-        if resumed.request.digest != digest:
-            changed = "the effect of the call changed while the program was down"
-            answer = ConfirmAnswer(approved=False, by="restart", reason=changed)
-        if open_question is not None:
-            if answer is None:
-                return await open_question.task
-            await open_question.close(answer)
-        elif answer is not None and not resumed.is_response_logged:
-            self._emit_response(turn, resumed.request, answer)
-        assert answer is not None
-        return answer
+        answer, request = cast("ConfirmAnswer | None", resumed.answer), cast("ConfirmRequest", resumed.request)
+        if request.digest != digest:
+            answer = self._confirms.no_answer("restart", "the effect of the call changed while the program was down")
+        return await self._confirms.answer_again(turn, resumed, open_question, answer)
 
-    async def _ask_gate(
-        self, turn: Turn, request: ConfirmRequest, announce: _Announcement, closing: _ClosingAnswer
-    ) -> ConfirmAnswer:
-        """Ask the gate and emit its events, also if the gate fails; if this is cancelled, `closing` is the answer."""
-        limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
-        asked_at = self.clock.monotonic()
-        answer: ConfirmAnswer | None = None
-        try:
-            with turn.work_clock.waiting_for_person():
-                answer = await user_code.call(
-                    self.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit)
-                )
-            if (problem := _answer_problem(answer)) is not None:
-                answer, text = None, f"the gate {type(self.gate).__name__} returned {problem}"
-                raise UserCodeError(text, what=_GATE, kind="invalid_result")
-        except AgenticXError as exc:
-            if not isinstance(exc, UserCodeError) or (exc.kind, exc.what) != ("timed_out", _GATE):
-                _log_failed_gate(request, exc)
-                answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
-            elif (answer := self._gate_decision(request)) is None:
-                answer = ConfirmAnswer(approved=False, by="timeout")
-                data = {"phase": "confirm", "elapsed_seconds": round(self.clock.monotonic() - asked_at, 3)}
-                limit_seconds = self.settings.confirm_timeout_seconds
-                turn.emit(EventType.STALL, {**data, "limit_seconds": limit_seconds, "action": "failed"})
-        finally:
-            answer = closing.answer = answer or self._gate_decision(request) or closing.answer
-            announce()
-            self._emit_response(turn, request, answer)
-        return answer
-
-    def _gate_decision(self, request: ConfirmRequest) -> ConfirmAnswer | None:
-        try:
-            answer: object = user_code.call_sync(self.gate.decided, request.id, what=_GATE)
-        except AgenticXError as exc:
-            _log_failed_gate(request, exc)
-            return None
-        return answer if isinstance(answer, ConfirmAnswer) and _answer_problem(answer) is None else None
-
-    def close_resumed(self, turn: Turn) -> None:
-        """Close the questions of an interrupted turn that its calls have not taken up, as the turn ends."""
-        for question in turn.resumed_questions.values():
+    def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
+        """Close the questions of an interrupted turn that its calls, or the named one, have not taken up."""
+        for id_ in list(turn.resumed_questions) if call_id is None else [call_id]:
+            if (question := turn.resumed_questions.pop(id_, None)) is None:
+                continue
             if not question.is_response_logged:
-                answer = question.answer or ConfirmAnswer(approved=False, by="stop")
-                self._emit_response(turn, question.request, answer)
+                asker = self._asker(question.request)
+                asker.emit_answer(turn, question.request.id, question.answer or asker.no_answer(by))
             question.asked.set()
-        turn.resumed_questions.clear()
-
-    def _emit_response(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
-        turn.emit(EventType.CONFIRM_RESPONSE, _response_data(request, answer))
-
-
-def _answer_problem(value: object) -> str | None:
-    """Return a clause that says why a gate's return value is no answer, and what it must be; None for an answer."""
-    if not isinstance(value, ConfirmAnswer):
-        return f"{type(value).__name__}; it must return a ConfirmAnswer"
-    answer: Any = value  # made by user code, which may have used values of any type
-    expected: dict[str, tuple[bool, str]] = {
-        "approved": (isinstance(answer.approved, bool), "True or False"),
-        "by": (answer.by in get_args(AnsweredBy), "one of " + ", ".join(get_args(AnsweredBy))),
-        "remember": (answer.remember in get_args(Remember), "one of " + ", ".join(get_args(Remember))),
-        "arguments": (answer.arguments is None or isinstance(answer.arguments, Mapping), "a mapping or None"),
-        "reason": (answer.reason is None or isinstance(answer.reason, str), "a text or None"),
-    }
-    for name, (is_valid, right) in expected.items():
-        if not is_valid:
-            return f"an answer whose {name} is {type(getattr(answer, name)).__name__}; it must be {right}"
-    return None
-
-
-def _log_failed_gate(request: ConfirmRequest, failure: AgenticXError) -> None:
-    """Log that a gate gave no answer, with the traceback if its own code raised."""
-    has_raised = isinstance(failure, UserCodeError) and failure.kind == "raised"
-    fields = {"tool_name": request.context.get("tool"), "call_id": request.context.get("tool_call_id")}
-    _log.error(
-        "the confirm gate failed; the call is denied",
-        **fields,
-        reason=str(failure),
-        **({"exc_info": failure} if has_raised else {}),
-    )
-
-
-class _Announcement:
-    """A callback that emits `confirm_required` once, however often a gate calls it.
-
-    For a question of before an interruption it sets `asked` instead: clients show that question already.
-    """
-
-    def __init__(self, turn: Turn, request: ConfirmRequest, slot: Slot, *, asked: asyncio.Event | None = None) -> None:
-        self._turn = turn
-        self._request = request
-        self._slot = slot
-        self._done = asked is not None
-        self._asked = asked
-
-    def __call__(self) -> None:
-        self._slot.mark_asked()
-        if self._asked is not None:
-            self._asked.set()
-        if self._done:
-            return
-        self._done = True
-        request = self._request
-        data = {
-            "id": request.id,
-            "question": request.question,
-            "context": dict(request.context),
-            "digest": request.digest,
-            "expires_at": rfc3339(request.expires_at),
-        }
-        self._turn.emit(EventType.CONFIRM_REQUIRED, data)
 
 
 def _question_context(
@@ -368,17 +296,6 @@ def _question_context(
         if (value := getattr(assessment, key)) is not None:
             context[key] = value
     return context
-
-
-def _response_data(request: ConfirmRequest, answer: ConfirmAnswer) -> dict[str, Any]:
-    data: dict[str, Any] = {"id": request.id, "approved": answer.approved, "by": answer.by}
-    if answer.by == "user" or answer.remember != "once":
-        data["remember"] = answer.remember
-    if answer.arguments is not None:
-        data["arguments"] = jsonable(answer.arguments)
-    if answer.reason is not None:
-        data["reason"] = answer.reason
-    return data
 
 
 def _bind(tool: Tool, arguments: Mapping[str, Any], assessment: Assessment) -> _BoundArguments:

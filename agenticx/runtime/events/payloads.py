@@ -138,6 +138,7 @@ class ConfirmRequiredData(TypedDict):
     context: ConfirmContextData
     digest: str
     expires_at: str
+    agent_path: NotRequired[list[str]]
 
 
 class ConfirmResponseData(TypedDict):
@@ -150,16 +151,25 @@ class ConfirmResponseData(TypedDict):
 
 
 class QuestionAskedData(TypedDict):
+    """The payload of `question_asked`; the call `tool_call_id` waits for the answer."""
+
     id: str
     text: str
     options: NotRequired[list[str]]
     expires_at: str
+    tool_call_id: NotRequired[str]
+    agent_path: NotRequired[list[str]]
 
 
 class QuestionAnsweredData(TypedDict):
+    """The payload of `question_answered`; an empty `answer` is none, for the reason that `by` names.
+
+    `by` is `policy` if nobody could be asked.
+    """
+
     id: str
     answer: str
-    by: str
+    by: Literal["user", "policy", "timeout", "stop", "restart"]
 
 
 class CompactionData(TypedDict):

@@ -1,1 +1,1 @@
-"""Confirmation questions: their text, and the digest that question and answer share."""
+"""Questions to the user: confirmations, with their text and digest, and those of agents."""

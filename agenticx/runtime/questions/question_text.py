@@ -1,4 +1,4 @@
-"""A confirmation question as lines for the user: the call and its effects.
+"""A question as lines for the user: a confirmation with the call and its effects, or an agent's own.
 
 Every field is on one line of its own and every line of a block begins with an indented margin, so no text of a call can
 imitate a line of the question. Of a text with more than 30,000 characters the middle is left out, of more than 50
@@ -8,14 +8,14 @@ arguments the rest; the question then gives the true number.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
 from agenticx.tools.visible import visible, visible_line
 
-__all__ = ["QuestionLine", "QuestionTone", "describe_size", "question_lines"]
+__all__ = ["QuestionLine", "QuestionTone", "describe_size", "question_lines", "user_question_lines"]
 
 QuestionTone = Literal["quiet", "call", "question", "added", "removed"]
 
@@ -65,6 +65,15 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
     if "diff" in context:
         yield QuestionLine("  change")
         yield from (_diff_line(line) for line in _truncate(context["diff"], _BLOCK_CHARS).split("\n"))
+
+
+def user_question_lines(text: str, options: Sequence[str]) -> Iterator[QuestionLine]:
+    """Yield the lines for the text of a `question_asked` and its numbered options."""
+    first, *others = visible(_truncate(text, _BLOCK_CHARS)).split("\n")
+    yield QuestionLine(f"? {first}", "question", wraps=True)
+    yield from (QuestionLine(f"    | {line}", "question") for line in others)
+    for number, option in enumerate(options, 1):
+        yield QuestionLine(f"  {number:<3} {visible_line(option)}", wraps=True)
 
 
 def describe_size(text: str) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
-from agenticx.runtime import EventType
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
 from agenticx.sessions.history.interrupted import InterruptedTurn
@@ -25,12 +24,18 @@ from agenticx.sessions.history.transcript import (
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import Position, SessionRecord, SessionState, StateChange, StoredEvent
+from agenticx.sessions.store.records import (
+    QUESTION_EVENTS,
+    Position,
+    SessionRecord,
+    SessionState,
+    StateChange,
+    StoredEvent,
+)
 
 __all__ = ["fork"]
 
 _MAX_NAME_CHARS = 200
-_CONFIRM_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
 
 
 async def fork(
@@ -146,7 +151,7 @@ class _ForkedLog:
         data: dict[str, Any] = envelope["data"]
         if "parent_turn_id" in data:
             data["parent_turn_id"] = self._turn_id(data["parent_turn_id"])
-        if event.type in _CONFIRM_EVENTS:
+        if event.type in QUESTION_EVENTS:
             data["id"] = self._question_id(data["id"])
         turn_id, seq = self._turn_id(event.turn_id or ""), len(self.events) + 1
         envelope |= {"session_id": self._session_id, "turn_id": turn_id, "seq": seq}
@@ -161,14 +166,14 @@ class _ForkedLog:
         return self._turn_ids.setdefault(old, new_id("turn"))
 
     def _question_id(self, old: str) -> str:
-        return self._question_ids.setdefault(old, new_id("cnf"))
+        return self._question_ids.setdefault(old, new_id(old.partition("_")[0]))
 
     def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
         ts = json.loads(turn[-1].frame_json)["ts"]
         cut = InterruptedTurn.from_log([event for event in turn if event.turn_id == turn[0].turn_id], [])
         results = [not_run_result(call_id, name) for call_id, name in cut.open_calls.items()]
         for event in cut.closing_events(results, "stopped", "The conversation was forked here.", by="stop"):
-            if event.type in _CONFIRM_EVENTS:
+            if event.type in QUESTION_EVENTS:
                 event.data["id"] = self._question_id(event.data["id"])
             seq = len(self.events) + 1
             frame = encode_envelope(event, session_id=self._session_id, turn_id=turn_id, seq=seq, ts=ts)

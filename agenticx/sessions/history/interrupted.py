@@ -19,14 +19,22 @@ from typing import Any
 from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
-from agenticx.runtime.confirm import AnsweredBy
+from agenticx.runtime.confirm import QuestionAnswer, QuestionRequest
+from agenticx.runtime.questions.user_question import AnsweredBy
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.runtime.turn import usage_from_data
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, StoredEvent
 
-__all__ = ["InterruptedTurn", "answer_from_data", "answer_to_data", "confirm_request", "resume_point"]
+__all__ = [
+    "InterruptedTurn",
+    "answer_from_data",
+    "answer_to_data",
+    "confirm_request",
+    "question_request",
+    "resume_point",
+]
 
 NOT_BEGUN = "Cancelled: the program ended before this call began to run."
 
@@ -35,7 +43,8 @@ NOT_BEGUN = "Cancelled: the program ended before this call began to run."
 class InterruptedTurn:
     """The state of a turn in its log and its facts.
 
-    `begun_calls` holds ids of calls, `answers` the stored answers by the ids of their questions.
+    `questions` and `responses` hold payloads by the ids of their questions, which are confirmations or questions of the
+    agent; `answers` the stored answers in the same way; `begun_calls` the ids of calls.
     """
 
     session_id: str = ""
@@ -49,7 +58,9 @@ class InterruptedTurn:
     questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     begun_calls: frozenset[str] = frozenset()
-    answers: Mapping[str, ConfirmAnswer] = field(default_factory=dict[str, ConfirmAnswer])
+    answers: Mapping[str, ConfirmAnswer | QuestionAnswer] = field(
+        default_factory=dict[str, ConfirmAnswer | QuestionAnswer]
+    )
 
     @classmethod
     def from_log(cls, events: Sequence[StoredEvent], facts: Sequence[Fact]) -> InterruptedTurn:
@@ -80,9 +91,9 @@ class InterruptedTurn:
                 self.open_calls[data["tool_call_id"]] = data["name"]
             case "tool_result":
                 self.open_calls.pop(data["tool_call_id"], None)
-            case "confirm_required":
+            case "confirm_required" | "question_asked":
                 self.questions[data["id"]] = data
-            case "confirm_response":
+            case "confirm_response" | "question_answered":
                 self.responses[data["id"]] = data
             case _:
                 pass
@@ -92,13 +103,14 @@ class InterruptedTurn:
     def open_questions(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
         """Yield call id and question for each call that may still begin, or begins `again`."""
         for id_, data in self.questions.items():
-            call_id, response = data["context"].get("tool_call_id", ""), self.responses.get(id_)
+            is_confirm, response = "context" in data, self.responses.get(id_)
+            call_id = (data["context"] if is_confirm else data).get("tool_call_id", "")
             if call_id in self.open_calls and (call_id not in self.begun_calls or call_id in again):
                 answer = self.answers.get(id_) if response is None else answer_from_data(response)
                 yield (
                     call_id,
                     ResumedQuestion(
-                        request=confirm_request(data, self.session_id),
+                        request=(confirm_request if is_confirm else question_request)(data, self.session_id),
                         answer=answer,
                         is_response_logged=response is not None,
                     ),
@@ -131,7 +143,10 @@ class InterruptedTurn:
         """
         events: list[RuntimeEvent] = []
         for id_ in self.questions.keys() - self.responses.keys():
-            events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": by}))
+            if "context" in self.questions[id_]:
+                events.append(RuntimeEvent(EventType.CONFIRM_RESPONSE, {"id": id_, "approved": False, "by": by}))
+            else:
+                events.append(RuntimeEvent(EventType.QUESTION_ANSWERED, {"id": id_, "answer": "", "by": by}))
         results = _results(messages)
         events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
         if self.state != "done":
@@ -199,11 +214,28 @@ def confirm_request(data: Mapping[str, Any], session_id: str, agent_id: str = "m
         expires_at=datetime.fromisoformat(data["expires_at"]),
         session_id=session_id,
         agent_id=agent_id,
+        agent_path=tuple(data.get("agent_path", ())),
     )
 
 
-def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer:
-    """Return the answer in the data of a fact or a `confirm_response`."""
+def question_request(data: Mapping[str, Any], session_id: str, agent_id: str = "meta") -> QuestionRequest:
+    """Return the question of the data of a `question_asked`."""
+    return QuestionRequest(
+        id=data["id"],
+        text=data["text"],
+        options=tuple(data.get("options", ())),
+        expires_at=datetime.fromisoformat(data["expires_at"]),
+        session_id=session_id,
+        agent_id=agent_id,
+        tool_call_id=data.get("tool_call_id", ""),
+        agent_path=tuple(data.get("agent_path", ())),
+    )
+
+
+def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer | QuestionAnswer:
+    """Return the answer in the data of a fact, a `confirm_response` or a `question_answered`."""
+    if "answer" in data:
+        return QuestionAnswer(answer=data["answer"], by=data["by"])
     return ConfirmAnswer(
         approved=data["approved"],
         by=data.get("by", "user"),
@@ -213,7 +245,9 @@ def answer_from_data(data: Mapping[str, Any]) -> ConfirmAnswer:
     )
 
 
-def answer_to_data(answer: ConfirmAnswer) -> dict[str, Any]:
+def answer_to_data(answer: ConfirmAnswer | QuestionAnswer) -> dict[str, Any]:
     """Return the data of an answer's fact."""
+    if isinstance(answer, QuestionAnswer):
+        return {"answer": answer.answer, "by": answer.by}
     data = {"approved": answer.approved, "by": answer.by, "remember": answer.remember, "reason": answer.reason}
     return data if answer.arguments is None else data | {"arguments": dict(answer.arguments)}

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from agenticx.errors import AgenticXError, StoreError
 from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.messages import new_id
-from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime import ConfirmAnswer, QuestionAnswer
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.submission import Submission, TurnRequest
 from agenticx.sessions.store.base import OwnershipLost
@@ -21,6 +21,7 @@ from agenticx.sessions.store.records import SessionRecord, TurnRecord
 
 __all__ = [
     "Answer",
+    "AnswerQuestion",
     "Change",
     "Command",
     "Delete",
@@ -74,12 +75,22 @@ class Rewind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Answer a question; the result is the decision."""
+    """Answer a confirmation; the result is the decision."""
 
     request_id: str
     answer: ConfirmAnswer
     digest: str
     name: Literal["answer"] = "answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerQuestion:
+    """Answer a question of an agent; the result is the answer that counts."""
+
+    request_id: str
+    answer: QuestionAnswer
+    digest: Literal[""] = ""
+    name: Literal["answer_question"] = "answer_question"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +100,7 @@ class Delete:
     name: Literal["delete"] = "delete"
 
 
-Command = Submit | Stop | Change | Rewind | Answer | Delete
+Command = Submit | Stop | Change | Rewind | Answer | AnswerQuestion | Delete
 
 
 def repeatable(command: Command) -> Command:
@@ -143,6 +154,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "change": SessionRecord,
         "rewind": RewindResult,
         "answer": ConfirmAnswer,
+        "answer_question": QuestionAnswer,
         "delete": None,
     }
     return TypeAdapter(results[name])

@@ -1,4 +1,4 @@
-"""Durable answers to questions: the first one counts, also across a restart."""
+"""Durable answers to confirmations and questions: the first one counts, also across a restart."""
 
 from __future__ import annotations
 
@@ -7,56 +7,80 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmClosed, ConfirmRequest, DigestMismatch
-from agenticx.runtime.confirm import UnknownConfirm
-from agenticx.sessions.history.interrupted import answer_from_data, answer_to_data, confirm_request
+from agenticx.runtime import (
+    AsyncConfirmGate,
+    ConfirmAnswer,
+    ConfirmClosed,
+    ConfirmRequest,
+    DigestMismatch,
+    QuestionAnswer,
+    QuestionClosed,
+    QuestionRequest,
+    UnknownConfirm,
+    UnknownQuestion,
+)
+from agenticx.sessions.history.interrupted import answer_from_data, answer_to_data, confirm_request, question_request
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.records import Fact, StoredEvent
 
-__all__ = ["answer_question", "open_question", "unknown_confirm"]
+__all__ = ["open_confirm", "open_question", "store_answer", "unknown_id"]
 
 _ANSWERED_BY = frozenset({"user", "policy"})
-"""The deciders that answer through `answer_question`; a question with another one was closed without an answer."""
+"""The deciders that answer through `store_answer`; a question with another one was closed without an answer."""
+
+Answer = ConfirmAnswer | QuestionAnswer
 
 
-async def answer_question(
+async def store_answer(
     lease: Lease,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
     request_id: str,
-    answer: ConfirmAnswer,
+    answer: Answer,
     digest: str,
-) -> ConfirmAnswer:
-    """Give an answer and return the decision; the first valid one counts, and repeating it returns it again.
+) -> Answer:
+    """Give an answer and return the one that counts, which is the first valid one; repeating that returns it again.
 
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
     only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order. Without
-    a gate the turn is not here: it takes the answer when it resumes. Raises `UnknownConfirm`, `DigestMismatch`, or
-    `ConfirmClosed` for any other answer that comes too late.
+    a gate the turn is not here: it takes the answer when it resumes. `digest` is that of a confirmation. Raises
+    `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late; `UnknownQuestion`
+    and `QuestionClosed` for questions of agents.
     """
     question = await lease.fact("question_asked", request_id)
-    if question is None:
-        raise unknown_confirm(request_id)
-    if question.data["digest"] != digest:
+    if question is None or ("digest" in question.data) != isinstance(answer, ConfirmAnswer):
+        raise unknown_id(request_id, answer)
+    if question.data.get("digest", "") != digest:
         raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-    decision = await _store_answer(lease, store_fact, gate, question, answer)
-    if decision is None or replace(decision, reason=None) != replace(answer, reason=None):
-        raise ConfirmClosed(f"confirmation {request_id!r} is closed: it was answered, it expired, or its turn ended")
+    decision = await _store(lease, store_fact, gate, question, answer)
+    if decision is None or _comparable(decision) != _comparable(answer):
+        kind, error = _kind(answer), ConfirmClosed if isinstance(answer, ConfirmAnswer) else QuestionClosed
+        raise error(f"{kind} {request_id!r} is closed: it was answered, it expired, or its turn ended")
     return decision
 
 
-def unknown_confirm(request_id: str) -> UnknownConfirm:
-    """Return the error for an id that no question has."""
-    return UnknownConfirm(f"no confirmation has the id {request_id!r}")
+def unknown_id(request_id: str, answer: Answer) -> UnknownConfirm | UnknownQuestion:
+    """Return the error for an answer to what nobody asked."""
+    error = UnknownConfirm if isinstance(answer, ConfirmAnswer) else UnknownQuestion
+    return error(f"no {_kind(answer)} has the id {request_id!r}")
 
 
-async def _store_answer(
+def _kind(answer: Answer) -> str:
+    return "confirmation" if isinstance(answer, ConfirmAnswer) else "question"
+
+
+def _comparable(answer: Answer) -> Answer:
+    """Return the answer without a part in which the same one again may differ."""
+    return replace(answer, reason=None) if isinstance(answer, ConfirmAnswer) else answer
+
+
+async def _store(
     lease: Lease,
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
     question: Fact,
-    answer: ConfirmAnswer,
-) -> ConfirmAnswer | None:
+    answer: Answer,
+) -> Answer | None:
     """Store the answer unless another one counts, and return the one that counts; None if closed without one."""
     closed = await lease.fact("question_closed", question.key)
     if closed is not None:
@@ -64,27 +88,19 @@ async def _store_answer(
     earlier = await lease.fact("question_answered", question.key)
     if earlier is not None:
         return answer_from_data(earlier.data)
-    decided = answer if gate is None else _decide(gate, question.key, answer)  # its write is queued without an await
+    decided = answer if gate is None else gate.decide(question.key, answer)  # its write is queued without an await
     if decided is not None:
         await store_fact(replace(question, kind="question_answered", data=answer_to_data(decided)))
     return decided
 
 
-def _decide(gate: AsyncConfirmGate, request_id: str, answer: ConfirmAnswer) -> ConfirmAnswer | None:
-    """Return the answer that counts for a question of this process; None if it was closed without one."""
-    if any(request.id == request_id for request in gate.pending()):
-        gate.resolve(
-            request_id,
-            answer.approved,
-            by="policy" if answer.by == "policy" else "user",
-            remember=answer.remember,
-            arguments=answer.arguments,
-            reason=answer.reason,
-        )
-    return gate.decided(request_id)
-
-
-def open_question(event: StoredEvent) -> ConfirmRequest:
-    """Return the question of a `confirm_required` event."""
+def open_confirm(event: StoredEvent) -> ConfirmRequest:
+    """Return the confirmation of a `confirm_required` event."""
     envelope: dict[str, Any] = json.loads(event.frame_json)
     return confirm_request(envelope["data"], event.session_id, envelope["agent_id"])
+
+
+def open_question(event: StoredEvent) -> QuestionRequest:
+    """Return the question of a `question_asked` event."""
+    envelope: dict[str, Any] = json.loads(event.frame_json)
+    return question_request(envelope["data"], event.session_id, envelope["agent_id"])

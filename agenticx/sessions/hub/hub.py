@@ -20,12 +20,11 @@ from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.runtime import AgentHook, AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, Event, HookRegistry
+from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry
 from agenticx.runtime.results import UserInput
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
-    Answer,
     Change,
     Command,
     Delete,
@@ -40,7 +39,7 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
-from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
+from agenticx.sessions.hub.questions import QuestionMethods
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
@@ -74,7 +73,7 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 _log = get_logger(__name__)
 
 
-class Hub:
+class Hub(QuestionMethods):
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
@@ -171,10 +170,10 @@ class Hub:
 
         `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The
         turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
-        question (`confirm_required`) is answered in the loop with `answer_confirm`. While another turn runs, the
-        message is refused with `SessionBusy` unless `when_busy` says otherwise. With a `client_turn_id` that was used
-        before, the events are those of that turn. The terminal event is missing only if the hub is closed while the
-        turn waits for an answer: it then continues after the next start.
+        question is answered in the loop, with `answer_confirm` (`confirm_required`) or `answer_question`
+        (`question_asked`). While another turn runs, the message is refused with `SessionBusy` unless `when_busy` says
+        otherwise. With a `client_turn_id` that was used before, the events are those of that turn. The terminal event
+        is missing only if the hub is closed while the turn waits for an answer: it then continues after the next start.
 
         `model` and `permission_mode` take the place of the session's for this turn, and the parameters of `sampling`
         that of the model's. They are stored: the turn keeps them while it is queued and across a restart.
@@ -320,28 +319,6 @@ class Hub:
         if self.store.blobs is not None:
             await self.store.blobs.forget(session_id)
 
-    # --- questions ----------------------------------------------------------------------------------------------------
-
-    async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """Return the open questions of a session or of all whose `confirm_required` is stored, oldest first."""
-        if session_id is not None:
-            _check_session_id(session_id)
-        return [open_question(event) for event in await self.store.catalog.open_questions(session_id)]
-
-    async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
-        """Answer a question and return the decision, which is durable; the first valid answer counts.
-
-        Raises `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for another answer that comes too late.
-        """
-        for name, value in (("request_id", request_id), ("digest", digest)):
-            check_str(name, value)
-        check_type("answer", answer, ConfirmAnswer, "a ConfirmAnswer")
-        check_type("approved of answer", answer.approved, bool, "True or False")
-        session_id = await self.store.catalog.session_of("question_asked", request_id)
-        if session_id is None:
-            raise unknown_confirm(request_id)
-        return await self._perform(session_id, Answer(request_id=request_id, answer=answer, digest=digest))
-
     # --- owners -------------------------------------------------------------------------------------------------------
 
     async def _perform(self, session_id: str, command: Command) -> Any:
@@ -425,7 +402,7 @@ class Hub:
     async def close(self) -> None:
         """Stop all turns and wait for them, bounded; no turn begins afterwards and queued messages are handed back.
 
-        If the store outlives the process, turns that wait for a confirmation stay as they are, and so do the messages
+        If the store outlives the process, turns that wait for an answer stay as they are, and so do the messages
         queued after them: they continue after a restart.
         """
         self._services.closing = True

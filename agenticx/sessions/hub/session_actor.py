@@ -11,11 +11,11 @@ from typing import Any
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
-from agenticx.runtime import ConfirmAnswer, EventType, RuntimeEvent
+from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.interrupted import resume_point
-from agenticx.sessions.hub.commands import Answer, Change, Command, Delete, NothingStored, Rewind, Stop, Submit
-from agenticx.sessions.hub.confirmations import answer_question
+from agenticx.sessions.hub import commands
+from agenticx.sessions.hub.confirmations import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
 from agenticx.sessions.hub.recovery import end_leftover_processes, read_interrupted
 from agenticx.sessions.hub.retries import RetriedWork
@@ -68,7 +68,7 @@ class SessionActor:
         self._unused = asyncio.Event()
         self._unused.set()
 
-    async def perform(self, command: Command) -> Any:
+    async def perform(self, command: commands.Command) -> Any:
         """Carry out a command and return its result; raises as the operation does.
 
         Raises `NothingStored` where another owner has the session, and it is known that the command stored nothing.
@@ -79,22 +79,22 @@ class SessionActor:
                 return await self._perform(command)
         except OwnershipLost as exc:
             if self._writer.effect_count == effects:
-                raise NothingStored(str(exc)) from exc
+                raise commands.NothingStored(str(exc)) from exc
             raise
 
-    async def _perform(self, command: Command) -> Any:
+    async def _perform(self, command: commands.Command) -> Any:
         match command:
-            case Submit():
+            case commands.Submit():
                 return await self.submit(command.request)
-            case Stop():
+            case commands.Stop():
                 return await self.stop()
-            case Change():
+            case commands.Change():
                 return await self.change(command.changes)
-            case Rewind():
+            case commands.Rewind():
                 return await run_to_completion(self.rewind(command.message_id))
-            case Answer():
-                return await self.answer(command.request_id, command.answer, command.digest)
-            case Delete():
+            case commands.Answer() | commands.AnswerQuestion():
+                return await self.answer(command)
+            case commands.Delete():
                 return await run_to_completion(self.delete())
 
     @contextmanager
@@ -463,17 +463,17 @@ class SessionActor:
             log, private = self._services.log, self._services.settings.private_paths
             return await rewind(log, self.session, self._writer, message_id, self._snapshots, private=private)
 
-    async def answer(self, request_id: str, answer: ConfirmAnswer, digest: str) -> ConfirmAnswer:
-        """Answer a question, see `answer_question`."""
+    async def answer(self, given: commands.Answer | commands.AnswerQuestion) -> ConfirmAnswer | QuestionAnswer:
+        """Answer a confirmation or a question of the agent, see `store_answer`."""
         async with self._answer_lock:
-            await self._wait_until_asked(request_id)
+            await self._wait_until_asked(given.request_id)
             gate = None if self.turns.latest is None or self.turns.latest.suspended else self._services.gate
-            return await answer_question(self.lease, self.turns.write_fact, gate, request_id, answer, digest)
+            answer = (given.request_id, given.answer, given.digest)
+            return await store_answer(self.lease, self.turns.write_fact, gate, *answer)
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""
-        running = self.turns.running
-        if running is not None and (asked := running.open_questions.get(request_id)) is not None:
+        if (running := self.turns.running) and (asked := running.open_questions.get(request_id)) is not None:
             await asked.wait()
 
     async def delete(self) -> None:

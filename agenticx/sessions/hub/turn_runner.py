@@ -55,7 +55,7 @@ class RunningTurn:
     """A turn from its beginning until it has emitted its last event.
 
     `closed`: no further event of it is stored, because the terminal event is stored, the turn is being
-    aborted, or it is `suspended`. `suspended` is set when the turn waits for a confirmation while the program ends: it
+    aborted, or it is `suspended`. `suspended` is set when the turn waits for the user while the program ends: it
     continues after the next start. `started` has the sequence number before the turn's first event once that is stored;
     a caller that waits for it shields it. `done_event` is set once the turn's end is stored, its session deleted or its
     end left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once
@@ -297,9 +297,9 @@ class TurnRunner:
     # --- endings ------------------------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """Suspend the turn if it waits for a confirmation and continues after a restart."""
+        """Suspend the turn if it waits for an answer of the user and continues after a restart."""
         running = self.running
-        if running is not None and self._services.can_resume and self._services.gate.pending(self._session.id):
+        if running is not None and self._services.can_resume and self._services.gate.has_pending(self._session.id):
             running.suspended = self._writer.state_frozen = True
             running.close()
 

@@ -93,7 +93,7 @@ class TurnServices:
 
     @property
     def can_resume(self) -> bool:
-        """True if a turn that waits for a confirmation continues after a restart."""
+        """True if a turn that waits for an answer of the user continues after a restart."""
         return self.log.durability != "memory" and self.settings.resume_interrupted == "confirms"
 
     async def read_configuration(self, record: SessionRecord) -> TurnConfiguration:

@@ -10,11 +10,13 @@ from typing import Any, TypeVar
 
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
-from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.runtime import RuntimeEvent, Session
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
 from agenticx.sessions.store.records import (
+    ASKING_EVENTS,
+    QUESTION_EVENTS,
     SYNCED_EVENTS,
     Commit,
     Fact,
@@ -105,7 +107,7 @@ class SessionWriter:
                 # events of no turn must not store what a running turn has not stored yet
                 if not self.state_frozen and (turn_id is not None or searchable_ids is not None):
                     state = self._tracker.pending_change(searchable_ids)
-                if turn_id is not None and not types.isdisjoint(_CONFIRM_EVENTS):
+                if turn_id is not None and not types.isdisjoint(QUESTION_EVENTS):
                     facts = (*facts, *self._question_facts(turn_id, events))
                 if self._queue.messages:
                     facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
@@ -189,16 +191,13 @@ class SessionWriter:
     def _question_facts(self, turn_id: str, events: Sequence[RuntimeEvent]) -> Iterator[Fact]:
         """Yield the facts that open and close questions."""
         for seq, event in enumerate(events, self.seq + 1):
-            if event.type not in _CONFIRM_EVENTS:
+            if event.type not in QUESTION_EVENTS:
                 continue
             data = {key: value for key, value in event.data.items() if key != "context"}
-            if event.type is EventType.CONFIRM_REQUIRED:
+            if event.type in ASKING_EVENTS:
                 yield Fact(kind="question_asked", key=event.data["id"], turn_id=turn_id, data=data | {"seq": seq})
             else:
                 yield Fact(kind="question_closed", key=event.data["id"], turn_id=turn_id, data=data)
-
-
-_CONFIRM_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:

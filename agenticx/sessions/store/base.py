@@ -280,7 +280,7 @@ class Catalog(Protocol):
         ...
 
     async def open_questions(self, session_id: str | None = None) -> Sequence[StoredEvent]:
-        """Return the `confirm_required` events whose questions have no answer, of a session or of all, oldest first."""
+        """Return the `ASKING_EVENTS` of running turns without an answer, of a session or of all, oldest first."""
         ...
 
     async def session_of(self, kind: FactKind, key: str) -> str | None:

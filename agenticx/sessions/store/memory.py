@@ -26,6 +26,7 @@ from agenticx.sessions.store.base import (
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
 from agenticx.sessions.store.records import (
+    ASKING_EVENTS,
     Commit,
     Fact,
     FactKind,
@@ -355,7 +356,7 @@ class _MemoryLease:
 def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
     answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
     for event in session.events:
-        if event.type is EventType.CONFIRM_REQUIRED and event.turn_id == session.running_turn_id:
+        if event.type in ASKING_EVENTS and event.turn_id == session.running_turn_id:
             id_ = json.loads(event.frame_json)["data"]["id"]
             if ("question_asked", id_) in session.facts and not any((kind, id_) in session.facts for kind in answers):
                 yield event

@@ -12,8 +12,10 @@ from agenticx.runtime.events import EventType, RuntimeEvent, encode_envelope
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
+    "ASKING_EVENTS",
     "CLOSED_KINDS",
     "FILE_KINDS",
+    "QUESTION_EVENTS",
     "SYNCED_EVENTS",
     "Commit",
     "Fact",
@@ -42,6 +44,12 @@ SYNCED_EVENTS = frozenset(EventType) - {
 """The events that are synced before their commit returns, so that they survive what the log's `durability` says: among
 them all that report a message, a call, a question, an answer or an ending. The others, such as tokens, survive the
 death of the process."""
+
+ASKING_EVENTS = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
+"""The events that ask the user."""
+
+QUESTION_EVENTS = ASKING_EVENTS | {EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED}
+"""The events that ask the user, and those with the answers; each has the `id` of the question."""
 
 Position = NewType("Position", int)
 """A position in the log of all sessions, rising with gaps. Only the store compares positions; others keep them."""
@@ -173,11 +181,11 @@ class Fact:
 
     `call_began`: a call is about to run, {call_id, name, arguments}. `process_started`: a call started one, {call_id,
     host, pid, started, mark}; models repeat their call ids, so the keys of these two contain the turn as well.
-    `question_asked`: the question `key` was asked, {digest, …}. `question_answered`: the user's answer to it,
-    {approved, …}. `question_closed`: its final decision, the same with {by}. `message_posted`: the user's message `key`
-    was accepted and is queued, {message, …}. `message_taken`: the outcome of that message, {state, after_seq, …}.
-    `name_derived`: the turn `key` gave its session the name {name}. `name_announced`: the event that reports this name
-    is in the log.
+    `question_asked`: the confirmation `key` was requested, {digest, …}, or the question `key` of the agent was asked,
+    {text, …}. `question_answered`: the user's answer to it, {approved, …} or {answer, by}. `question_closed`: its final
+    decision, the same with {by}. `message_posted`: the user's message `key` was accepted and is queued, {message, …}.
+    `message_taken`: the outcome of that message, {state, after_seq, …}. `name_derived`: the turn `key` gave its session
+    the name {name}. `name_announced`: the event that reports this name is in the log.
 
     `file_edited`: a call is about to change a file, {call_id, path, before, after, host, checksum}. `file_rewound`: a
     rewind is about to, {path, undone, redone, mode, host, checksum}. `rewind_began`: files are about to be restored

@@ -9,6 +9,7 @@ from typing import Any
 
 from agenticx.runtime import AutoApproveConfirmGate, ConfirmGate, SyncConfirmGate
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
+from agenticx.runtime.questions.user_question import QuestionAnswer, QuestionRequest
 
 __all__ = ["DefaultGate", "asked_at", "team_gate"]
 
@@ -53,6 +54,13 @@ class DefaultGate(ConfirmGate):
     def decided(self, request_id: str) -> ConfirmAnswer | None:
         gate = team_gate()
         return None if gate is None else gate.decided(request_id)
+
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        return await (team_gate() or self._terminal).ask_question(request, announce)
+
+    def answered(self, question_id: str) -> QuestionAnswer | None:
+        gate = team_gate()
+        return None if gate is None else gate.answered(question_id)
 
     def _chosen(self, context: Mapping[str, Any]) -> ConfirmGate:
         if (gate := team_gate()) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agenticx.tools.base import Tool
+from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read, list_files
 from agenticx.tools.builtin.plan import scratchpad_read, scratchpad_write, todo_write
@@ -24,4 +25,5 @@ def builtin_tools() -> list[Tool]:
         todo_write,
         scratchpad_write,
         scratchpad_read,
+        ask_user,
     ]

@@ -32,6 +32,7 @@ QUERIES = {
     "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
     "/api/events": ["cursor", "lastEventId"],
     "/api/confirms": ["session_id"],
+    "/api/questions": ["session_id"],
     "/api/models": ["available"],
     "/api/usage": ["session_id", "since", "until"],
 }
@@ -42,6 +43,8 @@ OPERATIONS = {
     "GET /": "get_page",
     "GET /api/confirms": "list_confirms",
     "POST /api/confirms/{request_id}": "answer_confirm",
+    "GET /api/questions": "list_questions",
+    "POST /api/questions/{question_id}": "answer_question",
     "GET /api/events": "stream_events",
     "GET /api/health": "get_health",
     "GET /api/keys": "list_keys",
@@ -93,6 +96,10 @@ SCHEMAS = [
     "ModelListResponse",
     "ModelPrice",
     "Problem",
+    "QuestionAnswerBody",
+    "QuestionAnswerResponse",
+    "QuestionItem",
+    "QuestionListResponse",
     "ReadyResponse",
     "RedeemTicketBody",
     "ResetData",
@@ -191,6 +198,8 @@ async def test_every_response_matches_the_document(
         [
             call("file_write", {"path": "a.txt", "content": "x"}),
             "Written, the needle is in there.",
+            call("ask_user", {"text": "Which?", "options": ["one"]}),
+            "Thanks.",
             [say("so"), hang()],
             *["more"] * 5,
         ]
@@ -200,9 +209,11 @@ async def test_every_response_matches_the_document(
         client = DocumentedClient(studio, without_additional_properties(document))
         await client.request("GET", "/openapi.json")
 
-        made = (await client.request("POST", "/api/sessions", {"name": "Named", "tools": ["file_write"]})).json()
+        session = {"name": "Named", "tools": ["file_write", "ask_user"]}
+        made = (await client.request("POST", "/api/sessions", session)).json()
         await confirm_a_tool_call(client, made["id"])
         await read_and_rewind(client, made["id"])
+        await answer_a_question(client, made["id"])
         await queue_messages_and_stop(client, made["id"])
         await open_streams(client, made["id"])
 
@@ -227,6 +238,15 @@ async def confirm_a_tool_call(client: DocumentedClient, session_id: str) -> None
     yes = {"approved": True, "digest": question["digest"], "reason": "why not"}
     await client.request("POST", f"/api/confirms/{question['id']}", yes)
     await client.studio.events_until(session_id, "final")
+
+
+async def answer_a_question(client: DocumentedClient, session_id: str) -> None:
+    """Run a turn whose model asks the user, and answer it."""
+    turn = (await client.request("POST", f"/api/sessions/{session_id}/turns", {"input": "Ask"})).json()
+    await client.studio.events_until(session_id, "question_asked")
+    (question,) = (await client.request("GET", f"/api/questions?session_id={session_id}")).json()["questions"]
+    await client.request("POST", f"/api/questions/{question['id']}", {"answer": "another"})
+    await client.studio.events_until(session_id, "final", cursor=turn["cursor"])
 
 
 async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
@@ -284,7 +304,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             known = [one["name"] for one in declared if one["in"] == "query"]
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
-            path = route.path.format(session_id=session_id, request_id="cfm_x", provider="groq")
+            path = route.path.format(session_id=session_id, request_id="cfm_x", question_id="qst_x", provider="groq")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue
@@ -331,6 +351,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (404, "message_not_found", "POST", f"{session}/fork", {"message_id": "msg_x"}),
             (404, "not_found", "GET", f"/api/sessions/%73{session_id[1:]}", None),
             (404, "confirm_not_found", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": ""}),
+            (404, "question_not_found", "POST", "/api/questions/qst_x", {"answer": "a"}),
             (409, "client_turn_id_reused", "POST", f"{session}/turns", {"input": "b", "client_turn_id": "one"}),
             (413, "too_large", "POST", "/api/ticket", {"ticket": "t" * 2000}),
             (401, "bad_ticket", "POST", "/api/ticket", {"ticket": "t"}),

@@ -13,7 +13,8 @@ from tests.support.timeouts import PATIENCE
 ALLOWED_ORIGIN = "app://desktop"
 
 
-ROUTES = [(route.method, route.path.format(session_id="ses_x", request_id="cfm_x", provider="acme")) for route in TABLE]
+_IDS = {"session_id": "ses_x", "request_id": "cfm_x", "question_id": "qst_x", "provider": "acme"}
+ROUTES = [(route.method, route.path.format(**_IDS)) for route in TABLE]
 
 
 PROTECTED = [*((route.method, path) for route, (_, path) in zip(TABLE, ROUTES, strict=True) if not route.public)]

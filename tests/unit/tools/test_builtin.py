@@ -26,6 +26,7 @@ def test_the_tools_come_in_a_fixed_order_with_their_arguments() -> None:
         ("todo_write", False, ["todos"]),
         ("scratchpad_write", False, ["key", "content"]),
         ("scratchpad_read", True, ["key"]),
+        ("ask_user", False, ["text", "options"]),
     ]
 
 

@@ -14,6 +14,7 @@ from agenticx.messages import Message, message_adapter
 from agenticx.sessions.store.base import ArchivedFilter
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.records import (
+    ASKING_EVENTS,
     CLOSED_KINDS,
     FILE_KINDS,
     Fact,
@@ -379,7 +380,7 @@ def open_facts(connection: sqlite3.Connection, number: int, running_turn_id: str
 
 
 def open_questions(connection: sqlite3.Connection, session_id: str | None) -> list[StoredEvent]:
-    """Return the `confirm_required` events of running turns whose questions have no answer, oldest first."""
+    """Return the `ASKING_EVENTS` of running turns without an answer, oldest first."""
     number = None if session_id is None else session_number(connection, session_id)
     found = connection.execute(
         """SELECT sessions.id, turns.after_seq, facts.key, facts.data
@@ -403,7 +404,7 @@ def _find_question(
         seq = json.loads(fact_data).get("seq", after_seq + 1)
         while page := events_after(connection, session_id, seq - 1, 256):
             for event in page:
-                if event.type == "confirm_required" and json.loads(event.frame_json)["data"]["id"] == id_:
+                if event.type in ASKING_EVENTS and json.loads(event.frame_json)["data"]["id"] == id_:
                     return event
             seq = page[-1].seq + 1
     return None

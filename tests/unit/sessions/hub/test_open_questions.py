@@ -1,0 +1,151 @@
+"""A question of the agent waits for one answer, also over the end and the restart of the program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agenticx.llms.scripted import call
+from agenticx.messages import ToolMessage
+from agenticx.runtime import (
+    ConfirmAnswer,
+    QuestionAnswer,
+    QuestionClosed,
+    QuestionRequest,
+    UnknownConfirm,
+    UnknownQuestion,
+)
+from agenticx.sessions import Hub, TurnRequest
+from agenticx.sessions.history.fork import fork
+from agenticx.testing import check_grammar
+from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2", "E3")]
+
+ASK = call("ask_user", {"text": "Which colour?", "options": ["red", "blue"]})
+
+
+async def open_with_question(harness: SessionHarness, *script: Any) -> tuple[Hub, QuestionRequest]:
+    """Return a hub whose session waits for an answer, and the question."""
+    hub = await harness.open(*(script or (ASK, "done")))
+    await hub.start(harness.session_id, TurnRequest(input="Paint"))
+    await wait_for_event(harness.store, harness.session_id, "question_asked")
+    (question,) = await hub.open_questions(harness.session_id)
+    return hub, question
+
+
+async def events_of(harness: SessionHarness) -> list[dict[str, Any]]:
+    """Return the log up to the turn's end, which keeps the grammar."""
+    events = [json.loads(event.frame_json) for event in await wait_for_turn_end(harness.store, harness.session_id)]
+    check_grammar(events)
+    return events
+
+
+async def answers(harness: SessionHarness) -> list[tuple[str, str]]:
+    events = await events_of(harness)
+    return [(e["data"]["answer"], e["data"]["by"]) for e in events if e["type"] == "question_answered"]
+
+
+def results(harness: SessionHarness) -> list[str]:
+    """Return the results in the last request to the model."""
+    return [row.content for row in harness.model.requests[-1].messages if isinstance(row, ToolMessage)]
+
+
+async def test_a_question_is_listed_and_answered_once(harness: SessionHarness) -> None:
+    hub, question = await open_with_question(harness)
+    assert (question.text, question.options, question.session_id) == (
+        "Which colour?",
+        ("red", "blue"),
+        harness.session_id,
+    )
+    assert await hub.open_confirms() == []
+    given = [asyncio.create_task(hub.answer_question(question.id, colour)) for colour in ("red", "green", "red")]
+    first, second, third = await asyncio.gather(*given, return_exceptions=True)
+    assert first == third == QuestionAnswer(answer="red")
+    assert isinstance(second, QuestionClosed)
+    assert await answers(harness) == [("red", "user")]
+    assert results(harness) == ["red"]
+    assert await hub.open_questions() == []
+    assert await hub.answer_question(question.id, "red") == first
+    with pytest.raises(QuestionClosed):
+        await hub.answer_question(question.id, "blue")
+    await harness.close(hub)
+
+
+async def test_questions_and_confirmations_have_ids_of_their_own(harness: SessionHarness) -> None:
+    hub, question = await open_with_question(harness)
+    with pytest.raises(UnknownConfirm):
+        await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest="")
+    with pytest.raises(UnknownQuestion):
+        await hub.answer_question("qst_none", "red")
+    await hub.answer_question(question.id, "red")
+    await harness.close(hub)
+
+
+async def test_a_confirmation_is_no_question_of_the_agent(harness: SessionHarness) -> None:
+    hub, confirm = await harness.open_with_question()
+    assert await hub.open_questions() == []
+    with pytest.raises(UnknownQuestion):
+        await hub.answer_question(confirm.id, "yes")
+    await harness.close(hub)
+
+
+async def test_an_answer_after_a_stop_is_refused(harness: SessionHarness) -> None:
+    hub, question = await open_with_question(harness)
+    await hub.stop(harness.session_id)
+    assert await answers(harness) == [("", "stop")]
+    with pytest.raises(QuestionClosed):
+        await hub.answer_question(question.id, "red")
+    await harness.close(hub)
+
+
+@pytest.mark.keeps_owner("the hub that owns the question closes before it is answered")
+@pytest.mark.parametrize("when", ["while it is down", "after the restart"])
+async def test_a_question_waits_on_after_a_restart_and_the_turn_goes_on(harness: SessionHarness, when: str) -> None:
+    hub, question = await open_with_question(harness)
+    await hub.close()
+    assert [one.id for one in await hub.open_questions()] == [question.id]
+    if when == "while it is down":
+        assert await hub.answer_question(question.id, "green") == QuestionAnswer(answer="green")
+    await harness.store.aclose()
+    hub = await harness.open("done")
+    if when == "after the restart":
+        assert await hub.open_questions(harness.session_id) == [question]
+    assert await hub.answer_question(question.id, "green") == QuestionAnswer(answer="green")
+    assert await answers(harness) == [("green", "user")]
+    assert results(harness) == ["green"]
+    await harness.close(hub)
+
+
+@pytest.mark.keeps_owner("the hub that owns the questions closes before they are answered")
+async def test_a_question_and_a_confirmation_of_a_round_both_wait_over_a_restart(harness: SessionHarness) -> None:
+    asks = [call("ask_user", {"text": "one?"}), call("ask_user", {"text": "two?"}), call("note", {"text": "x"})]
+    hub = await harness.open(asks, "done")
+    await hub.start(harness.session_id, TurnRequest(input="Ask"))
+    while len(await hub.open_questions()) < 2:
+        await asyncio.sleep(0)
+    await harness.close(hub)
+    hub = await harness.open("done")
+    one, two = await hub.open_questions()
+    await hub.answer_question(two.id, "2")
+    await hub.answer_question(one.id, "1")
+    await wait_for_event(harness.store, harness.session_id, "confirm_required")
+    (confirm,) = await hub.open_confirms()
+    await hub.answer_confirm(confirm.id, ConfirmAnswer(approved=True), digest=confirm.digest)
+    assert await answers(harness) == [("2", "user"), ("1", "user")]
+    assert results(harness) == ["1", "2", "noted x"]
+    await harness.close(hub)
+
+
+async def test_a_fork_in_the_middle_of_a_question_closes_its_copy(harness: SessionHarness) -> None:
+    hub, question = await open_with_question(harness)
+    forked = await fork(harness.store, harness.session_id, now="2026-01-01T00:00:00.000Z")
+    copied = [json.loads(event.frame_json) for event in await harness.store.log.read(forked.id, 0, 1_000)]
+    check_grammar(copied)
+    assert [e["data"]["by"] for e in copied if e["type"] == "question_answered"] in ([], ["stop"])
+    assert question.id not in [e["data"].get("id") for e in copied]
+    await hub.answer_question(question.id, "red")
+    await harness.close(hub)
