@@ -347,7 +347,7 @@ class ToolCalls:
         return ToolContext(
             workspace=turn.session.workspace,
             call_id=pending.call.id,
-            session_id=turn.session.id,
+            session_id=turn.session_id,
             agent_id=turn.agent_id,
             state=turn.session.state,
             clock=self.clock,

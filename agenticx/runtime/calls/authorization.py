@@ -89,7 +89,6 @@ class CallAuthorizer:
     The call's `slot` is released while the user is asked.
     """
 
-    gate: ConfirmGate
     settings: Settings
     clock: Clock
 
@@ -137,7 +136,7 @@ class CallAuthorizer:
         bound = await self._bind_arguments(tool, arguments, assessment)
         digest = bound.digest
         turn.resumed_questions.pop(context.call_id, None)
-        if digest not in turn.session.allowed:
+        if digest not in turn.allowed:
             await slot.release_to_ask()
             if resumed is None:
                 request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
@@ -155,7 +154,7 @@ class CallAuthorizer:
                     raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
                 digest = (await self._bind_arguments(tool, arguments, changed)).digest
             if answer.remember == "session":
-                turn.session.allowed.add(digest)
+                turn.allowed.add(digest)
         now = await self._assess(tool, arguments, context)
         if (await self._bind_arguments(tool, arguments, now)).digest != digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
@@ -221,8 +220,9 @@ class CallAuthorizer:
             context=_question_context(tool, bound, assessment, verdict, call_id),
             digest=bound.digest,
             expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
-            session_id=turn.session.id,
+            session_id=turn.session_id,
             agent_id=turn.agent_id,
+            agent_path=() if turn.context.parent is None else turn.agent_path,
         )
 
     async def _ask_resumed(
@@ -250,32 +250,24 @@ class CallAuthorizer:
         asked_at = self.clock.monotonic()
         answer: ConfirmAnswer | None = None
         try:
-            answer = await user_code.call(self.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
+            answer = await user_code.call(turn.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
             if (problem := _answer_problem(answer)) is not None:
-                answer, text = None, f"the gate {type(self.gate).__name__} returned {problem}"
+                answer, text = None, f"the gate {type(turn.gate).__name__} returned {problem}"
                 raise UserCodeError(text, what=_GATE, kind="invalid_result")
         except AgenticXError as exc:
             if not isinstance(exc, UserCodeError) or (exc.kind, exc.what) != ("timed_out", _GATE):
                 _log_failed_gate(request, exc)
                 answer = ConfirmAnswer(approved=False, by="policy", reason=str(exc))
-            elif (answer := self._gate_decision(request)) is None:
+            elif (answer := _gate_decision(turn.gate, request)) is None:
                 answer = ConfirmAnswer(approved=False, by="timeout")
                 data = {"phase": "confirm", "elapsed_seconds": round(self.clock.monotonic() - asked_at, 3)}
                 limit_seconds = self.settings.confirm_timeout_seconds
                 turn.emit(EventType.STALL, {**data, "limit_seconds": limit_seconds, "action": "failed"})
         finally:
-            answer = closing.answer = answer or self._gate_decision(request) or closing.answer
+            answer = closing.answer = answer or _gate_decision(turn.gate, request) or closing.answer
             announce()
             self._emit_response(turn, request, answer)
         return answer
-
-    def _gate_decision(self, request: ConfirmRequest) -> ConfirmAnswer | None:
-        try:
-            answer: object = user_code.call_sync(self.gate.decided, request.id, what=_GATE)
-        except AgenticXError as exc:
-            _log_failed_gate(request, exc)
-            return None
-        return answer if isinstance(answer, ConfirmAnswer) and _answer_problem(answer) is None else None
 
     def close_resumed(self, turn: Turn) -> None:
         """Close the questions of an interrupted turn that its calls have not taken up, as the turn ends."""
@@ -288,6 +280,15 @@ class CallAuthorizer:
 
     def _emit_response(self, turn: Turn, request: ConfirmRequest, answer: ConfirmAnswer) -> None:
         turn.emit(EventType.CONFIRM_RESPONSE, _response_data(request, answer))
+
+
+def _gate_decision(gate: ConfirmGate, request: ConfirmRequest) -> ConfirmAnswer | None:
+    try:
+        answer: object = user_code.call_sync(gate.decided, request.id, what=_GATE)
+    except AgenticXError as exc:
+        _log_failed_gate(request, exc)
+        return None
+    return answer if isinstance(answer, ConfirmAnswer) and _answer_problem(answer) is None else None
 
 
 def _answer_problem(value: object) -> str | None:
@@ -348,7 +349,8 @@ class _Announcement:
             "digest": request.digest,
             "expires_at": rfc3339(request.expires_at),
         }
-        self._turn.emit(EventType.CONFIRM_REQUIRED, data)
+        path = {"agent_path": list(request.agent_path)} if request.agent_path else {}
+        self._turn.emit(EventType.CONFIRM_REQUIRED, data | path)
 
 
 def _question_context(

@@ -138,6 +138,7 @@ class ConfirmRequiredData(TypedDict):
     context: ConfirmContextData
     digest: str
     expires_at: str
+    agent_path: NotRequired[list[str]]
 
 
 class ConfirmResponseData(TypedDict):

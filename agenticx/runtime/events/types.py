@@ -122,12 +122,14 @@ class RuntimeEvent:
 
     The events of a turn are instances of the subclasses below, whose `type` is a literal string for type checkers, so
     that `event.type == "token"` narrows `Event` to `TokenEvent`. At run time it is the member of `EventType`, which is
-    that string. Events are equal if type, data and agent are, whatever their classes.
+    that string. `turn_id` is the id of the event's turn, by which those of the turns below a turn are told apart; None
+    for an event of no turn. Events are equal if type, data and agent are, whatever their classes and turns.
     """
 
     type: EventType
     data: dict[str, Any]
     agent_id: str = "meta"
+    turn_id: str | None = None
 
     @property
     def terminal(self) -> bool:
@@ -318,7 +320,7 @@ Event = (
 PAYLOADS: dict[EventType, Any] = {}
 """The payload class of each event type."""
 
-EVENT_CLASSES: dict[EventType, Callable[[EventType, dict[str, Any], str], Event]] = {}
+EVENT_CLASSES: dict[EventType, Callable[[EventType, dict[str, Any], str, str | None], Event]] = {}
 """The class of each event type."""
 
 for _class in get_args(Event):

@@ -111,6 +111,6 @@ def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:
             continue
         with map_decode_errors(f"an event of session {stored.session_id!r}"):
             envelope, type_ = json.loads(stored.frame_json), EventType(stored.type)
-            event = EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"])
+            event = EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"], stored.turn_id)
         events.append(SessionEvent(event, stored.turn_id, stored.seq))
     return events

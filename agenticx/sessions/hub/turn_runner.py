@@ -407,4 +407,4 @@ def _can_merge(first: RuntimeEvent, event: RuntimeEvent) -> bool:
 
 def _join_texts(merged: list[RuntimeEvent], texts: list[str]) -> None:
     first = merged[-1]
-    merged[-1] = RuntimeEvent(first.type, {**first.data, "text": "".join(texts)}, first.agent_id)
+    merged[-1] = RuntimeEvent(first.type, {**first.data, "text": "".join(texts)}, first.agent_id, first.turn_id)

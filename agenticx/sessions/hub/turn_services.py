@@ -14,7 +14,7 @@ from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
-from agenticx.runtime.write_pacer import WritePacer
+from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.hosts import check_workspace
 from agenticx.sessions.store.records import SessionRecord

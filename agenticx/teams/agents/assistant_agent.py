@@ -16,9 +16,9 @@ from agenticx.messages import Message, UserMessage, message_adapter
 from agenticx.runtime import AgentHook, AgentRuntime, ConfirmGate, Session, StopSignal, TurnContext
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
-from agenticx.runtime.results import turn_error
+from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import wait_for_abandoned_turn
+from agenticx.runtime.turn_task import wait_for_abandoned_turn
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
@@ -171,6 +171,8 @@ class AssistantAgent(BaseChatAgent):
         try:
             async for event in turn:
                 events.append(event)
+                if event.turn_id != events[0].turn_id:  # of a turn below this one
+                    continue
                 for message in reader.read(event):
                     if cancellation_token.is_cancelled():
                         break
@@ -180,7 +182,7 @@ class AssistantAgent(BaseChatAgent):
         finally:
             cancellation.cancel()
             await turn.aclose()
-        end = events[-1]
+        end = own_events(events)[-1]
         if cancellation_token.is_cancelled():
             raise asyncio.CancelledError
         if end.type != "final":
