@@ -47,7 +47,7 @@ async def test_the_events_of_a_child_come_out_of_the_generator_of_its_parent(pla
     )
     turns = by_turn(run.events)
     assert run.outline == [
-        *("turn_started", "round_start", "tool_call:ask_reader"),
+        *("turn_started", "round_start", "tool_call_delta", "tool_call:ask_reader"),
         *("turn_started", "round_start", "token", "final:answer"),
         *("tool_result:ok", "round_start", "token", "final:answer"),
     ]
