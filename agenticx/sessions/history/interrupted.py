@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -35,10 +35,12 @@ NOT_BEGUN = "Cancelled: the program ended before this call began to run."
 class InterruptedTurn:
     """The state of a turn in its log and its facts.
 
-    `begun_calls` holds ids of calls, `answers` the stored answers by the ids of their questions.
+    `agent_id` is the agent that began the turn. `begun_calls` holds ids of calls, `answers` the stored answers by the
+    ids of their questions.
     """
 
     session_id: str = ""
+    agent_id: str = "meta"
     state: str = "idle"
     round: int = 0
     usage: Usage | None = None
@@ -57,9 +59,11 @@ class InterruptedTurn:
         turn = cls()
         with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
             for event in events:
-                turn.session_id = event.session_id
+                envelope = json.loads(event.frame_json)
+                if not turn.session_id:
+                    turn.session_id, turn.agent_id = event.session_id, envelope["agent_id"]
                 turn.ended = turn.ended or event.terminal
-                turn._apply(event.type, json.loads(event.frame_json)["data"])
+                turn._apply(event.type, envelope["data"])
             turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
             turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
         return turn
@@ -136,7 +140,8 @@ class InterruptedTurn:
         events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
         if self.state != "done":
             events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
-        return [*events, RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True})]
+        events.append(RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True}))
+        return [replace(event, agent_id=self.agent_id) for event in events]
 
     def _call_outcome(self, call_id: str) -> tuple[str, ToolOutcome]:
         return (OUTCOME_UNKNOWN, "unknown") if call_id in self.begun_calls else (NOT_BEGUN, "cancelled")
@@ -199,6 +204,7 @@ def confirm_request(data: Mapping[str, Any], session_id: str, agent_id: str = "m
         expires_at=datetime.fromisoformat(data["expires_at"]),
         session_id=session_id,
         agent_id=agent_id,
+        agent_path=tuple(data.get("agent_path", ())),
     )
 
 

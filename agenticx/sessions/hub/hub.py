@@ -449,7 +449,8 @@ class Hub:
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            if actor.is_here and not self._services.closing and (loaded.running or loaded.open_facts):
+            has_work = loaded.running or loaded.children or loaded.open_facts
+            if has_work and actor.is_here and not self._services.closing:
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again
             with suppress(StoreError):

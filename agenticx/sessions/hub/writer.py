@@ -41,8 +41,9 @@ class _Write:
 
     @property
     def is_of_command(self) -> bool:
-        """True unless the commit is one of a turn that runs."""
-        return self.commit.turn_id is None or self.commit.begins is not None
+        """True unless the commit is one of a turn that runs, or begins one below it."""
+        begins = self.commit.begins
+        return self.commit.turn_id is None or (begins is not None and begins.parent_turn_id is None)
 
 
 class SessionWriter:
@@ -83,6 +84,7 @@ class SessionWriter:
         begins: TurnRecord | None = None,
         record: SessionRecord | None = None,
         searchable_ids: frozenset[str] | None = None,
+        keeps_state: bool = False,
         on_stored: Callable[[], None] | None = None,
     ) -> Sequence[StoredEvent]:
         """Store `events` with the change of the session's state; do not cancel it midway: see `run_to_completion`.
@@ -92,8 +94,8 @@ class SessionWriter:
         between, `InterruptedTurn` reports the results that the state has, and no message is lost or taken twice.
 
         `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
-        conversation. `on_stored` is called once it is known that the commit is stored, which after `Doubtful` is later.
-        Raises as `Lease.commit` does.
+        conversation. With `keeps_state` the session's state is not part of the commit. `on_stored` is called once it is
+        known that the commit is stored, which after `Doubtful` is later. Raises as `Lease.commit` does.
         """
         async with self._lock:
             await self._settle()
@@ -103,7 +105,8 @@ class SessionWriter:
             state: StateChange | None = None
             if synced:  # all events that change messages, questions or the queue are
                 # events of no turn must not store what a running turn has not stored yet
-                if not self.state_frozen and (turn_id is not None or searchable_ids is not None):
+                has_state = not (self.state_frozen or keeps_state)
+                if has_state and (turn_id is not None or searchable_ids is not None):
                     state = self._tracker.pending_change(searchable_ids)
                 if turn_id is not None and not types.isdisjoint(_CONFIRM_EVENTS):
                     facts = (*facts, *self._question_facts(turn_id, events))
@@ -128,6 +131,12 @@ class SessionWriter:
         """Repeat the commit whose outcome is unknown, if there is one; raises `Doubtful` if it stays unknown."""
         async with self._lock:
             await self._settle()
+
+    async def read(self) -> Loaded:
+        """Return the session as it is stored."""
+        async with self._lock:
+            await self._settle()
+            return await self._lease.load()
 
     async def reload(self) -> Loaded:
         """Reset the conversation to what is stored, after a failed write: nothing newer was reported to any client."""
