@@ -13,9 +13,19 @@ import pytest
 
 from agenticx.errors import StoreError
 from agenticx.llms.scripted import ScriptedModel, call, hang
-from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest
+from agenticx.runtime import (
+    AgentRuntime,
+    AutoApproveConfirmGate,
+    ConfirmAnswer,
+    EventType,
+    RuntimeEvent,
+    Session,
+    TurnContext,
+    current_turn,
+)
+from agenticx.sessions import Fact, SessionRecord, Store, StoredEvent, TurnRecord, TurnRequest
 from agenticx.sessions.history.fork import fork
+from agenticx.sessions.history.transcript import read_messages
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
@@ -29,6 +39,7 @@ from tests.support.two_hubs import authority, hub_over
 pytestmark = [pytest.mark.anyio, pytest.mark.keeps_owner]
 
 OpenStore = Callable[[], Store]
+EXPIRY = "2099-01-01T00:00:00Z"
 YES, NO = ConfirmAnswer(approved=True), ConfirmAnswer(approved=False)
 
 
@@ -67,26 +78,24 @@ async def all_ended(store: Store, session_id: str, count: int) -> dict[str, list
 async def test_a_child_has_a_turn_of_its_own_in_the_log(new_store: OpenStore, tmp_path: Path) -> None:
     store, leaf = new_store(), asks("leaf", ["Leaf."])
     script = [call("ask_reader", {"question": "why?"}), "Done."]
-    async with session_over(store, tmp_path, script, [asks("reader", [call("ask_leaf"), "Because."], [leaf])]) as (
-        hub,
-        id_,
-    ):
+    reader = asks("reader", [call("ask_leaf"), "Because."], [leaf])
+    async with session_over(store, tmp_path, script, [reader]) as (hub, id_):
         turn = await hub.start(id_, TurnRequest(input="go"))
         found = await all_ended(store, id_, 3)
         assert {name: events[-1]["data"]["text"] for name, events in found.items()} == {
             "meta": "Done.", "reader": "Because.", "leaf": "Leaf."
         }  # fmt: skip
         assert {one["agent_id"] for one in found["leaf"]} == {"leaf"}
-        reader, above = found["reader"][0]["turn_id"], found["leaf"][0]["data"]["parent_turn_id"]
-        assert (found["reader"][0]["data"]["parent_turn_id"], above) == (turn.id, reader)
-        record = await authority(store).log.turn(id_, reader)
+        reader_id, above = found["reader"][0]["turn_id"], found["leaf"][0]["data"]["parent_turn_id"]
+        assert (found["reader"][0]["data"]["parent_turn_id"], above) == (turn.id, reader_id)
+        record = await authority(store).log.turn(id_, reader_id)
         assert record is not None
         assert (record.input, record.parent_turn_id) == ("why?", turn.id)
         await wait_until(lambda: hub.running_turn_id(id_) is None)
         usage = {row.agent_id: row.counts.calls for row in await authority(store).catalog.usage(session_id=id_)}
         assert usage == {"meta": 2, "reader": 2, "leaf": 1}
-        messages = [one["role"] for one in await (hub.hubs[0] if hasattr(hub, "hubs") else hub).messages(id_)]
-        assert messages == ["user", "assistant", "tool", "assistant"]
+        messages = await read_messages(authority(store).log, id_)
+        assert [one["role"] for one in messages] == ["user", "assistant", "tool", "assistant"]
     await store.aclose()
 
 
@@ -111,10 +120,8 @@ async def test_two_children_ask_at_once_and_each_answer_reaches_its_call(new_sto
             assert await hub.answer_confirm(one.id, answer, digest=one.digest) == answer
         found = await all_ended(store, id_, 3)
         assert ran == ["b"]
-        outcome = {
-            name: [one["data"]["outcome"] for one in found[name] if one["type"] == "tool_result"] for name in "ab"
-        }
-        assert outcome == {"a": ["denied"], "b": ["ok"]}
+        results = [one for name in "ab" for one in found[name] if one["type"] == "tool_result"]
+        assert [one["data"]["outcome"] for one in results] == ["denied", "ok"]
         asked = next(one for one in found["a"] if one["type"] == "confirm_required")
         assert asked["data"]["agent_path"] == ["meta", "a"]
         assert await hub.open_confirms(id_) == []
@@ -143,8 +150,6 @@ async def test_an_end_of_the_session_s_work_ends_the_turns_below(
 
 
 async def test_a_turn_that_outlives_its_parent_runs_beside_the_next_one(new_store: OpenStore, tmp_path: Path) -> None:
-    from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, TurnContext, current_turn
-
     go_on, tasks = asyncio.Event(), list[asyncio.Task[Any]]()
 
     @tool(risk="read")
@@ -189,9 +194,8 @@ async def test_a_child_whose_events_cannot_be_stored_runs_no_call_and_is_ended(
         return "seen"
 
     async def around(write: Write) -> Sequence[StoredEvent]:
-        if write.commit.turn_id is not None and any(event.type == "tool_call" for event in write.commit.events):
-            if write.commit.events[-1].agent_id == "a":
-                raise StoreError("no space left")
+        if any(event.type == "tool_call" and event.agent_id == "a" for event in write.commit.events):
+            raise StoreError("no space left")
         return await write.make()
 
     store = InterceptedStore(new_store(), around)
@@ -250,15 +254,10 @@ async def test_a_fork_in_the_middle_of_a_turn_ends_the_turns_below_it(new_store:
 
 async def write_open_turns(store: Store, session_id: str) -> None:
     """Write a turn with two turns below it, the last of which waits for an answer."""
-    from agenticx.runtime import RuntimeEvent
-    from agenticx.runtime.events import EventType
-    from agenticx.sessions import Fact
-
     parent: str | None = None
     for agent, number in (("meta", 1), ("a", 2), ("leaf", 3)):
-        turn = TurnRecord(
-            id=f"turn_{'root' if parent is None else agent}", session_id=session_id, input="go", parent_turn_id=parent
-        )
+        id_ = f"turn_{'root' if parent is None else agent}"
+        turn = TurnRecord(id=id_, session_id=session_id, input="go", parent_turn_id=parent)
         above = {} if parent is None else {"parent_turn_id": parent}
         started = {"input": "go", "model": "m", "message_id": f"m{number}", **above}
         asked = {"tool_call_id": f"c{number}", "name": "ask", "arguments": {}}
@@ -271,13 +270,7 @@ async def write_open_turns(store: Store, session_id: str) -> None:
         facts = [began]
         if agent == "leaf":
             context = {"tool": "ask", "tool_call_id": "c3", "arguments": {}, "risk": "write", "reasons": []}
-            data = {
-                "id": "cnf_1",
-                "question": "?",
-                "context": context,
-                "digest": "d",
-                "expires_at": "2099-01-01T00:00:00Z",
-            }
+            data = {"id": "cnf_1", "question": "?", "context": context, "digest": "d", "expires_at": EXPIRY}
             events.append(RuntimeEvent(EventType.CONFIRM_REQUIRED, data | {"agent_path": ["meta", "a", "leaf"]}, agent))
             asked_fact = {key: value for key, value in data.items() if key != "context"}
             facts = [Fact(kind="question_asked", key="cnf_1", turn_id=turn.id, data=asked_fact)]
