@@ -50,7 +50,7 @@ class ConfirmAnswerBody(RequestBody):
 
 
 class ConfirmItem(TypedDict):
-    """A question that waits for a yes or no; `context` is that of the `confirm_required` event."""
+    """A question that waits for a yes or no; `context` and `agent_path` are those of the `confirm_required` event."""
 
     id: str
     session_id: str
@@ -59,6 +59,7 @@ class ConfirmItem(TypedDict):
     context: dict[str, Any]
     digest: str
     expires_at: str
+    agent_path: NotRequired[list[str]]
 
 
 class ConfirmListResponse(TypedDict):
@@ -102,7 +103,7 @@ async def answer(request: Request) -> Response:
 
 
 def _confirm_item(question: ConfirmRequest) -> ConfirmItem:
-    return {
+    item: ConfirmItem = {
         "id": question.id,
         "session_id": question.session_id,
         "agent_id": question.agent_id,
@@ -111,6 +112,9 @@ def _confirm_item(question: ConfirmRequest) -> ConfirmItem:
         "digest": question.digest,
         "expires_at": rfc3339(question.expires_at),
     }
+    if question.agent_path:
+        item["agent_path"] = list(question.agent_path)
+    return item
 
 
 def _decision_response(request_id: str, decision: ConfirmAnswer) -> ConfirmDecisionResponse:

@@ -21,6 +21,7 @@ from agenticx.runtime.events.payloads import (
     QueuedData,
     RoundStartData,
     SessionChangedData,
+    SpeakerSelectedData,
     StallData,
     StateData,
     SteeredData,
@@ -30,6 +31,7 @@ from agenticx.runtime.events.payloads import (
     SubagentPausedData,
     SubagentProgressData,
     SubagentStartedData,
+    TeamMessageData,
     ThinkingData,
     TokenData,
     ToolCallData,
@@ -60,6 +62,7 @@ __all__ = [
     "RoundStartEvent",
     "RuntimeEvent",
     "SessionChangedEvent",
+    "SpeakerSelectedEvent",
     "StallEvent",
     "StateEvent",
     "SteeredEvent",
@@ -69,6 +72,7 @@ __all__ = [
     "SubagentPausedEvent",
     "SubagentProgressEvent",
     "SubagentStartedEvent",
+    "TeamMessageEvent",
     "ThinkingEvent",
     "TokenEvent",
     "ToolCallDeltaEvent",
@@ -114,6 +118,8 @@ class EventType(StrEnum):
     CITATION = "citation"
     HANDOFF = "handoff"
     SESSION_CHANGED = "session_changed"
+    SPEAKER_SELECTED = "speaker_selected"
+    TEAM_MESSAGE = "team_message"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,6 +288,14 @@ class SessionChangedEvent(_TypedEvent[Literal["session_changed"], SessionChanged
     __slots__ = ()
 
 
+class SpeakerSelectedEvent(_TypedEvent[Literal["speaker_selected"], SpeakerSelectedData]):
+    __slots__ = ()
+
+
+class TeamMessageEvent(_TypedEvent[Literal["team_message"], TeamMessageData]):
+    __slots__ = ()
+
+
 Event = (
     RoundStartEvent
     | TokenEvent
@@ -314,6 +328,8 @@ Event = (
     | CitationEvent
     | HandoffEvent
     | SessionChangedEvent
+    | SpeakerSelectedEvent
+    | TeamMessageEvent
 )
 """The events of a turn; compare `type` with a literal string to narrow it."""
 
