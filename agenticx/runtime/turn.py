@@ -109,7 +109,7 @@ def check_turn_arguments(agent_id: object, system_prompt: object, context: objec
 _current: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None)
 
 
-def enter_turn(turn: Turn) -> None:
+def enter_turn(turn: Turn | None) -> None:
     """Make `turn` the one in which the code of the current context runs."""
     _current.set(turn)
 

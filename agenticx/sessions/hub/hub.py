@@ -41,6 +41,7 @@ from agenticx.sessions.hub.commands import (
     repeatable,
 )
 from agenticx.sessions.hub.confirmations import open_question, unknown_confirm
+from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
@@ -54,7 +55,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import TurnServices
+from agenticx.sessions.hub.turn_services import TurnServices, TurnWork
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -254,6 +255,15 @@ class Hub:
         if self._actors.is_closed:
             raise HubClosed("the hub is closed; open it again")
 
+    async def run_work(self, session_id: str, user_input: str, work: TurnWork) -> TurnRecord:
+        """Begin a turn in which `work` takes the place of the model calls, see `TurnContext`, and return it.
+
+        Raises as `submit` does, and `SessionOwnedElsewhere`: it runs in this process only.
+        """
+        self._check_open()
+        _check_session_id(session_id)
+        return (await self._perform_here(session_id, Submit(request=TurnRequest(input=user_input), work=work))).turn
+
     async def stop(self, session_id: str) -> TurnRecord | None:
         """Request the end of the session's running turn and return it, None when none runs.
 
@@ -397,6 +407,7 @@ class Hub:
         store has other workers, the sessions that one leaves later are taken over in the same way until `close`.
         """
         self._resume_only = resume_only
+        register_hub(self)
         if not self._is_serving:
             self._is_serving = True
             await self._serving.enter_async_context(self.store.ownership.serve(self._handle))
@@ -429,6 +440,7 @@ class Hub:
         queued after them: they continue after a restart.
         """
         self._services.closing = True
+        remove_hub(self)
         for actor in self._actors:  # before any answer that comes from now on
             actor.turns.suspend()
         await self._takeover.close()

@@ -23,7 +23,7 @@ from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
-from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
+from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup, TurnWork
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
@@ -84,7 +84,7 @@ class SessionActor:
     async def _perform(self, command: Command) -> Any:
         match command:
             case Submit():
-                return await self.submit(command.request)
+                return await self.submit(command.request, command.work)
             case Stop():
                 return await self.stop()
             case Change():
@@ -121,9 +121,9 @@ class SessionActor:
 
     # --- submitting ---------------------------------------------------------------------------------------------------
 
-    async def submit(self, request: TurnRequest) -> Submission:
-        """Accept a message and return its state, see `Hub.submit`."""
-        setup = self._services.setup(self._writer.record, request.model, request.sampling)
+    async def submit(self, request: TurnRequest, work: TurnWork | None = None) -> Submission:
+        """Accept a message and return its state, see `Hub.submit` and, for `work`, `Hub.run_work`."""
+        setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
         admitted = await self._admit(request, setup)
         if isinstance(admitted, Submission):
             return admitted

@@ -204,6 +204,7 @@ class TurnRunner:
             client_turn_id=running.turn.client_turn_id,
             turn_id=running.turn.id,
             child_turns=self.children,
+            work=setup.work,
             journal=FactJournal(running.turn.id, self.write_fact),
             steering=running.steering,
             pacer=services.pacer,

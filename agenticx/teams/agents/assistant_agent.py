@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import Message, UserMessage, message_adapter
-from agenticx.runtime import AgentHook, AgentRuntime, ConfirmGate, Session, StopSignal, TurnContext
+from agenticx.runtime import AgentHook, AgentRuntime, ConfirmGate, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.results import own_events, turn_error
@@ -25,6 +25,7 @@ from agenticx.teams.agents.base_chat_agent import BaseChatAgent
 from agenticx.teams.agents.handoff import Handoff
 from agenticx.teams.agents.own_tools import (
     OwnFunctionsGate,
+    ParticipantsOwnGate,
     agent_tools,
     checked_handoffs,
     own_functions,
@@ -66,8 +67,8 @@ class AssistantAgent(BaseChatAgent):
 
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
     the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
-    before risky calls; by default functions of the application run, and built-in tools that write or execute ask at the
-    terminal.
+    before risky calls; by default that of the turn in which the agent answers, such as that of a team with a session,
+    and elsewhere functions of the application run, and built-in tools that write or execute ask at the terminal.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
     `max_tool_iterations` below 1.
@@ -118,9 +119,10 @@ class AssistantAgent(BaseChatAgent):
         self._on_exhausted: Literal["partial", "answer", "summary"] = (
             "partial" if max_tool_iterations is None else "answer" if self._reflect_on_tool_use else "summary"
         )
+        self._has_gate, self._own_gate = confirm_gate is not None, confirm_gate or OwnFunctionsGate(own_functions(own))
         self._runtime = AgentRuntime(
             model_client if llm is None else llm,
-            confirm_gate or OwnFunctionsGate(own_functions(own)),
+            self._own_gate,
             tools=toolbox(own, self._handoffs),
             system_prompt=system_message,
             hooks=hooks,
@@ -161,7 +163,7 @@ class AssistantAgent(BaseChatAgent):
         cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
         cancellation.add_done_callback(lambda _: stop.set())
         output = None if self._output_content_type is None else OutputType(self._output_content_type)
-        context = TurnContext(max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
+        context = self._context()
         turn = self._runtime.run_turn(
             self._take(messages), self._session, stop, agent_id=self.name, output_type=output, context=context
         )
@@ -188,6 +190,16 @@ class AssistantAgent(BaseChatAgent):
         if end.type != "final":
             raise turn_error(events)
         yield Response(chat_message=await self._answer(end.data, reader, output), inner_messages=inner)
+
+    def _context(self) -> TurnContext:
+        """Return the context of a turn: below the one in which the code runs, whose gate is asked, if there is one."""
+        parent = current_turn()
+        if parent is None or not parent.accepts_children:
+            return TurnContext(max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
+        own = self._own_gate if self._has_gate or isinstance(parent.gate, ParticipantsOwnGate) else None
+        session = self._session
+        session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+        return TurnContext(parent=parent, gate=own, max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         self._session = Session()

@@ -11,7 +11,7 @@ from agenticx.teams.agents.handoff import Handoff, HandoffTool
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import FunctionTool, Toolbox, as_tool
 
-__all__ = ["OwnFunctionsGate", "agent_tools", "checked_handoffs", "own_functions", "toolbox"]
+__all__ = ["OwnFunctionsGate", "ParticipantsOwnGate", "agent_tools", "checked_handoffs", "own_functions", "toolbox"]
 
 
 def agent_tools(tools: Sequence[Tool | Callable[..., Any]]) -> list[Tool]:
@@ -78,3 +78,10 @@ class OwnFunctionsGate(ConfirmGate):
             return await self._terminal.ask(request, announce)
         announce()
         return ConfirmAnswer(approved=True, by="policy")
+
+
+class ParticipantsOwnGate(ConfirmGate):
+    """The gate of a team's turn in a session that has none: each participant asks its own one; this approves nothing."""
+
+    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        return False

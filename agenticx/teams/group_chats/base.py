@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from agenticx import user_code
@@ -15,6 +16,7 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
+from agenticx.runtime import Session
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -23,6 +25,7 @@ from agenticx.teams.agents.spending import Spending, collected_by, current_colle
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
+from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -64,6 +67,7 @@ class TeamRun:
     turns: int = 0
     stop_reason: str | None = None
     warned: bool = False
+    stopped: bool = False
     began: float = field(init=False)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     began_ns: int = field(default_factory=time.perf_counter_ns)
@@ -110,7 +114,9 @@ class BaseGroupChat(ABC):
     speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each speech is a message
     of that message runtime. `custom_message_types` are types of messages that the tasks and participants use besides
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
-    of a speaker is a message too. Raises ValueError and TypeError for participants and limits that cannot be used.
+    of a speaker is a message too. With a `session`, which is one in memory or the id of one of an open hub, each run is
+    a turn of it, and so is each speech of an `AssistantAgent`, below that one. Raises ValueError and TypeError for
+    participants and limits that cannot be used.
     """
 
     def __init__(
@@ -124,6 +130,7 @@ class BaseGroupChat(ABC):
         runtime: MessageRuntime | None = None,
         custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
         emit_team_events: bool = False,
+        session: Session | str | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -139,6 +146,7 @@ class BaseGroupChat(ABC):
         self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
         self._types = MessageTypes([*_structured_types(participants), *(custom_message_types or ())])
         self._emits_events = emit_team_events
+        self._turns = TeamTurns(self._name, session, settings)
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
         self._running: TeamRun | None = None
@@ -213,7 +221,7 @@ class BaseGroupChat(ABC):
                     _check(cancellation_token)
                     yield message
             _check(cancellation_token)
-            if not task_.done():
+            if not task_.done() or run.stopped:
                 raise asyncio.CancelledError
             await _outcome(task_)
         finally:
@@ -242,15 +250,28 @@ class BaseGroupChat(ABC):
         """Run the team in a task of its own; whatever fails is raised as `TeamError`."""
         try:
             with collected_by((*current_collectors(), run.spending)):
-                for message in shown_task:
-                    await run.emit(message)
-                await self._speak_in_turn(run)
+                text = "\n".join(message.to_text() for message in run.messages) or "Continue."
+                await self._turns.run(text, partial(self._run_in_turn, run, shown_task))
         except AgenticXError as exc:
             if isinstance(exc, TeamError):
                 raise
             raise TeamError(f"team {self.name!r}: {exc}") from (exc.__cause__ or exc)
+        except asyncio.CancelledError:
+            if not _is_being_cancelled():  # its turn was stopped
+                run.stopped = True
+                _cancel(run)
+            raise
 
-    async def _speak_in_turn(self, run: TeamRun) -> None:
+    async def _run_in_turn(self, run: TeamRun, shown_task: Sequence[BaseChatMessage], turn: TeamTurn) -> str:
+        """Run the team in its turn and return the text of its last message."""
+        turn.emit_messages(run.messages)
+        for message in shown_task:
+            await run.emit(message)
+        await self._speak_in_turn(run, turn)
+        said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
+        return said[-1].to_text() if said and run.turns else ""
+
+    async def _speak_in_turn(self, run: TeamRun, turn: TeamTurn) -> None:
         if run.condition is not None:
             await run.condition.begin()
         if run.messages and await run.is_over():
@@ -259,9 +280,10 @@ class BaseGroupChat(ABC):
             await self._unpaused.wait()
             name = await self.select_speaker(self._transcript, run)
             run.check()
+            turn.emit_speaker(name)
             if self._emits_events:
                 await run.emit(SelectSpeakerEvent(content=[name], source=self.name))
-            await self._speak(run, self._participants[name])
+            turn.emit_messages(await self._speak(run, self._participants[name]))
             if await run.is_over():
                 return
             self._warn_if_stuck(run)
@@ -269,8 +291,8 @@ class BaseGroupChat(ABC):
                 run.stop_reason = f"Maximum number of turns {self._max_turns} reached."
                 return
 
-    async def _speak(self, run: TeamRun, participant: Participant) -> None:
-        """Have a participant speak; what it says counts once it is finished."""
+    async def _speak(self, run: TeamRun, participant: Participant) -> Sequence[Speaking]:
+        """Have a participant speak and return what it says, which counts once it is finished."""
         said: list[Speaking] = []
         sent, reports = len(self._transcript), run.spending.reports
 
@@ -293,6 +315,7 @@ class BaseGroupChat(ABC):
         run.turns += 1
         if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
             run.spending.add_unreported(used)
+        return said
 
     def _warn_if_stuck(self, run: TeamRun) -> None:
         if not run.warned and (count := repeated_speeches(run.messages, _STUCK_REPEATS)):
@@ -375,6 +398,11 @@ def _cancel(run: TeamRun) -> None:
     """Cancel what the run has started, and end the stream of its messages."""
     run.token.cancel()
     run.queue.close()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _check(token: CancellationToken | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agenticx.messages import new_id
+from agenticx.runtime.turn import Turn, current_turn, enter_turn
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
@@ -125,6 +126,7 @@ class _SpeechRequest:
     messages: Sequence[BaseChatMessage]
     emit: Emit
     collectors: Collectors
+    turn: Turn | None
 
 
 class _ParticipantActor:
@@ -134,6 +136,7 @@ class _ParticipantActor:
         self._participant = participant
 
     async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> None:
+        enter_turn(message.turn)
         with collected_by(message.collectors):
             await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
 
@@ -153,7 +156,7 @@ class ActorParticipants:
             self._registered = True
             for each, participant in self._participants.items():
                 await self._runtime.register_agent_instance(_ParticipantActor(participant), self._id(each))
-        request = _SpeechRequest(messages, emit, current_collectors())
+        request = _SpeechRequest(messages, emit, current_collectors(), current_turn())
         await self._runtime.send_message(request, self._id(name), cancellation_token=token)
 
     def _id(self, name: str) -> AgentId:
