@@ -98,7 +98,8 @@ class TurnTask:
         try:
             await turn.channel.write_to(write)
         finally:
-            turn.stop()  # if an event could not be written, no call may begin
+            if not self.task.done():
+                turn.stop()  # an event could not be written, so no call may begin
             turn.channel.close()
             self._output.close()
             turn.written.set()
