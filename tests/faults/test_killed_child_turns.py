@@ -1,4 +1,4 @@
-"""Turns below a turn whose process is killed: each is ended, before the one above it, and no call runs twice."""
+"""Turns below a turn whose process is killed: each is ended, and no call runs twice."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from agenticx.settings import Settings, load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
-from tests.support.child_turns import asks
 from tests.support.forked import ROOT, Process
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.lanes import Count
 from tests.support.program import PROGRAM
 from tests.support.sessions import wait_for_turn_end
+from tests.support.teams.child_turns import asks
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""The turns below the turns of a session: each is committed under its own id, and gets a terminal event."""
+"""The turns below the turns of a session, each committed under its own id."""
 
 from __future__ import annotations
 

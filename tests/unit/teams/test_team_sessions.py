@@ -28,8 +28,8 @@ from agenticx.teams import (
 )
 from agenticx.testing import check_grammar, outline
 from agenticx.tools.registry import tool
-from tests.support.child_turns import turns_by_agent
 from tests.support.sessions import wait_for_event
+from tests.support.teams.child_turns import turns_by_agent
 
 pytestmark = pytest.mark.anyio
 

@@ -29,10 +29,10 @@ from agenticx.sessions.history.transcript import read_messages
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
-from tests.support.child_turns import asks
 from tests.support.commits import append, load
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_turn_end
+from tests.support.teams.child_turns import asks
 from tests.support.timeouts import wait_until
 from tests.support.two_hubs import authority, hub_over
 
