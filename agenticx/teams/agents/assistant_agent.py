@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Literal
 
 import pydantic
@@ -13,7 +14,16 @@ from pydantic import BaseModel
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import Message, UserMessage, message_adapter
-from agenticx.runtime import AgentHook, AgentRuntime, ConfirmGate, Session, StopSignal, TurnContext, current_turn
+from agenticx.runtime import (
+    AgentHook,
+    AgentRuntime,
+    Budget,
+    ConfirmGate,
+    Session,
+    StopSignal,
+    TurnContext,
+    current_turn,
+)
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.results import own_events, turn_error
@@ -31,6 +41,7 @@ from agenticx.teams.agents.own_tools import (
     own_functions,
     toolbox,
 )
+from agenticx.teams.agents.spending import checked_budget, current_budget
 from agenticx.teams.agents.turn_messages import TurnMessages
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -68,7 +79,8 @@ class AssistantAgent(BaseChatAgent):
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
     the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
     before risky calls; by default that of the turn in which the agent answers, such as that of a team with a session,
-    and elsewhere functions of the application run, and built-in tools that write or execute ask at the terminal.
+    and elsewhere functions of the application run, and built-in tools that write or execute ask at the terminal. Model
+    calls are made within `budget` and those of the teams in which the agent speaks.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
     `max_tool_iterations` below 1.
@@ -94,6 +106,7 @@ class AssistantAgent(BaseChatAgent):
         metadata: Mapping[str, str] | None = None,
         confirm_gate: ConfirmGate | None = None,
         hooks: Sequence[AgentHook] = (),
+        budget: Budget | None = None,
         settings: Settings | None = None,
     ) -> None:
         super().__init__(name, description)
@@ -105,6 +118,7 @@ class AssistantAgent(BaseChatAgent):
             )
         own = agent_tools(tools or ())
         self._handoffs = checked_handoffs(handoffs or (), own)
+        self._budget = checked_budget(budget)
         self._has_tools = bool(own)
         self._streams = model_client_stream
         self._output_content_type = output_content_type
@@ -193,13 +207,16 @@ class AssistantAgent(BaseChatAgent):
 
     def _context(self) -> TurnContext:
         """Return the context of a turn: below the one in which the code runs, whose gate is asked, if there is one."""
+        context = TurnContext(
+            max_rounds=self._max_rounds, on_exhausted=self._on_exhausted, budget=current_budget(self._budget)
+        )
         parent = current_turn()
         if parent is None or not parent.accepts_children:
-            return TurnContext(max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
+            return context
         own = self._own_gate if self._has_gate or isinstance(parent.gate, ParticipantsOwnGate) else None
         session = self._session
         session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
-        return TurnContext(parent=parent, gate=own, max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
+        return replace(context, parent=parent, gate=own)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         self._session = Session()
