@@ -47,13 +47,13 @@ from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
 from agenticx.runtime.turn import (
+    EventSink,
     Turn,
     TurnContext,
     check_turn_arguments,
 )
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_task import TurnTask, wait_for_abandoned_turn
-from agenticx.runtime.turns.channel import EventSink
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool

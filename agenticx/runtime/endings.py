@@ -155,7 +155,7 @@ class Endings:
             raise
         if task.done():
             return task.result()
-        turn.run_in_background(_wait_for(task))
+        turn.background.run(_wait_for(task))
 
 
 def _last_results(turn: Turn) -> str:

@@ -333,9 +333,9 @@ class ToolCalls:
 
         def afterwards(work: Coroutine[Any, Any, None]) -> None:
             if threading.get_ident() == loop_thread:
-                turn.run_in_background(work)
+                turn.background.run(work)
             else:
-                loop.call_soon_threadsafe(turn.run_in_background, work)
+                loop.call_soon_threadsafe(turn.background.run, work)
 
         async def started(process: Mapping[str, Any]) -> None:
             try:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from agenticx import user_code
 from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import check_attachments
+from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
@@ -22,7 +22,7 @@ from agenticx.runtime.budgets.budget import Budget
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.runtime.confirm import ConfirmGate
-from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, TurnState
+from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.repetition.loop_detector import LoopDetector
@@ -33,33 +33,74 @@ from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
 from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
-from agenticx.runtime.turns.channel import Channel
+from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurn, ChildTurns, ChildTurnWriter
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.tools.permissions import PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
 
 __all__ = [
+    "CURRENT_TURN",
+    "Channel",
+    "EventSink",
     "Turn",
     "TurnContext",
     "attachment_data",
     "check_turn_arguments",
     "current_turn",
-    "enter_turn",
     "usage_data",
     "usage_from_data",
 ]
 
-BACKGROUND_SECONDS = 3.0
-"""Real seconds that background work (ending processes) may take after the terminal event."""
-
 _CHILDREN_SECONDS = 1.0  # for the ends of the turns below a turn to be written; a stop takes them 0.2 s
+
+_TEXT_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING, EventType.TOOL_CALL_DELTA})
 
 _log = get_logger(__name__)
 
 
+EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
+"""A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
+
 OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]
 """The end of a turn that has used all of its rounds; see `TurnContext`."""
+
+
+class Channel(BatchQueue[Event]):
+    """The queue of a turn's events.
+
+    With a `pacer` the consumer gets text deltas at its ticks, and all other events at once.
+    """
+
+    def __init__(self, *, limit: int = 1024) -> None:
+        super().__init__(limit=limit)
+        self.pacer: WritePacer | None = None
+        self._wakes_at_tick: asyncio.Future[None] | None = None
+
+    def put(self, *events: Event) -> None:
+        if self._closed or not events:
+            return
+        self._items += events
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if (
+            self.pacer is not None
+            and all(event.type in _TEXT_DELTAS for event in events)
+            and (waiter is self._wakes_at_tick or self.pacer.defer(waiter))
+        ):
+            self._wakes_at_tick = waiter
+        else:
+            waiter.set_result(None)
+
+    async def wait_until_written(self) -> None:
+        """Wait until the consumer has taken or written every event put so far and waits for more.
+
+        What is to happen only once its events are known to others, such as a call, waits here first.
+        """
+        if self._items:
+            self._wake_consumer()
+        await self.join()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +151,13 @@ def check_turn_arguments(agent_id: object, system_prompt: object, context: objec
         check_type("context", context, TurnContext, "a TurnContext")
 
 
-_current: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None)
-
-
-def enter_turn(turn: Turn | None) -> None:
-    """Make `turn` the one in which the code of the current context runs."""
-    _current.set(turn)
+CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None)
+"""The turn in which the code runs."""
 
 
 def current_turn() -> Turn | None:
     """Return the turn in which the code runs, such as that of a tool's call; None outside of turns."""
-    return _current.get()
+    return CURRENT_TURN.get()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,6 +183,7 @@ class Turn:
     loops: LoopDetector
     gate: ConfirmGate
     id: str = field(init=False)
+    session_id: str = field(init=False)
     agent_id: str = field(init=False)
     tools: Toolbox = field(init=False)
     hooks: HookRegistry = field(init=False)
@@ -180,13 +218,14 @@ class Turn:
     log: TurnLog = field(init=False)
     budget: Budget | None = field(init=False)
     work_clock: WorkClock = field(init=False)
-    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
+    background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     def __post_init__(self) -> None:
         context = self.context
         above = context.parent
         self.id = context.turn_id or new_id("turn")
-        self.budget = Budget.joined(context.budget, None if above is None else above.budget)
+        self.session_id = self.session.id if above is None else above.session_id
+        self.budget = context.budget if above is None else Budget.joined(context.budget, above.budget)
         self._use(self._within_budget(self.agent))
         self.work_clock = WorkClock(self.budget, self.clock, lambda: self.interrupts.fire("budget_exceeded"))
         below = None if above is None else above.child_turns
@@ -208,11 +247,6 @@ class Turn:
     def allowed(self) -> set[str]:
         """The digests of the calls that the user allowed for the rest of the session."""
         return self.session.allowed if self.context.parent is None else self.context.parent.allowed
-
-    @property
-    def session_id(self) -> str:
-        """The id of the session of the turn at the top."""
-        return self.session.id if self.context.parent is None else self.context.parent.session_id
 
     @property
     def agent_path(self) -> tuple[str, ...]:
@@ -365,10 +399,8 @@ class Turn:
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
         """Do not count the time of the block in the budgets of the turn and of those above it."""
-        context = self.context
-        above = (
-            nullcontext() if context.parent is None or context.outlives_parent else context.parent.waiting_for_person()
-        )
+        parent = None if self.context.outlives_parent else self.context.parent
+        above = nullcontext() if parent is None else parent.waiting_for_person()
         with self.work_clock.waiting_for_person(), above:
             yield
 
@@ -424,39 +456,6 @@ class Turn:
         """Report a failed observer hook as a non-fatal error; the turn continues."""
         _log.warning("a hook failed", reason=str(failure))
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
-
-    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task that may outlast the call or the turn that started it."""
-        task = asyncio.get_running_loop().create_task(_run_user_code(work), name="agx background task")
-        self._background_tasks.add(task)
-        task.add_done_callback(self._background_task_done)
-
-    @property
-    def has_background_tasks(self) -> bool:
-        """True if a task of `run_in_background` runs."""
-        return bool(self._background_tasks)
-
-    async def finish_background_tasks(self) -> None:
-        """Wait at most 3 s for the tasks of `run_in_background`, then cancel them."""
-        if not self._background_tasks:
-            return
-        _, late = await asyncio.wait(self._background_tasks, timeout=BACKGROUND_SECONDS)
-        for task in late:
-            task.cancel()
-        if late:
-            _log.warning("background tasks of a turn took too long and were cancelled", tasks=len(late))
-            await asyncio.wait(late, timeout=0.1)
-
-    def _background_task_done(self, task: asyncio.Task[None]) -> None:
-        self._background_tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error("a background task of a turn failed", exc_info=failure)
-
-
-async def _run_user_code(work: Coroutine[Any, Any, None]) -> None:
-    """Await user code so that a `SystemExit` in it does not end the program, as it would in a task."""
-    with user_code.translated_errors("a background task of the turn"):
-        await work
 
 
 def attachment_data(message: UserMessage) -> dict[str, Any]:

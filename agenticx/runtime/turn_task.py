@@ -13,8 +13,8 @@ from agenticx.logs import bound_ids
 from agenticx.runtime.events import Event
 from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, watch_stop
 from agenticx.runtime.session import Session
-from agenticx.runtime.turn import BACKGROUND_SECONDS, Turn, enter_turn
-from agenticx.runtime.turns.channel import Channel, EventSink
+from agenticx.runtime.turn import CURRENT_TURN, Channel, EventSink, Turn
+from agenticx.runtime.turns.background import BACKGROUND_SECONDS
 from agenticx.runtime.turns.child_turns import ChildTurnWriter
 
 __all__ = ["TurnTask", "wait_for_abandoned_turn"]
@@ -39,7 +39,7 @@ class TurnTask:
         ids = {"session": turn.session_id, "agent": turn.agent_id, "organization": turn.agent.organization_id}
         with bound_ids(**ids, **({} if turn.writer is None else {"turn": turn.id})):
             context = copy_context()
-            context.run(enter_turn, turn)
+            context.run(CURRENT_TURN.set, turn)
             self.task = asyncio.create_task(work, name=f"agx turn {turn.session_id}", context=context)
             self.task.add_done_callback(turn.end)
         self._writing = None if turn.writer is None else asyncio.create_task(self._write_below(turn.writer))
@@ -81,10 +81,12 @@ class TurnTask:
         turn.session.end_turn(turn)
         ended.set()
         if parent is None:
-            return await turn.finish_background_tasks()
+            if turn.background:
+                await turn.background.finish()
+            return
         parent.children.pop(turn.id, None)
-        if turn.has_background_tasks:
-            parent.run_in_background(turn.finish_background_tasks())
+        if turn.background:
+            parent.background.run(turn.background.finish())
 
     # --- below another turn -------------------------------------------------------------------------------------------
 

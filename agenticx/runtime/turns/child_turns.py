@@ -23,7 +23,6 @@ from typing import Protocol
 
 from agenticx.runtime.events import Event
 from agenticx.runtime.resume import CallJournal, NullCallJournal
-from agenticx.runtime.turns.channel import Channel
 
 __all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns"]
 
@@ -70,11 +69,18 @@ class ChildTurns(Protocol):
         ...
 
 
+class EventQueue(Protocol):
+    """The queue of a turn's events."""
+
+    def put(self, *events: Event) -> None: ...
+    async def wait_until_written(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelChildTurns:
     """The channel of the turn at the top, through which its consumer gets all events."""
 
-    channel: Channel
+    channel: EventQueue
     journal: CallJournal = field(default_factory=NullCallJournal)
 
     @property

@@ -14,7 +14,6 @@ from agenticx.messages import ToolCall
 from agenticx.runtime import RuntimeEvent
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter
-from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost
@@ -46,7 +45,10 @@ class FactJournal:
 
 
 class SessionChildTurns:
-    """The `ChildTurns` of one session. Once it is `closed`, no event is stored through it any more."""
+    """The `ChildTurns` of one session. Once it is `closed`, no event is stored through it any more.
+
+    `unended` holds the ids of turns whose end could not be stored.
+    """
 
     is_durable = True
 
@@ -56,7 +58,7 @@ class SessionChildTurns:
         self._writer = writer
         self._log = log
         self._open: dict[str, _StoredChildTurn] = {}
-        self._unended = set[str]()  # ids of turns whose end could not be stored
+        self.unended = set[str]()
         self._all_released = asyncio.Event()
         self._all_released.set()
 
@@ -68,7 +70,7 @@ class SessionChildTurns:
     @property
     def has_work(self) -> bool:
         """True if a turn runs here, or its end is not stored."""
-        return bool(self._open or self._unended)
+        return bool(self._open or self.unended)
 
     def begin(self, child: ChildTurn) -> ChildTurnWriter:
         session_id, parent_id = self._session_id, child.parent_id
@@ -101,13 +103,12 @@ class SessionChildTurns:
 
     def end_later(self, loaded: Loaded) -> None:
         """Have the loaded turns ended before the session's next turn begins, as they cannot be ended now."""
-        self._unended.update(turn.id for turn in loaded.children)
+        self.unended.update(turn.id for turn in loaded.children)
 
     async def end_unended(self) -> None:
         """Store the ends that could not be stored before; raises `StoreError` if that fails again."""
-        if self._unended:
-            await self.end(await self._writer.read(), "storage", "The session's log could not be written.")
-            self._unended.clear()
+        await self.end(await self._writer.read(), "storage", "The session's log could not be written.")
+        self.unended.clear()
 
     async def _append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
         with bound_ids(turn=turn.id):
@@ -127,7 +128,7 @@ class SessionChildTurns:
             pass
         except StoreError as exc:
             _log.error("end of a turn below another one could not be stored", turn=turn.id, error=str(exc))
-            self._unended.add(turn.id)
+            self.unended.add(turn.id)
         finally:
             if not self._open:
                 self._all_released.set()
@@ -154,7 +155,7 @@ class _StoredChildTurn:
         self._check_open()
         begins = None if self.begun else self.turn
         try:
-            stored = await self.writer.commit(self.turn.id, merge_deltas(events), begins=begins, keeps_state=True)
+            stored = await self.writer.commit(self.turn.id, events, begins=begins, keeps_state=True)
         except StoreError:
             self.failed = True
             raise

@@ -31,7 +31,6 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.sessions.hub.batches import merge_deltas
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
@@ -197,7 +196,8 @@ class TurnRunner:
     ) -> None:
         """Run the turn to its end, and write its events in batches."""
         session, services, sink = self._session, self._services, partial(self._write_events, running)
-        await self.children.end_unended()
+        if self.children.unended:
+            await self.children.end_unended()
         configuration = setup.configuration or await services.read_configuration(self._writer.record)
         runtime = services.runtime(setup.model, configuration.settings)
         context = TurnContext(
@@ -226,19 +226,18 @@ class TurnRunner:
         )
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        """Store events of the turn, with their text deltas merged; those after its terminal event are dropped."""
+        """Store events of the turn; those after its terminal event are dropped."""
         if running.closed:
             if not (running.suspended or self._is_abandoned):
                 _log.error("events after the terminal event dropped", count=len(batch))
             return
-        events = merge_deltas(batch)
-        if events[-1].terminal:
+        if self.children.unended and batch[-1].terminal:
             with suppress(StoreError):
                 await self.children.end_unended()
         if running.started.done():
-            stored = await self._writer.commit(running.turn.id, events)
+            stored = await self._writer.commit(running.turn.id, batch)
         else:
-            stored = await self._write_first_events(running, events)
+            stored = await self._write_first_events(running, batch)
             running.started.set_result(stored[0].seq - 1)
         if stored[-1].terminal:
             self._mark_closed(running)

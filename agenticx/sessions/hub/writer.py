@@ -25,10 +25,12 @@ from agenticx.sessions.store.records import (
     TurnRecord,
 )
 
-__all__ = ["SessionWriter", "run_to_completion"]
+__all__ = ["SessionWriter", "merge_deltas", "run_to_completion"]
 
 T = TypeVar("T")
 
+_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING})
+_ENDINGS = frozenset({EventType.FINAL, EventType.ERROR, EventType.SUBAGENT_PAUSED})
 _SETTLING_PAUSES = (0.0, 0.05, 0.2)  # seconds before each repetition of a commit without an answer
 
 
@@ -87,7 +89,9 @@ class SessionWriter:
         keeps_state: bool = False,
         on_stored: Callable[[], None] | None = None,
     ) -> Sequence[StoredEvent]:
-        """Store `events` with the change of the session's state; do not cancel it midway: see `run_to_completion`.
+        """Store `events`, their text deltas merged, with the change of the session's state.
+
+        Do not cancel it midway: see `run_to_completion`.
 
         The change is that at the time when the commit is made: a repetition stores the same one. It may have messages
         whose events follow in a later commit, as a turn goes on while its events wait here. If the process dies in
@@ -100,6 +104,7 @@ class SessionWriter:
         async with self._lock:
             await self._settle()
             self._commit_count += 1
+            events = merge_deltas(events)
             types = {event.type for event in events}
             synced = not types.isdisjoint(SYNCED_EVENTS)
             state: StateChange | None = None
@@ -226,3 +231,41 @@ def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     """Retrieve the error of a task, which after a second cancellation nobody waits for."""
     if not task.cancelled():
         task.exception()
+
+
+def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:
+    """Return `batch` up to its terminal event, with neighbouring text deltas of one message merged into one delta.
+
+    >>> one, two = (RuntimeEvent(EventType.TOKEN, {"text": t, "message_id": "m", "offset": o}) for t, o in ("a0", "b1"))
+    >>> [event.data["text"] for event in merge_deltas([one, two])]
+    ['ab']
+    """
+    merged: list[RuntimeEvent] = []
+    texts: list[str] = []  # of the run of deltas whose first one is the last event in `merged`
+    for event in batch:
+        if texts and _can_merge(merged[-1], event):
+            texts.append(event.data["text"])
+            continue
+        if len(texts) > 1:
+            _join_texts(merged, texts)
+        merged.append(event)
+        texts = [event.data["text"]] if event.type in _DELTAS and "waiting" not in event.data else []
+        if event.type in _ENDINGS and event.terminal:
+            break
+    if len(texts) > 1:
+        _join_texts(merged, texts)
+    return merged
+
+
+def _can_merge(first: RuntimeEvent, event: RuntimeEvent) -> bool:
+    return (
+        event.type is first.type
+        and event.agent_id == first.agent_id
+        and event.data["message_id"] == first.data["message_id"]
+        and "waiting" not in event.data
+    )
+
+
+def _join_texts(merged: list[RuntimeEvent], texts: list[str]) -> None:
+    first = merged[-1]
+    merged[-1] = RuntimeEvent(first.type, {**first.data, "text": "".join(texts)}, first.agent_id, first.turn_id)

@@ -81,7 +81,7 @@ class OwnFunctionsGate(ConfirmGate):
 
 
 class ParticipantsOwnGate(ConfirmGate):
-    """The gate of a team's turn in a session that has none: each participant asks its own one; this approves nothing."""
+    """The gate of a team's turn in a session that has none: each participant asks its own; this one denies."""
 
     def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
         return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agenticx.messages import new_id
-from agenticx.runtime.turn import Turn, current_turn, enter_turn
+from agenticx.runtime.turn import CURRENT_TURN, Turn, current_turn
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
@@ -136,7 +136,7 @@ class _ParticipantActor:
         self._participant = participant
 
     async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> None:
-        enter_turn(message.turn)
+        CURRENT_TURN.set(message.turn)
         with collected_by(message.collectors):
             await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenticx.runtime.events import EventType, RuntimeEvent
-from agenticx.runtime.turns.channel import Channel
+from agenticx.runtime.turn import Channel
 from agenticx.runtime.turns.write_pacer import WritePacer
 
 pytestmark = pytest.mark.anyio
