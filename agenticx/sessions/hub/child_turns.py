@@ -59,6 +59,7 @@ class SessionChildTurns:
         self._log = log
         self._open: dict[str, _StoredChildTurn] = {}
         self.unended = set[str]()
+        self._lock = asyncio.Lock()
         self._all_released = asyncio.Event()
         self._all_released.set()
 
@@ -94,12 +95,14 @@ class SessionChildTurns:
         for opened in self._open.values():
             opened.closed = opened.closed or not opened.child.outlives_parent
 
-    async def end(self, loaded: Loaded, code: str, text: str) -> None:
-        """Append an end to those of the loaded turns that do not run here, the last begun first."""
-        for turn in reversed(loaded.children):
-            opened = self._open.get(turn.id)
-            if opened is None or opened.closed:
-                await self._append_end(loaded, turn, code, text)
+    async def end(self, code: str, text: str, *, only: str | None = None) -> None:
+        """Append an end to the open turns that do not run here, the last begun first, or to one of them."""
+        async with self._lock:  # none is ended twice
+            loaded = await self._writer.read()
+            for turn in reversed(loaded.children):
+                opened = self._open.get(turn.id)
+                if (opened is None or opened.closed) and only in (None, turn.id):
+                    await self._append_end(loaded, turn, code, text)
 
     def end_later(self, loaded: Loaded) -> None:
         """Have the loaded turns ended before the session's next turn begins, as they cannot be ended now."""
@@ -107,7 +110,7 @@ class SessionChildTurns:
 
     async def end_unended(self) -> None:
         """Store the ends that could not be stored before; raises `StoreError` if that fails again."""
-        await self.end(await self._writer.read(), "storage", "The session's log could not be written.")
+        await self.end("storage", "The session's log could not be written.")
         self.unended.clear()
 
     async def _append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
@@ -123,7 +126,7 @@ class SessionChildTurns:
         self._open.pop(turn.id, None)
         try:
             if not (ended or self.closed):
-                await self.end(await self._writer.read(), code, "The turn ended without a terminal event.")
+                await self.end(code, "The turn ended without a terminal event.", only=turn.id)
         except OwnershipLost:
             pass
         except StoreError as exc:

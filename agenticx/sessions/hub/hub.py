@@ -168,7 +168,7 @@ class Hub:
         client_turn_id: str | None = None,
         when_busy: Literal["reject", "queue", "interrupt"] = "reject",
     ) -> AsyncGenerator[Event]:
-        """Submit a message and yield the events of its turn, up to the terminal one, each once it is stored.
+        """Submit a message and yield the events of its turn and those below it, each once it is stored, up to its end.
 
         `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The
         turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A

@@ -351,7 +351,8 @@ class TurnRunner:
 
     async def append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
         """Append the events that answer the turn's open calls and questions and end it, after the turns below it."""
-        await self.children.end(loaded, code, text)
+        if loaded.children:
+            await self.children.end(code, text)
         interrupted = await read_interrupted(self._services.log, turn, loaded)
         self._session.messages += interrupted.missing_messages(self._session.messages)
         events = interrupted.closing_events(self._session.messages, code, text)
@@ -364,7 +365,8 @@ class TurnRunner:
         if turn is not None:
             return await self.append_end(loaded, turn, "interrupted", _INTERRUPTED)
         try:
-            await self.children.end(loaded, "interrupted", _INTERRUPTED)
+            if loaded.children:
+                await self.children.end("interrupted", _INTERRUPTED)
         except StoreError as exc:
             _log.error("turns below others could not be ended; retried before the next turn", error=str(exc))
             self.children.end_later(loaded)
