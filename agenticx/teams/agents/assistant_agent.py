@@ -29,6 +29,8 @@ from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
+from agenticx.sessions.history.rebuild import messages_of_agent
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
@@ -237,6 +239,20 @@ class AssistantAgent(BaseChatAgent):
             raise ValueError(f"the state of agent {self.name!r} cannot be read: {exc}") from exc
         self._session = Session(messages=messages)
 
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        """Take the conversation from a session's log; `heard` are all messages that others have said to the agent.
+
+        Those that it was not sent yet are left out.
+        """
+        places, heard_count = {message.id: place for place, message in enumerate(heard)}, 0
+        messages: list[Message] = []
+        for message in messages_of_agent(events, self.name):
+            if (place := places.get(message.message_id)) is not None:
+                messages += [_model_message(one) for one in heard[heard_count:place]]
+                heard_count = place + 1
+            messages.append(message)
+        self._session = Session(messages=messages)
+
     async def close(self) -> None:
         await self._runtime.aclose()
 
@@ -249,7 +265,7 @@ class AssistantAgent(BaseChatAgent):
                 continue
             if isinstance(message, HandoffMessage):
                 new += message.context
-            new.append(message.to_model_message().model_copy(update={"message_id": message.id}))
+            new.append(_model_message(message))
         last = new.pop() if new else UserMessage(content="Continue.", injected=True)
         assert isinstance(last, UserMessage)
         self._session.messages.extend(new)
@@ -296,3 +312,8 @@ class AssistantAgent(BaseChatAgent):
             return self._summary_format.format(**fields, is_error=result.is_error)
         except (KeyError, IndexError, ValueError) as exc:
             raise AgenticXError(f"tool_call_summary_format {self._summary_format!r} cannot be used: {exc!r}") from exc
+
+
+def _model_message(message: BaseChatMessage) -> UserMessage:
+    """Return the message as the model reads it, with the same id."""
+    return message.to_model_message().model_copy(update={"message_id": message.id})

@@ -17,6 +17,7 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 from agenticx.runtime import Budget, Session
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -25,6 +26,7 @@ from agenticx.teams.agents.spending import Spending, checked_budget, collected_b
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
+from agenticx.teams.group_chats.stored_talk import transcript_from_log
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
 from agenticx.teams.messages import (
@@ -116,7 +118,8 @@ class BaseGroupChat(ABC):
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
     of a speaker is a message too. All model calls of all runs are made within `budget`. With a `session`, which is one
     in memory or the id of one of an open hub, each run is a turn of it, and so is each speech of an `AssistantAgent`,
-    below that one. Raises ValueError and TypeError for participants and limits that cannot be used.
+    below that one; the first run goes on from what the session's log has of the team. Raises ValueError and TypeError
+    for participants and limits that cannot be used.
     """
 
     def __init__(
@@ -151,6 +154,7 @@ class BaseGroupChat(ABC):
         self._turns = TeamTurns(self._name, session, settings)
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
+        self._is_restored = False
         self._running: TeamRun | None = None
         self._unpaused = asyncio.Event()
         self._unpaused.set()
@@ -199,11 +203,14 @@ class BaseGroupChat(ABC):
         """Run the team on a task, or go on where the last run ended, and yield the messages, then the `TaskResult`.
 
         The task is text, a chat message, a list of them, or None. Raises ValueError for another task and while the team
-        is running, `TeamError` if a participant, a condition or a selector fails, and CancelledError within 200 ms
-        after the token was cancelled; no message follows then. After all of these the team can be run again: a speech
+        is running, `SessionNotFound` for a session that no open hub has, `TeamError` if a participant, a condition or a
+        selector fails, and CancelledError within 200 ms after the token was cancelled; no message follows then. After all of these the team can be run again: a speech
         that was not finished is made again.
         """
         given = self._checked_task(task)
+        if not self._is_restored and (events := await self._turns.stored_events()):
+            self.restore(events)
+        self._is_restored = True
         self.check_start(self._transcript, given)
         _check(cancellation_token)
         await self._wait_for_abandoned_run()
@@ -340,7 +347,7 @@ class BaseGroupChat(ABC):
         self._check_not_running("be reset")
         for participant in self._participants.values():
             await participant.reset(CancellationToken())
-        self._transcript = TeamTranscript()
+        self._transcript, self._is_restored = TeamTranscript(), True
 
     async def pause(self) -> None:
         """Pause the participants, also one that is at work; no further speech begins before `resume`."""
@@ -385,7 +392,19 @@ class BaseGroupChat(ABC):
         transcript = TeamTranscript.load(state.get("transcript", {}), self._types)
         for name, participant in self._participants.items():
             await participant.load_state(states[name])
-        self._transcript = transcript
+        self._transcript, self._is_restored = transcript, True
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> None:
+        """Go on from a session's log, after the speeches that were finished; the first run in a session does it.
+
+        Participants that do not have a `restore` begin anew. ValueError if other participants have spoken.
+        """
+        transcript = transcript_from_log(events, self.name, self._types)
+        if unknown := sorted(transcript.speakers - self._participants.keys()):
+            raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")
+        for name, participant in self._participants.items():
+            participant.restore(events, transcript.said_by_others(name))
+        self._transcript, self._is_restored = transcript, True
 
     def _check_not_running(self, purpose: str) -> None:
         if self._running is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from agenticx.messages import new_id
 from agenticx.runtime.turn import CURRENT_TURN, Turn, current_turn
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
@@ -37,11 +38,22 @@ class Participant(Protocol):
         """Emit the messages of a speech, the answer as the last one."""
         ...
 
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        """Go on from a session's log; `heard` are all messages that others have said to the participant."""
+        ...
+
     async def reset(self, cancellation_token: CancellationToken, /) -> None: ...
     async def pause(self, cancellation_token: CancellationToken, /) -> None: ...
     async def resume(self, cancellation_token: CancellationToken, /) -> None: ...
     async def save_state(self) -> Mapping[str, Any]: ...
     async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """An agent or a team that can go on from a session's log."""
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None: ...
 
 
 class _AgentParticipant:
@@ -60,6 +72,10 @@ class _AgentParticipant:
                     return await emit(item.chat_message)
                 await emit(item)
         raise RuntimeError(f"on_messages_stream of {self.name!r} ended without a Response")
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        if isinstance(self._agent, Restorable):
+            self._agent.restore(events, heard)
 
 
 class _TeamParticipant:
@@ -89,6 +105,10 @@ class _TeamParticipant:
         answer = held.pop(0) if held else TextMessage(content=stop_reason or "", source=self.name)
         for message in (*held, answer):
             await emit(message)
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        if isinstance(self._team, Restorable):
+            self._team.restore(events, heard)
 
     async def reset(self, cancellation_token: CancellationToken, /) -> None:
         await self._team.reset()

@@ -11,6 +11,8 @@ from agenticx.llms.base import Delta, ModelRequest
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
+from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.own_tools import ParticipantsOwnGate
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage
@@ -52,6 +54,15 @@ class TeamTurns:
         self._team = team
         self._session = session
         self._settings = settings
+
+    async def stored_events(self) -> Sequence[StoredEvent]:
+        """Return the log of the session; none for one in memory."""
+        if not isinstance(self._session, str):
+            return ()
+        from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
+
+        log = (await hub_of(self._session)).store.log
+        return [event async for page in read_log_pages(log, self._session) for event in page]
 
     async def run(self, text: str, work: Work) -> None:
         """Run `work`, whose result is the text of the answer, as a turn that begins with the message `text`.

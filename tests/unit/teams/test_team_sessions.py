@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agenticx import open_hub
-from agenticx.errors import ModelError, SessionBusy
+from agenticx.errors import ModelError, SessionBusy, SessionNotFound
 from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, Session
 from agenticx.sessions import Hub
@@ -150,6 +150,44 @@ async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again(tmp_path: P
         assert {name: events[1][-1]["type"] for name, events in last.items()} == dict.fromkeys(last, "final")
 
 
+async def test_a_team_of_the_next_process_goes_on_with_the_right_speaker(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(risk="read")
+    def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "seen"
+
+    async with open_session(tmp_path) as (hub, session_id):
+        members = [agent("a", call("look"), "One.", tools=[look]), agent("b", call("look"), hang(), tools=[look])]
+        team = RoundRobinGroupChat(members, max_turns=4, session=session_id)
+        running = asyncio.create_task(team.run(task="Go"))
+        while len(ran) < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        await hub.stop(session_id)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    url = f"sqlite:///{tmp_path}/sessions.db"
+    async with open_hub(url, model=ScriptedModel([]), tools=[], workspace=tmp_path, settings=settings) as hub:
+        first, second = ScriptedModel(["Three."]), ScriptedModel(["Two."])
+        members = [AssistantAgent("a", first, tools=[look]), AssistantAgent("b", second, tools=[look])]
+        result = await RoundRobinGroupChat(members, max_turns=2, session=session_id).run()
+        assert (texts(result), ran) == (["Two.", "Three."], ["look", "look"])
+        shown = [
+            [(message.role, message.content) for message in model.requests[0].messages[1:]] for model in (second, first)
+        ]
+        calls, found = ("assistant", ""), ("tool", "seen")
+        assert shown == [
+            [("user", "Go"), ("user", "One."), calls, found, ("user", "Continue.")],
+            [("user", "Go"), calls, found, ("assistant", "One."), ("user", "Two.")],
+        ]
+        with pytest.raises(ValueError, match="speeches of"):
+            await RoundRobinGroupChat([agent("c")], max_turns=1, session=session_id).run()
+
+
 async def test_the_failure_of_a_participant_ends_the_turn_of_the_run(tmp_path: Path) -> None:
     async with open_session(tmp_path) as (hub, session_id):
         broken = agent("broken", *[ModelError("no model", code="provider.auth")] * 9)
@@ -204,5 +242,5 @@ async def test_a_team_in_a_tool_runs_below_the_turn_that_calls_it(tmp_path: Path
 
 
 async def test_a_session_of_no_open_hub_is_refused() -> None:
-    with pytest.raises(TeamError, match="no open hub has a session with the id 'ses_1'"):
+    with pytest.raises(SessionNotFound, match="no open hub has a session with the id 'ses_1'"):
         await RoundRobinGroupChat([agent("a")], max_turns=1, session="ses_1").run(task="Go")
