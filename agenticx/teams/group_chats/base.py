@@ -204,8 +204,8 @@ class BaseGroupChat(ABC):
 
         The task is text, a chat message, a list of them, or None. Raises ValueError for another task and while the team
         is running, `SessionNotFound` for a session that no open hub has, `TeamError` if a participant, a condition or a
-        selector fails, and CancelledError within 200 ms after the token was cancelled; no message follows then. After all of these the team can be run again: a speech
-        that was not finished is made again.
+        selector fails, and CancelledError within 200 ms after the token was cancelled; no message follows then. After
+        all of these the team can be run again: a speech that was not finished is made again.
         """
         given = self._checked_task(task)
         if not self._is_restored and (events := await self._turns.stored_events()):
