@@ -45,7 +45,7 @@ class Verdict:
 
 def stricter_mode(one: PermissionMode, other: PermissionMode) -> PermissionMode:
     """Return the one of two modes that permits less."""
-    return min(one, other, key=_FROM_STRICT.index)
+    return one if _FROM_STRICT.index(one) <= _FROM_STRICT.index(other) else other
 
 
 _FROM_STRICT: tuple[PermissionMode, ...] = ("plan", "default", "accept_edits", "auto")

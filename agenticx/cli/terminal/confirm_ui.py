@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from agenticx.cli.terminal.argument_editor import EditFailed, EditText, edit_arguments
 from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, ALLOWED_KIND, NO_TERMINAL, Note
-from agenticx.cli.terminal.keyboard import Keyboard, strip_paste_marks
+from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
@@ -42,6 +42,7 @@ Kind = tuple[str, ...]
 _ASK_AGAIN = "y, s, n [reason] or e (Enter: no): "
 _CONTENT_TOOLS = frozenset({"file_write", "file_edit"})
 _MAX_REASON_CHARS = 2_000
+_PASTE_PAUSE_SECONDS = 0.5
 
 
 def can_prompt() -> bool:
@@ -135,25 +136,26 @@ class TerminalConfirmResponder:
             if kind in self._allowed:
                 answer = ConfirmAnswer(approved=True, reason=ALLOWED_KIND)
             else:
-                with self._keyboard.read_lines():
-                    answer = await self._read_answer(data)
+                with self._keyboard.read_lines() as is_pasting:
+                    answer = await self._read_answer(data, is_pasting=is_pasting)
             if kind is not None and answer.approved and answer.remember == "session":
                 self._allowed.add(kind)
         with suppress(AgenticXError):  # closed while the user typed; the earlier decision holds
             await self._send_answer(data["id"], data["digest"], answer)
 
-    async def _read_answer(self, data: Mapping[str, Any]) -> ConfirmAnswer:
-        """Show the question, and read lines until one of them is an answer."""
+    async def _read_answer(self, data: Mapping[str, Any], *, is_pasting: bool) -> ConfirmAnswer:
+        """Show the question, and read lines until one of them is an answer; the rest of a paste is none."""
         self._output.show_question(data, _prompt(data["context"]))
         draft: str | None = None
         while True:
-            line = strip_paste_marks(await read_line())
-            self._output.prompt_answered()
-            answer = None if line is None else parse_answer(line)
+            line = await (_read_paste() if is_pasting else read_line())
+            self._output.prompt_answered(line)
+            text = None if is_pasting else strip_paste_marks(line)
+            answer, is_pasting = None if text is None else parse_answer(text), False
             if answer == "edit":
                 answer, draft = await self._edit(data["context"].get("arguments", {}), draft)
             elif answer is None:
-                self._output.show_note(Note(_answers_help(data["context"]), wraps=True))
+                self._output.show_note(Note(_answers_help(data["context"])))
             if answer is not None:
                 return answer
             discard_typed_ahead()
@@ -166,7 +168,7 @@ class TerminalConfirmResponder:
         except EditFailed as exc:
             draft = exc.text or draft
             kept = "y runs the call as shown" if draft is None else "e goes on with your text, y runs the call as shown"
-            self._output.show_note(Note(f"{visible_line(str(exc))}; {kept}", "bad", wraps=True))
+            self._output.show_note(Note(f"{visible_line(str(exc))}; {kept}", "bad"))
             return None, draft
         if edited is None:
             self._output.show_note(Note("the arguments are unchanged"))
@@ -228,6 +230,16 @@ def _kind(context: Mapping[str, Any]) -> Kind | None:
     if not {PROTECTED_REASON, UNCHECKED_REASON}.isdisjoint(context.get("reasons", ())):
         return None
     return (tool, path, str(context.get("path")))
+
+
+async def _read_paste() -> str:
+    """Return the last line of a paste: that with its end mark, or the one after which nothing arrives for a moment."""
+    line = await read_line()
+    with suppress(TimeoutError):
+        while line and PASTE_END not in line:
+            async with asyncio.timeout(_PASTE_PAUSE_SECONDS):
+                line = await read_line()
+    return line
 
 
 async def read_line() -> str:

@@ -47,12 +47,12 @@ _SENTENCE_CHARS = 2_000
 class Note:
     """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour.
 
-    With `wraps`, a terminal breaks long lines at words; not for text that is copied, such as a command.
+    A terminal breaks long lines at words; without `wraps` it does not, for text that is copied, such as a command.
     """
 
     text: str
     tone: Tone = "quiet"
-    wraps: bool = False
+    wraps: bool = True
 
 
 class EventLike(Protocol):
@@ -222,4 +222,4 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
 
 def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
     """Yield the lines of a `confirm_required` payload, the same on every terminal."""
-    return (Note(line.text, line.tone) for line in question_lines(data["question"], data["context"]))
+    return (Note(line.text, line.tone, line.wraps) for line in question_lines(data["question"], data["context"]))
