@@ -19,6 +19,7 @@ from agenticx.logs import get_logger
 from agenticx.runtime import AgentRuntime, Budget, Session, TurnContext
 from agenticx.runtime.events import Event, RuntimeEvent
 from agenticx.runtime.events.payloads import FinalUsageData
+from agenticx.runtime.results import own_events
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import usage_data, usage_from_data
 from agenticx.runtime.turn_agent import TurnAgent
@@ -115,6 +116,7 @@ class Execution:
 
     async def _end_attempt(self, number: int, session: Session, events: Sequence[Event]) -> None:
         self._events += events
+        events = own_events(events)
         self._variables = dict(session.state.context_variables)
         handovers = [event.data["to_agent"] for event in events if event.type == "handoff"]
         self._last = self.agents.named(handovers[-1]) if handovers else self.agent

@@ -28,7 +28,7 @@ from agenticx.runtime.results import RunResult, TurnError
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
-from agenticx.runtime.turn import TurnContext
+from agenticx.runtime.turn import TurnContext, current_turn
 
 __all__ = [
     "AgentHook",
@@ -62,6 +62,7 @@ __all__ = [
     "TurnError",
     "UnknownConfirm",
     "UnknownQuestion",
+    "current_turn",
     "encode_envelope",
     "envelope_adapter",
     "envelope_schema",

@@ -28,7 +28,7 @@ from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inli
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
-from agenticx.messages import ToolCall
+from agenticx.messages import ToolCall, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.compactor import ContextCompactor
@@ -50,11 +50,10 @@ from agenticx.runtime.turn import (
     EventSink,
     Turn,
     TurnContext,
-    TurnTask,
     check_turn_arguments,
-    wait_for_abandoned_turn,
 )
 from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turn_task import TurnTask, wait_for_abandoned_turn
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool
@@ -126,7 +125,8 @@ class AgentRuntime(RunMethods):
         self._endings = Endings(clock=self._clock)
         gate = SyncConfirmGate() if confirm_gate is None else confirm_gate
         check_type("confirm_gate", gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
-        authorizer = CallAuthorizer(gate=gate, settings=self._settings, clock=self._clock)
+        self._gate = gate
+        authorizer = CallAuthorizer(settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
 
     async def run_turn(
@@ -149,7 +149,8 @@ class AgentRuntime(RunMethods):
 
         `agent_id` names the agent in the events; `meta` is the main agent, the one that the user talks to. No call runs
         before the consumer has taken its `tool_call` and asks for the next event. An agent of the `context` is used
-        instead of the five arguments that describe one.
+        instead of the five arguments that describe one. With its `parent` the turn runs below that one, see
+        `turns.child_turns`; the events of turns below this one are yielded too, with a `turn_id` of their own.
 
         `should_stop` ends the turn within 200 ms at any await; a plain callable is polled every 50 ms. Closing the
         generator early ends the turn and everything it started. After the terminal event the generator may take up to 3
@@ -170,12 +171,12 @@ class AgentRuntime(RunMethods):
         turn.begin(message)
         running = TurnTask(turn, self._run(turn, ()), should_stop)
         try:
-            while batch := await turn.channel.take():
+            while batch := await running.take():
                 for event in batch:
                     yield event
-            await running.task
+            await running.join()
         finally:
-            await running.close()
+            await running.close(drop_events=True)
 
     async def write_turn(
         self,
@@ -197,7 +198,7 @@ class AgentRuntime(RunMethods):
         message, session = user_message(user_input), checked_session(session)
         turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context, sampling)
         turn.begin(message)
-        await self._write(turn, (), sink, should_stop)
+        await TurnTask(turn, self._run(turn, ()), should_stop).write_to(sink)
 
     async def resume_turn(
         self,
@@ -214,30 +215,11 @@ class AgentRuntime(RunMethods):
         """Continue a turn that was interrupted at `point`, and write the events that follow as `write_turn` does."""
         turn = self._new_turn(session, tools, MAIN_AGENT, system_prompt, None, context, sampling)
         turn.resume(point)
-        await self._write(turn, point.calls, sink, should_stop)
+        await TurnTask(turn, self._run(turn, point.calls), should_stop).write_to(sink)
 
     async def aclose(self) -> None:
         """Close the connections that the model keeps on the running event loop."""
         await close_model(self._model)
-
-    async def _write(
-        self,
-        turn: Turn,
-        calls: Sequence[ToolCall],
-        sink: EventSink,
-        should_stop: StopSignal | Callable[[], bool] | None,
-    ) -> None:
-        """Run the turn and write its events in a task of their own, as no write may be cancelled midway."""
-        running, writing = TurnTask(turn, self._run(turn, calls), should_stop), None
-        try:
-            writing = asyncio.create_task(turn.channel.write_to(sink), name=f"agx events {turn.session.id}")
-            await asyncio.shield(writing)
-            await running.task
-        finally:
-            await running.close()  # which ends `writing` too, once all events are written
-            if writing is not None:
-                await asyncio.wait({writing})
-                _ = writing.cancelled() or writing.exception()  # retrieved: the failure that is being raised is older
 
     def _new_turn(
         self,
@@ -251,6 +233,8 @@ class AgentRuntime(RunMethods):
     ) -> Turn:
         context = context or TurnContext()
         agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling)
+        if context.parent is not None and agent.name == MAIN_AGENT:
+            raise ValueError(f"a turn below another one needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         return Turn(
             session=session,
             agent=agent,
@@ -260,6 +244,7 @@ class AgentRuntime(RunMethods):
             clock=self._clock,
             loops=self._new_loop_detector(session),
             interrupts=Interrupts(self._turn_seconds),
+            gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
             context=context,
         )
 
@@ -325,6 +310,8 @@ class AgentRuntime(RunMethods):
     # --- the turn on one screen ---------------------------------------------------------------------------------------
 
     async def _turn(self, turn: Turn) -> None:
+        if (work := turn.context.work) is not None:
+            return await self._endings.given_answer(turn, clean_text(await work(turn)), "answer")
         while turn.round < turn.max_rounds:
             turn.append_steering()
             turn.round += 1

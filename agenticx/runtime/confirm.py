@@ -74,7 +74,8 @@ class ConfirmRequest:
     """One question to the user.
 
     `context` is the payload of `confirm_required.context`. `digest` covers the tool, its arguments and all that the
-    tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`.
+    tool's assessment bound them to (`confirm_digest`), but not the other keys of `context`. `agent_path` has the ids of
+    the agents from the turn at the top to the one that asks; it is empty for the turn at the top.
     """
 
     id: str

@@ -52,7 +52,7 @@ class Endings:
 
     async def final(self, turn: Turn, text: str, message_id: str, reason: FinalReason) -> None:
         """End the turn with an answer, whole or partial, or because a call ended it."""
-        await self._run_end_hooks(turn, reason, text)
+        await self._end_work(turn, reason, text)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
         turn.emit(EventType.FINAL, {**data, **turn.output.data})
@@ -60,13 +60,13 @@ class Endings:
     async def failed(self, turn: Turn, failure: AgenticXError) -> None:
         """End the turn with the fatal error event of `failure`."""
         code, more = self._error_code(failure)
-        await self._run_end_hooks(turn, code, turn.last_text)
+        await self._end_work(turn, code, turn.last_text)
         turn.enter("done")
         turn.emit(EventType.ERROR, {"text": str(failure), "code": code, "fatal": True, **more})
 
     async def paused(self, turn: Turn) -> None:
         """Pause an agent other than the main one that is out of rounds; it can continue from its checkpoint."""
-        await self._run_end_hooks(turn, "paused", turn.last_text)
+        await self._end_work(turn, "paused", turn.last_text)
         turn.enter("done")
         checkpoint = {
             "messages": len(turn.session.messages),
@@ -81,10 +81,20 @@ class Endings:
             return await self.paused(turn)
         if turn.on_exhausted == "summary":
             text, message_id = _last_results(turn), new_id("msg")
-            if text:
-                turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": 0})
-            return await self.final(turn, text, message_id, "partial")
+            return await self._emit_answer(turn, text, message_id, "partial")
         raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
+
+    async def given_answer(self, turn: Turn, text: str, reason: FinalReason) -> None:
+        """End the turn with an answer that no model call gave."""
+        message_id = new_id("msg")
+        if text:
+            turn.append(AssistantMessage(content=text, message_id=message_id))
+        await self._emit_answer(turn, text, message_id, reason)
+
+    async def _emit_answer(self, turn: Turn, text: str, message_id: str, reason: FinalReason) -> None:
+        if text:
+            turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": 0})
+        await self.final(turn, text, message_id, reason)
 
     def checkpoint(self, turn: Turn) -> None:
         """Emit `subagent_checkpoint` between rounds, in every eighth round of an agent other than the main one."""
@@ -119,6 +129,13 @@ class Endings:
         at = self.clock.now() + timedelta(seconds=failure.retry_after)
         return {"retryable": failure.retryable, "retry_at": rfc3339(at)}
 
+    async def _end_work(self, turn: Turn, reason: str, text: str) -> None:
+        """End the turns below this one and run the hooks of its end."""
+        if turn.children:
+            await turn.end_children()
+        turn.accepts_children = False
+        await self._run_end_hooks(turn, reason, text)
+
     async def _run_end_hooks(self, turn: Turn, reason: str, text: str) -> None:
         """Run the on_agent_end hooks, if there are any.
 
@@ -138,7 +155,7 @@ class Endings:
             raise
         if task.done():
             return task.result()
-        turn.run_in_background(_wait_for(task))
+        turn.background.run(_wait_for(task))
 
 
 def _last_results(turn: Turn) -> str:
@@ -157,4 +174,6 @@ async def _wait_for(task: asyncio.Task[None]) -> None:
 
 
 def _rounds(turn: Turn) -> dict[str, Any]:
-    return {"round": turn.round, "max_rounds": turn.max_rounds, "parent_agent_id": None, "depth": 0}
+    *above, _ = turn.agent_path
+    parent = {"parent_agent_id": above[-1] if above else None, "depth": len(above)}
+    return {"round": turn.round, "max_rounds": turn.max_rounds, **parent}

@@ -101,13 +101,13 @@ class ReplyWriter:
     def _text(self, text: str, events: list[Event]) -> None:
         if text:
             data = {"text": text, "message_id": self.message_id, "offset": self._offset}
-            events.append(TokenEvent(EventType.TOKEN, data, self._turn.agent_id))
+            events.append(TokenEvent(EventType.TOKEN, data, self._turn.agent_id, self._turn.id))
             self._offset += len(text)
 
     def _thinking(self, text: str, events: list[Event]) -> None:
         if text:
             data = {"text": text, "message_id": self.message_id, "offset": self._thinking_offset}
-            events.append(ThinkingEvent(EventType.THINKING, data, self._turn.agent_id))
+            events.append(ThinkingEvent(EventType.THINKING, data, self._turn.agent_id, self._turn.id))
             self._thinking_offset += len(text)
 
     def _call(self, delta: ToolCallDelta, events: list[Event]) -> None:
@@ -123,7 +123,7 @@ class ReplyWriter:
                 "name": name,
                 "arguments_delta": clean_text(delta.arguments),
             }
-            events.append(ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, data, self._turn.agent_id))
+            events.append(ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, data, self._turn.agent_id, self._turn.id))
 
 
 _WITH_TEXT = (TextDelta, ThinkingDelta, ToolCallDelta)

@@ -38,10 +38,11 @@ from agenticx.runtime.events.payloads import FinalUsageData
 from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import OutputType
+from agenticx.runtime.turn import TurnContext
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["RunMethods", "RunOptions", "RunResult", "TurnError", "UserInput", "turn_error"]
+__all__ = ["RunMethods", "RunOptions", "RunResult", "TurnError", "UserInput", "own_events", "turn_error"]
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT", covariant=True)
@@ -56,7 +57,7 @@ class RunResult(Generic[OutputT]):
 
     `output` is the validated object that an `output_type` asked for, else None. `text` is the text of the last reply.
     `reason` is that of the `final` event. `messages` are those that the turn added to the session, the user's first.
-    `usage` sums the turn's model calls.
+    `usage` sums the turn's model calls; `events` also has those of the turns below it.
     """
 
     output: OutputT
@@ -86,9 +87,11 @@ class RunOptions(TypedDict, total=False):
     """Keyword arguments of `AgentRuntime.run`, as those of `run_turn`."""
 
     should_stop: StopSignal | Callable[[], bool] | None
+    agent_id: str
     tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None
     system_prompt: str | None
     sampling: Sampling | None
+    context: TurnContext | None
 
 
 class RunMethods(ABC):
@@ -101,10 +104,12 @@ class RunMethods(ABC):
         session: Session | None = None,
         should_stop: StopSignal | Callable[[], bool] | None = None,
         *,
+        agent_id: str = ...,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
         system_prompt: str | None = None,
         output_type: Any = None,
         sampling: Sampling | None = None,
+        context: TurnContext | None = None,
     ) -> AsyncGenerator[Event, None]: ...
 
     @abstractmethod
@@ -150,7 +155,7 @@ class RunMethods(ABC):
         before = {message.message_id for message in session.all_messages}
         async with aclosing(self.run_turn(user_input, session, output_type=output, **options)) as turn:
             events = [event async for event in turn]
-        end = events[-1]
+        end = own_events(events)[-1]
         if end.type != "final":
             raise turn_error(events)
         added = [message for message in session.all_messages if message.message_id not in before]
@@ -209,10 +214,15 @@ class RunMethods(ABC):
             await self.aclose()
 
 
+def own_events(events: Sequence[Event]) -> Sequence[Event]:
+    """Return the events of a turn without those of the turns below it."""
+    return [event for event in events if event.turn_id == events[0].turn_id]
+
+
 def turn_error(events: Sequence[Event]) -> TurnError:
     """Return the error of a turn whose last event is not `final`."""
-    end = events[-1]
-    text = _last_reply(events)
+    own = own_events(events)
+    end, text = own[-1], _last_reply(own)
     if end.type == "error":
         data = end.data
         return TurnError(

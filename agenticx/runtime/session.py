@@ -191,6 +191,11 @@ class Session:
         self._call_ids.add(chosen)
         return chosen
 
+    def share_call_ids(self, other: Session) -> None:
+        """Have call ids that are unique within both sessions, whose turns are written to one log."""
+        other._call_ids |= self._call_ids
+        self._call_ids, self.resumed = other._call_ids, self.resumed or other.resumed
+
 
 def _check_arguments(id_: object, workspace: object, messages: object, state: object) -> None:
     if id_ is not None:

@@ -336,9 +336,9 @@ class ToolCalls:
 
         def afterwards(work: Coroutine[Any, Any, None]) -> None:
             if threading.get_ident() == loop_thread:
-                turn.run_in_background(work)
+                turn.background.run(work)
             else:
-                loop.call_soon_threadsafe(turn.run_in_background, work)
+                loop.call_soon_threadsafe(turn.background.run, work)
 
         async def started(process: Mapping[str, Any]) -> None:
             try:
@@ -350,7 +350,7 @@ class ToolCalls:
         return ToolContext(
             workspace=turn.session.workspace,
             call_id=pending.call.id,
-            session_id=turn.session.id,
+            session_id=turn.session_id,
             agent_id=turn.agent_id,
             state=turn.session.state,
             clock=self.clock,

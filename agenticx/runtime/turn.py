@@ -1,29 +1,30 @@
-"""The mutable state of one running turn, the queue of the events it emits, and the task that runs it."""
+"""The mutable state of one running turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from agenticx import user_code
 from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import check_attachments
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
-from agenticx.logs import bind_ids, bound_ids, get_logger
-from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
+from agenticx.logs import bind_ids, get_logger
+from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id
 from agenticx.runtime.budgets.budget import Budget
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.budgets.work_clock import WorkClock
+from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
-from agenticx.runtime.interrupts import Interrupts, StopSignal, cancel_and_wait, watch_stop
+from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.repetition.polling import PollBackoff
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumePoint
@@ -32,25 +33,26 @@ from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
 from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
-from agenticx.runtime.write_pacer import WritePacer
-from agenticx.tools.permissions import PermissionMode
+from agenticx.runtime.turns.background import BackgroundTasks
+from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurn, ChildTurns, ChildTurnWriter
+from agenticx.runtime.turns.write_pacer import WritePacer
+from agenticx.tools.permissions import PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
 
 __all__ = [
+    "CURRENT_TURN",
     "Channel",
     "EventSink",
     "Turn",
     "TurnContext",
-    "TurnTask",
     "attachment_data",
     "check_turn_arguments",
+    "current_turn",
     "usage_data",
     "usage_from_data",
-    "wait_for_abandoned_turn",
 ]
 
-BACKGROUND_SECONDS = 3.0
-"""Real seconds that background work (ending processes) may take after the terminal event."""
+_CHILDREN_SECONDS = 1.0  # for the ends of the turns below a turn to be written; a stop takes them 0.2 s
 
 _TEXT_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING, EventType.TOOL_CALL_DELTA})
 
@@ -59,7 +61,6 @@ _log = get_logger(__name__)
 
 EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 """A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
-
 
 OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]
 """The end of a turn that has used all of its rounds; see `TurnContext`."""
@@ -106,7 +107,7 @@ class Channel(BatchQueue[Event]):
 class TurnContext:
     """The part of a turn that only few applications give: those with a log of their own, or with several agents.
 
-    `client_turn_id` and `parent_turn_id` are named in `turn_started`. `journal` records each call before it runs, so
+    `client_turn_id` is named in `turn_started`. `journal` records each call before it runs, so
     that after a crash it is known which calls may have taken effect. Messages put into `steering` while the turn runs
     are sent to the model with its next call. With a `pacer` text deltas are written at its ticks. `permission_mode`
     takes the place of the session's for this turn.
@@ -116,12 +117,20 @@ class TurnContext:
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
     reply with calls ends the turn, and they are not run. All model calls of the turn are made within `budget`.
-    `agent_path` has the ids of the agents from the main one to this turn's, if that is another: confirmations and
-    questions show it.
+
+    With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
+    parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
+    turns below it are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
+    `work` takes the place of the rounds of model calls: its result is the answer.
     """
 
     client_turn_id: str | None = None
-    parent_turn_id: str | None = None
+    turn_id: str | None = None
+    parent: Turn | None = field(default=None, repr=False)
+    outlives_parent: bool = False
+    child_turns: ChildTurns | None = None
+    gate: ConfirmGate | None = None
+    work: Callable[[Turn], Awaitable[str]] | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
@@ -131,7 +140,6 @@ class TurnContext:
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
     budget: Budget | None = None
-    agent_path: tuple[str, ...] = ()
 
 
 def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
@@ -143,6 +151,15 @@ def check_turn_arguments(agent_id: object, system_prompt: object, context: objec
         check_type("context", context, TurnContext, "a TurnContext")
 
 
+CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None)
+"""The turn in which the code runs."""
+
+
+def current_turn() -> Turn | None:
+    """Return the turn in which the code runs, such as that of a tool's call; None outside of turns."""
+    return CURRENT_TURN.get()
+
+
 @dataclass(slots=True, kw_only=True)
 class Turn:
     """One user message and its processing up to the terminal event. All events of a turn are emitted by `emit`.
@@ -151,7 +168,10 @@ class Turn:
     `resumed_questions` are those of an interrupted turn, by call id. `closing` is there once the consumer
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`. `made_calls`
-    is true once the acting agent has made a call.
+    is true once the acting agent has made a call. `gate` is asked before risky calls.
+
+    `children` are the turns that run below this one, by id; `writer` is that of a turn below another one, whose last
+    event is written once `written` is set. `accepts_children` is false once the turn is about to end.
     """
 
     session: Session
@@ -161,6 +181,9 @@ class Turn:
     on_exhausted: OnExhausted
     clock: Clock
     loops: LoopDetector
+    gate: ConfirmGate
+    id: str = field(init=False)
+    session_id: str = field(init=False)
     agent_id: str = field(init=False)
     tools: Toolbox = field(init=False)
     hooks: HookRegistry = field(init=False)
@@ -187,25 +210,57 @@ class Turn:
     stopped: bool = False
     overflowed: bool = False
     closing: asyncio.Event | None = None
+    child_turns: ChildTurns = field(init=False)
+    children: dict[str, Turn] = field(default_factory=dict[str, "Turn"], repr=False)
+    accepts_children: bool = True
+    writer: ChildTurnWriter | None = None
+    written: asyncio.Event = field(default_factory=asyncio.Event)
     log: TurnLog = field(init=False)
+    budget: Budget | None = field(init=False)
     work_clock: WorkClock = field(init=False)
-    _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
+    background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
     def __post_init__(self) -> None:
+        context = self.context
+        above = context.parent
+        self.id = context.turn_id or new_id("turn")
+        self.session_id = self.session.id if above is None else above.session_id
+        self.budget = context.budget if above is None else Budget.joined(context.budget, above.budget)
         self._use(self._within_budget(self.agent))
-        self.work_clock = WorkClock(self.context.budget, self.clock, lambda: self.interrupts.fire("budget_exceeded"))
-        self.channel.pacer = self.context.pacer
+        self.work_clock = WorkClock(self.budget, self.clock, lambda: self.interrupts.fire("budget_exceeded"))
+        below = None if above is None else above.child_turns
+        self.child_turns = context.child_turns or below or ChannelChildTurns(self.channel)
+        self.channel.pacer = context.pacer
         self.log = TurnLog(self.clock)
-        self.journal, self.steering = self.context.journal, self.context.steering
+        self.journal, self.steering = context.journal, context.steering
 
     @property
     def permission_mode(self) -> PermissionMode:
-        """The turn's own mode, else that of the session, which may change while the turn runs."""
-        return self.context.permission_mode or self.session.permission_mode
+        """The turn's own mode, else that of the session, which may change while the turn runs.
+
+        It permits no more than the mode of the turn above.
+        """
+        mode, parent = self.context.permission_mode or self.session.permission_mode, self.context.parent
+        return mode if parent is None else stricter_mode(mode, parent.permission_mode)
+
+    @property
+    def allowed(self) -> set[str]:
+        """The digests of the calls that the user allowed for the rest of the session."""
+        return self.session.allowed if self.context.parent is None else self.context.parent.allowed
+
+    @property
+    def agent_path(self) -> tuple[str, ...]:
+        """The ids of the agents from the turn at the top to this one."""
+        return (*(() if self.context.parent is None else self.context.parent.agent_path), self.agent_id)
+
+    @property
+    def asking_path(self) -> tuple[str, ...]:
+        """The `agent_path` that a question to the user shows; empty for the turn at the top."""
+        return () if self.context.parent is None else self.agent_path
 
     @property
     def hook_context(self) -> HookContext:
-        return HookContext(self.session.id, self.agent_id, self.round)
+        return HookContext(self.session_id, self.agent_id, self.round)
 
     def is_read_only(self, call: ToolCall) -> bool:
         """Return whether a call counts as a read for loops and polling.
@@ -218,13 +273,50 @@ class Turn:
         """Reserve the session, emit the first event and append the user's message, whose attachments are checked."""
         if message.attachments:
             check_attachments(message.attachments)
-        self.session.begin_turn(self)
-        started = {"input": message.content, "model": self.model_name, "message_id": message.message_id}
         context = self.context
-        ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": context.parent_turn_id}
+        parent_id = None if context.parent is None else context.parent.id
+        if context.parent is None:
+            self.session.begin_turn(self)
+        else:
+            self._begin_below(context.parent, message.content)
+        started = {"input": message.content, "model": self.model_name, "message_id": message.message_id}
+        ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": parent_id}
         optional = {**ids, **attachment_data(message)}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         self.append(message)
+
+    def _begin_below(self, parent: Turn, text: str) -> None:
+        """Reserve the session and take a place below `parent`; raise `AgenticXError` if that is about to end."""
+        outlives = self.context.outlives_parent and self.child_turns.is_durable
+        if not (parent.accepts_children or outlives):
+            raise AgenticXError(f"no turn can begin below turn {parent.id!r} of {parent.agent_id!r}, which has ended")
+        self.session.begin_turn(self)
+        self.session.share_call_ids(parent.session)
+        child = ChildTurn(
+            id=self.id,
+            parent_id=parent.id,
+            agent_id=self.agent_id,
+            input=text,
+            outlives_parent=outlives,
+            stop=self.stop,
+        )
+        self.writer = self.child_turns.begin(child)
+        self.journal = self.writer.journal
+        parent.children[self.id] = self
+        if parent.stopped:
+            self.stop()
+
+    async def end_children(self) -> None:
+        """Stop the turns below this one, but for those that outlive it, and wait until their ends are written."""
+        self.accepts_children = False
+        durable = self.child_turns.is_durable
+        ending = [child for child in self.children.values() if not (durable and child.context.outlives_parent)]
+        for child in ending:
+            child.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CHILDREN_SECONDS if ending else None):
+                for child in ending:
+                    await child.written.wait()
 
     def resume(self, point: ResumePoint) -> None:
         """Reserve the session and restore the state of the turn that was interrupted at `point`."""
@@ -236,7 +328,7 @@ class Turn:
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if type_ is EventType.ARTIFACT:
             self.loops.record_artifact(data["path"], data.get("content", ""), data.get("delta", ""))
-        self.channel.put(EVENT_CLASSES[type_](type_, data, self.agent_id))
+        self.channel.put(EVENT_CLASSES[type_](type_, data, self.agent_id, self.id))
         if type_ in LOGGED_EVENTS:
             self.log.record(type_, data)
 
@@ -246,14 +338,17 @@ class Turn:
 
     def end(self, task: asyncio.Task[None]) -> None:
         """Close the channel and write the turn's log line; `task`, which ran the turn, is done."""
+        self.accepts_children = False
         self.work_clock.end()
         self.channel.close()
         self.log.end(task, model=self.model_name, rounds=self.round, usage=self.usage)
 
     def stop(self) -> None:
-        """Stop the turn on behalf of the user."""
+        """Stop the turn on behalf of the user, and those below it."""
         self.stopped = True
         self.interrupts.fire("stopped")
+        for child in list(self.children.values()):
+            child.stop()
 
     def renew_interrupts(self, limit: float = 0.0) -> Interrupts:
         """Return a new scope with its own limit, for the work after the first scope was left.
@@ -303,8 +398,16 @@ class Turn:
 
     def _within_budget(self, agent: TurnAgent) -> TurnAgent:
         """Return `agent` with a model whose calls are made within the turn's budget, if there is one."""
-        budget = self.context.budget
+        budget = self.budget
         return agent if budget is None else replace(agent, model=BudgetedModel(agent.model, budget))
+
+    @contextmanager
+    def waiting_for_person(self) -> Generator[None]:
+        """Do not count the time of the block in the budgets of the turn and of those above it."""
+        parent = None if self.context.outlives_parent else self.context.parent
+        above = nullcontext() if parent is None else parent.waiting_for_person()
+        with self.work_clock.waiting_for_person(), above:
+            yield
 
     def _use(self, agent: TurnAgent) -> None:
         """Let `agent` act from now on."""
@@ -358,73 +461,6 @@ class Turn:
         """Report a failed observer hook as a non-fatal error; the turn continues."""
         _log.warning("a hook failed", reason=str(failure))
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
-
-    def run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task that may outlast the call or the turn that started it."""
-        task = asyncio.get_running_loop().create_task(_run_user_code(work), name="agx background task")
-        self._background_tasks.add(task)
-        task.add_done_callback(self._background_task_done)
-
-    async def finish_background_tasks(self) -> None:
-        """Wait at most 3 s for the tasks of `run_in_background`, then cancel them."""
-        if not self._background_tasks:
-            return
-        _, late = await asyncio.wait(self._background_tasks, timeout=BACKGROUND_SECONDS)
-        for task in late:
-            task.cancel()
-        if late:
-            _log.warning("background tasks of a turn took too long and were cancelled", tasks=len(late))
-            await asyncio.wait(late, timeout=0.1)
-
-    def _background_task_done(self, task: asyncio.Task[None]) -> None:
-        self._background_tasks.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            _log.error("a background task of a turn failed", exc_info=failure)
-
-
-class TurnTask:
-    """A turn that runs in a task until its consumer closes it; an internal bug is raised from the task."""
-
-    def __init__(
-        self, turn: Turn, work: Coroutine[Any, Any, None], should_stop: StopSignal | Callable[[], bool] | None
-    ) -> None:
-        self._turn = turn
-        self._unwatch_stop = watch_stop(should_stop, turn.stop)
-        turn.work_clock.start()
-        with bound_ids(session=turn.session.id, agent=turn.agent_id, organization=turn.agent.organization_id):
-            self.task = asyncio.create_task(work, name=f"agx turn {turn.session.id}")
-            self.task.add_done_callback(turn.end)
-
-    async def close(self) -> None:
-        """End the turn and everything it started."""
-        ended = self._turn.closing = asyncio.Event()
-        self._unwatch_stop()
-        await cancel_and_wait(self.task)
-        self._turn.session.end_turn(self._turn)
-        ended.set()
-        await self._turn.finish_background_tasks()
-
-
-async def wait_for_abandoned_turn(session: Session) -> None:
-    """Wait, bounded, for the end of a turn whose generator was dropped by a `break`; the event loop closes it soon."""
-    for _ in range(_CLOSING_ITERATIONS):
-        turn = session.running_turn
-        if not isinstance(turn, Turn):
-            return
-        if turn.closing is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(turn.closing.wait(), BACKGROUND_SECONDS)
-            return
-        await asyncio.sleep(0)
-
-
-_CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
-
-
-async def _run_user_code(work: Coroutine[Any, Any, None]) -> None:
-    """Await user code so that a `SystemExit` in it does not end the program, as it would in a task."""
-    with user_code.translated_errors("a background task of the turn"):
-        await work
 
 
 def attachment_data(message: UserMessage) -> dict[str, Any]:

@@ -21,22 +21,20 @@ class View:
     type: str
     data: Mapping[str, Any]
     agent_id: str
+    turn_id: str | None = None
     envelope: Mapping[str, Any] | None = None
-
-    @property
-    def turn_id(self) -> str | None:
-        return None if self.envelope is None else self.envelope.get("turn_id")
 
 
 def view(event: AnyEvent) -> View:
     """Return the view of an event; raise `TypeError` for anything else."""
     if isinstance(event, RuntimeEvent):
-        return View(event.type.value, event.data, event.agent_id)
+        return View(event.type.value, event.data, event.agent_id, event.turn_id)
     envelope = cast("object", event)  # at run time it may be anything
     if not isinstance(envelope, Mapping) or "type" not in envelope:
         raise TypeError(f"neither a RuntimeEvent nor an envelope: {envelope!r}")
     frame = cast("Mapping[str, Any]", envelope)
-    return View(str(frame["type"]), frame.get("data") or {}, str(frame.get("agent_id", "")), frame)
+    agent_id, turn_id = str(frame.get("agent_id", "")), frame.get("turn_id")
+    return View(str(frame["type"]), frame.get("data") or {}, agent_id, turn_id, frame)
 
 
 def views(events: Iterable[AnyEvent]) -> list[View]:

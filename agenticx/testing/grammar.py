@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,10 +64,13 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     11. The `seq` of a session counts up.
     12. A message that is `queued` starts the turn named by its last `queued`, or is `steered` into it, or is
         `handed_back`; it has no event afterwards.
+    13. A turn below another one, which its `turn_started` names as `parent_turn_id`, keeps these rules by itself. It
+        begins after the turn above it, has an agent of its own, not `meta`, and may end later.
     """
     turns: dict[object, _Turn] = {}
     sequences: dict[object, int] = {}
     call_ids: dict[object, set[str]] = {}  # unique within a session
+    parents: dict[object, object] = {}
     messages: dict[object, str | None] = {}  # the turn for which each message is queued, None once it has an outcome
     violations: list[str] = []
     for number, event in enumerate(views(events), 1):
@@ -80,6 +83,7 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
                 violations.append(f"{prefix}: belongs to a turn, but its turn_id is null")
             continue
         session = None if event.envelope is None else event.envelope.get("session_id")
+        violations += [f"{prefix}: {problem}" for problem in _parent_problems(event, parents, turns.keys())]
         turn = turns.setdefault(event.turn_id, _Turn(call_ids.setdefault(session, set())))
         violations += [f"{prefix}: {problem}" for problem in turn.check(event)]
     if complete:
@@ -133,6 +137,16 @@ def _outcome_problems(event: View, messages: dict[object, str | None]) -> list[s
         return [f"{message_id} already has an outcome"]
     begins = event.type in ("turn_started", "steered") and event.turn_id != named
     return [f"{message_id} was queued for {named}"] if begins else []
+
+
+def _parent_problems(event: View, parents: dict[object, object], begun: Collection[object]) -> list[str]:
+    parent = event.data.get("parent_turn_id") if event.type == "turn_started" else None
+    is_late = event.type == "turn_started" and event.turn_id in parents.values() and event.turn_id not in begun
+    problems = ["a turn below it began earlier"] if is_late else []
+    if parent is None:
+        return problems
+    parents[event.turn_id] = parent
+    return problems + (["a turn below another one has an agent of its own"] if event.agent_id == "meta" else [])
 
 
 # --- one turn ------------------------------------------------------------------------------------------------------

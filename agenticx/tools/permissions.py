@@ -7,7 +7,7 @@ from typing import Literal
 
 from agenticx.tools.base import Assessment, Risk
 
-__all__ = ["PROTECTED_REASON", "UNCHECKED_REASON", "Decision", "PermissionMode", "Verdict", "decide"]
+__all__ = ["PROTECTED_REASON", "UNCHECKED_REASON", "Decision", "PermissionMode", "Verdict", "decide", "stricter_mode"]
 
 PermissionMode = Literal["default", "accept_edits", "plan", "auto"]
 Decision = Literal["allow", "ask", "deny"]
@@ -41,6 +41,14 @@ class Verdict:
     decision: Decision
     rule: str
     reasons: tuple[str, ...] = ()
+
+
+def stricter_mode(one: PermissionMode, other: PermissionMode) -> PermissionMode:
+    """Return the one of two modes that permits less."""
+    return one if _FROM_STRICT.index(one) <= _FROM_STRICT.index(other) else other
+
+
+_FROM_STRICT: tuple[PermissionMode, ...] = ("plan", "default", "accept_edits", "auto")
 
 
 def decide(mode: PermissionMode, assessment: Assessment) -> Verdict:

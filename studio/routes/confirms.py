@@ -50,7 +50,7 @@ class ConfirmAnswerBody(RequestBody):
 
 
 class ConfirmItem(TypedDict):
-    """A question that waits for a yes or no; `context` is that of the `confirm_required` event."""
+    """A question that waits for a yes or no; `context` and `agent_path` are those of the `confirm_required` event."""
 
     id: str
     session_id: str

@@ -49,10 +49,15 @@ class UsageByModel(UsageItem):
     model: str
 
 
+class UsageByAgent(UsageItem):
+    agent_id: str
+
+
 class UsageRow(UsageItem):
     day: str
     session_id: str
     model: str
+    agent_id: str
 
 
 class UsageResponse(TypedDict):
@@ -60,11 +65,12 @@ class UsageResponse(TypedDict):
     days: list[UsageByDay]
     sessions: list[UsageBySession]
     models: list[UsageByModel]
+    agents: list[UsageByAgent]
     rows: list[UsageRow]
 
 
 async def index(request: Request) -> Response:
-    """Sum the tokens and costs of all model calls: in total, by day, by session, by model, and of each combination."""
+    """Sum the tokens and costs of all model calls, in total and by day, session, model and agent."""
     query = read_query(request, UsageQuery)
     catalog = services(request).store.catalog
     rows = await catalog.usage(session_id=query.session_id, since=query.since, until=query.until)
@@ -73,8 +79,16 @@ async def index(request: Request) -> Response:
         "days": cast("list[UsageByDay]", _group_by("day", rows, lambda row: row.day)),
         "sessions": cast("list[UsageBySession]", _group_by("session_id", rows, lambda row: row.session_id)),
         "models": cast("list[UsageByModel]", _group_by("model", rows, lambda row: row.model)),
+        "agents": cast("list[UsageByAgent]", _group_by("agent_id", rows, lambda row: row.agent_id)),
         "rows": [
-            {"day": row.day, "session_id": row.session_id, "model": row.model, **row.counts.to_json()} for row in rows
+            {
+                "day": row.day,
+                "session_id": row.session_id,
+                "model": row.model,
+                "agent_id": row.agent_id,
+                **row.counts.to_json(),
+            }
+            for row in rows
         ],
     }
     return JSONResponse(report)

@@ -41,13 +41,16 @@ export class Conversation {
     this.running = false;
     this.state = "";
     this.elements = new Map();
+    this.turnsBelow = new Set();
     this.branches = new Branches();
     this.pendingRewind = null; // {rewound_to, lines} of a rewind whose event is still to arrive
     this.log.replaceChildren();
   }
 
   /** Show one event; unknown types are ignored. */
-  handle({ type, data, agent_id }) {
+  handle({ type, data, agent_id, turn_id }) {
+    if (data.parent_turn_id) this.turnsBelow.add(turn_id);
+    if (this.turnsBelow.has(turn_id) && !type.startsWith("confirm_")) return; // other agents' work
     const isAtEnd = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < 80;
     this[`on_${type}`]?.(data, agent_id);
     if (isAtEnd) this.log.scrollTop = this.log.scrollHeight;

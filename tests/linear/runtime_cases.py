@@ -19,7 +19,7 @@ from agenticx.runtime.calls.inline import parse_inline_calls
 from agenticx.runtime.calls.result_rendering import is_large, jsonable, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
-from agenticx.runtime.confirm import confirm_digest
+from agenticx.runtime.confirm import AutoApproveConfirmGate, confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
 from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
 from agenticx.runtime.hooks import HookRegistry
@@ -106,6 +106,7 @@ def _turn() -> Turn:
         on_exhausted="error",
         clock=SystemClock(),
         loops=LoopDetector(),
+        gate=AutoApproveConfirmGate(),
     )
 
 

@@ -18,7 +18,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.history.export import as_jsonl, as_markdown
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.records import derive_name
-from agenticx.sessions.hub.turn_runner import merge_deltas
+from agenticx.sessions.hub.writer import merge_deltas
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts

@@ -209,9 +209,10 @@ async def test_usage_is_reported_in_total_by_day_by_session_and_by_model(make_st
             "days": [{"day": day} | sums(3, 15, 3, 1)],
             "sessions": [{"session_id": ids[0]} | first, {"session_id": ids[1]} | second],
             "models": [{"model": "scripted"} | sums(3, 15, 3, 1)],
+            "agents": [{"agent_id": "meta"} | sums(3, 15, 3, 1)],
             "rows": [
-                {"day": day, "session_id": ids[0], "model": "scripted"} | first,
-                {"day": day, "session_id": ids[1], "model": "scripted"} | second,
+                {"day": day, "session_id": ids[0], "model": "scripted", "agent_id": "meta"} | first,
+                {"day": day, "session_id": ids[1], "model": "scripted", "agent_id": "meta"} | second,
             ],
         }
         assert (await studio.client.get(f"/api/usage?session_id={ids[1]}")).json()["total"] == second

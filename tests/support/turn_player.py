@@ -146,7 +146,8 @@ def check_turn(run: PlayedTurn, before: set[asyncio.Task[Any]]) -> None:
     """Check what must hold for every finished turn; `before` are the tasks that existed before it."""
     check_grammar(run.events)
     assert sanitize(run.session.messages) == run.session.messages, "the engine writes valid history"
-    asked = [call.data["tool_call_id"] for call in run.events_of("tool_call")]
+    own = [call for call in run.events_of("tool_call") if call.turn_id == run.events[0].turn_id]
+    asked = [call.data["tool_call_id"] for call in own]
     answered = [message.tool_call_id for message in run.session.messages if isinstance(message, ToolMessage)]
     last = min(len(asked), len(answered)) if run.events_of("compaction") else len(asked)
     assert answered[len(answered) - last :] == asked[len(asked) - last :], "one tool row per call, in call order"

@@ -318,7 +318,8 @@ def _daily_usage(row: Mapping[str, Any]) -> DailyUsage:
         reasoning_tokens=row["reasoning_tokens"],
         cost_usd=None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
     )
-    return DailyUsage(session_id=row["session_id"], day=row["day"], model=row["model"], counts=counts)
+    ids = {"session_id": row["session_id"], "agent_id": row.get("agent_id", "meta")}
+    return DailyUsage(**ids, day=row["day"], model=row["model"], counts=counts)
 
 
 def _session_info(row: Mapping[str, Any]) -> SessionInfo:

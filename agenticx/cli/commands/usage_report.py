@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.plurals import pluralize
@@ -16,19 +16,27 @@ _NAME_CHARS = 60
 
 
 def usage_to_json(rows: Sequence[DailyUsage]) -> dict[str, Any]:
-    """Return the total, the sums by model, and the rows, with the keys of `GET /api/usage`."""
+    """Return the total, the sums by model and agent, and the rows, with the keys of `GET /api/usage`."""
     return {
         "total": DailyUsage.total(rows).to_json(),
-        "models": [{"model": model, **counts.to_json()} for model, counts in _by_model(rows).items()],
+        "models": [{"model": model, **counts.to_json()} for model, counts in _sums(rows, "model").items()],
+        "agents": [{"agent_id": agent, **counts.to_json()} for agent, counts in _sums(rows, "agent_id").items()],
         "rows": [
-            {"day": row.day, "session_id": row.session_id, "model": row.model, **row.counts.to_json()} for row in rows
+            {
+                "day": row.day,
+                "session_id": row.session_id,
+                "model": row.model,
+                "agent_id": row.agent_id,
+                **row.counts.to_json(),
+            }
+            for row in rows
         ],
     }
 
 
 def usage_to_text(rows: Sequence[DailyUsage]) -> str:
     """Return a table with a line for each model and, for several, a total."""
-    models = _by_model(rows)
+    models = _sums(rows, "model")
     lines = [(visible_line(model, _NAME_CHARS), *_cells(counts)) for model, counts in models.items()]
     if len(models) > 1:
         lines.append(("total", *_cells(DailyUsage.total(rows))))
@@ -60,8 +68,10 @@ def _cells(counts: UsageCounts) -> tuple[str, ...]:
     return (*(f"{number:,}" for number in numbers), cost)
 
 
-def _by_model(rows: Sequence[DailyUsage]) -> Mapping[str, UsageCounts]:
+def _sums(rows: Sequence[DailyUsage], name: Literal["model", "agent_id"]) -> Mapping[str, UsageCounts]:
+    """Return the sums of the rows by the value of that field."""
     sums: dict[str, UsageCounts] = {}
     for row in rows:
-        sums[row.model] = sums.get(row.model, UsageCounts()) + row.counts
+        value: str = getattr(row, name)
+        sums[value] = sums.get(value, UsageCounts()) + row.counts
     return sums

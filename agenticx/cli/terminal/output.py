@@ -82,6 +82,7 @@ class PlainOutput:
         self._wrapper = WordWrapper(_columns(self._out)) if self._out_is_terminal else None  # of that text
         self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
+        self._turns_below = set[str | None]()  # ids of turns below others, of which only the questions are shown
 
     def show(self, event: EventLike) -> None:
         try:
@@ -91,6 +92,10 @@ class PlainOutput:
 
     def _show(self, event: EventLike) -> None:
         data = event.data
+        if event.type == EventType.TURN_STARTED and "parent_turn_id" in data:
+            self._turns_below.add(event.turn_id)
+        if event.turn_id in self._turns_below and event.type not in _SHOWN_BELOW:
+            return
         match event.type:
             case EventType.TOKEN if data["text"]:
                 self._write_text(data["text"], data["message_id"])
@@ -206,6 +211,7 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
         return False
 
 
+_SHOWN_BELOW = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
 _USUAL_COLUMNS = 80
 
 _STYLES: Mapping[Tone, str] = {

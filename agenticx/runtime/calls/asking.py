@@ -117,7 +117,7 @@ class Asker(ABC, Generic[RequestT, AnswerT]):
         asked_at = self.clock.monotonic()
         answer: AnswerT | None = None
         try:
-            with turn.work_clock.waiting_for_person():
+            with turn.waiting_for_person():
                 real_limit = self.clock.real(limit)
                 answer = await user_code.call(self._ask_gate, request, announce, what=_GATE, limit=real_limit)
             if (problem := self._problem(answer)) is not None:
@@ -284,10 +284,10 @@ class QuestionAsker(Asker[QuestionRequest, QuestionAnswer]):
             text=clean_text(question.text),
             options=tuple(map(clean_text, question.options)),
             expires_at=self.clock.now() + timedelta(seconds=self.settings.question_timeout_seconds),
-            session_id=turn.session.id,
+            session_id=turn.session_id,
             agent_id=turn.agent_id,
             tool_call_id=call_id,
-            agent_path=turn.context.agent_path,
+            agent_path=turn.asking_path,
         )
 
     def _asked_event(self, request: QuestionRequest) -> tuple[EventType, dict[str, Any]]:

@@ -19,7 +19,6 @@ from agenticx.runtime.calls.validation import CallOutcome, PendingCall, Validate
 from agenticx.runtime.confirm import (
     AnsweredBy,
     ConfirmAnswer,
-    ConfirmGate,
     ConfirmRequest,
     QuestionRequest,
     confirm_digest,
@@ -62,7 +61,6 @@ class CallAuthorizer:
     The call's `slot` is released while the user is asked.
     """
 
-    gate: ConfirmGate
     settings: Settings
     clock: Clock
 
@@ -79,7 +77,7 @@ class CallAuthorizer:
         if resumed is None or resumed.answer is not None:
             return await self._permit_or_ask(turn, pending, context, slot, resumed, None)
         # Clients already show this question, so answers are accepted while its call is assessed again.
-        open_question = self._asker(resumed.request).ask_again(turn, resumed, resumed.request, slot)
+        open_question = self._asker(turn, resumed.request).ask_again(turn, resumed, resumed.request, slot)
         del turn.resumed_questions[context.call_id]
         try:
             await asyncio.sleep(0)  # a task that is cancelled before it begins does not close its question
@@ -103,7 +101,7 @@ class CallAuthorizer:
         assessment = await self._assess(tool, arguments, context)
         if resumed is not None and isinstance(resumed.request, QuestionRequest) != (assessment.asks is not None):
             turn.resumed_questions.pop(context.call_id, None)
-            asker = self._asker(resumed.request)
+            asker = self._asker(turn, resumed.request)
             await asker.answer_again(turn, resumed, open_question, asker.no_answer("restart"))
             raise CallRefused("Denied: the tool of the call was replaced while the program was down.", "denied")
         if assessment.asks is not None:
@@ -132,12 +130,12 @@ class CallAuthorizer:
         bound = await self._bind_arguments(tool, arguments, assessment)
         digest = bound.digest
         turn.resumed_questions.pop(context.call_id, None)
-        if digest not in turn.session.allowed:
+        if digest not in turn.allowed:
             await slot.release_to_ask()
             if resumed is None:
                 request = self._request(turn, tool, bound, assessment, verdict, context.call_id)
-                closing = ClosingAnswer(self._confirms.no_answer("stop"))
-                answer = await self._confirms.ask(turn, request, slot, closing)
+                closing = ClosingAnswer(self._confirms(turn).no_answer("stop"))
+                answer = await self._confirms(turn).ask(turn, request, slot, closing)
             else:
                 answer = await self._ask_resumed(turn, resumed, open_question, digest)
             await slot.acquire()
@@ -151,7 +149,7 @@ class CallAuthorizer:
                     raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
                 digest = (await self._bind_arguments(tool, arguments, changed)).digest
             if answer.remember == "session":
-                turn.session.allowed.add(digest)
+                turn.allowed.add(digest)
         now = await self._assess(tool, arguments, context)
         if (await self._bind_arguments(tool, arguments, now)).digest != digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
@@ -167,7 +165,7 @@ class CallAuthorizer:
         open_question: OpenQuestion[Any] | None,
     ) -> CallOutcome:
         """Ask the agent's own question and return the answer, which is stored then, as the call's outcome."""
-        asker, call_id = self._questions, pending.call.id
+        asker, call_id = QuestionAsker(turn.gate, self.settings, self.clock), pending.call.id
         closing = ClosingAnswer(asker.no_answer("stop")) if open_question is None else open_question.closing
         try:
             await slot.release_to_ask()
@@ -186,16 +184,12 @@ class CallAuthorizer:
         text, truncated = render_value(clean_text(answer_text(answer)), self.settings.tool_result_chars)
         return CallOutcome(text, truncated=truncated)
 
-    @property
-    def _confirms(self) -> ConfirmAsker:
-        return ConfirmAsker(self.gate, self.settings, self.clock)
+    def _confirms(self, turn: Turn) -> ConfirmAsker:
+        return ConfirmAsker(turn.gate, self.settings, self.clock)
 
-    @property
-    def _questions(self) -> QuestionAsker:
-        return QuestionAsker(self.gate, self.settings, self.clock)
-
-    def _asker(self, request: ConfirmRequest | QuestionRequest) -> Asker[Any, Any]:
-        return self._confirms if isinstance(request, ConfirmRequest) else self._questions
+    def _asker(self, turn: Turn, request: ConfirmRequest | QuestionRequest) -> Asker[Any, Any]:
+        kind = ConfirmAsker if isinstance(request, ConfirmRequest) else QuestionAsker
+        return kind(turn.gate, self.settings, self.clock)
 
     async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
@@ -236,7 +230,7 @@ class CallAuthorizer:
         if open_question is not None:
             answer = await open_question.close(answer)
         elif resumed is not None and not resumed.is_response_logged:
-            self._confirms.emit_answer(turn, resumed.request.id, answer)
+            self._confirms(turn).emit_answer(turn, resumed.request.id, answer)
         if verdict.decision == "deny":
             raise CallRefused(f"Denied: {' '.join(verdict.reasons)}", "denied")
         if not answer.approved:  # the user answered before the mode's verdict closed the question
@@ -257,9 +251,9 @@ class CallAuthorizer:
             context=_question_context(tool, bound, assessment, verdict, call_id),
             digest=bound.digest,
             expires_at=self.clock.now() + timedelta(seconds=self.settings.confirm_timeout_seconds),
-            session_id=turn.session.id,
+            session_id=turn.session_id,
             agent_id=turn.agent_id,
-            agent_path=turn.context.agent_path,
+            agent_path=turn.asking_path,
         )
 
     async def _ask_resumed(
@@ -268,8 +262,10 @@ class CallAuthorizer:
         """Return the answer to a question from before the interruption; wait for it if it is pending."""
         answer, request = cast("ConfirmAnswer | None", resumed.answer), cast("ConfirmRequest", resumed.request)
         if request.digest != digest:
-            answer = self._confirms.no_answer("restart", "the effect of the call changed while the program was down")
-        return await self._confirms.answer_again(turn, resumed, open_question, answer)
+            answer = self._confirms(turn).no_answer(
+                "restart", "the effect of the call changed while the program was down"
+            )
+        return await self._confirms(turn).answer_again(turn, resumed, open_question, answer)
 
     def close_resumed(self, turn: Turn, by: AnsweredBy = "stop", call_id: str | None = None) -> None:
         """Close the questions of an interrupted turn that its calls, or the named one, have not taken up."""
@@ -277,7 +273,7 @@ class CallAuthorizer:
             if (question := turn.resumed_questions.pop(id_, None)) is None:
                 continue
             if not question.is_response_logged:
-                asker = self._asker(question.request)
+                asker = self._asker(turn, question.request)
                 asker.emit_answer(turn, question.request.id, question.answer or asker.no_answer(by))
             question.asked.set()
 

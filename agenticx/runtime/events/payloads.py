@@ -28,6 +28,7 @@ __all__ = [
     "QueuedData",
     "RoundStartData",
     "SessionChangedData",
+    "SpeakerSelectedData",
     "StallData",
     "StateData",
     "SteeredData",
@@ -37,6 +38,7 @@ __all__ = [
     "SubagentPausedData",
     "SubagentProgressData",
     "SubagentStartedData",
+    "TeamMessageData",
     "ThinkingData",
     "TokenData",
     "ToolCallData",
@@ -248,6 +250,20 @@ class HandoffData(TypedDict):
     from_agent: str
     to_agent: str
     reason: NotRequired[str]
+
+
+class SpeakerSelectedData(TypedDict):
+    """The payload of `speaker_selected`: the participants of `team` that speak next."""
+
+    team: str
+    speakers: list[str]
+
+
+class TeamMessageData(TypedDict):
+    """The payload of `team_message`: a message of the run of `team`, as its `dump` returns it (`agenticx.teams`)."""
+
+    team: str
+    message: dict[str, Any]
 
 
 class _Subagent(TypedDict):

@@ -21,6 +21,7 @@ from agenticx.runtime.events.payloads import (
     QueuedData,
     RoundStartData,
     SessionChangedData,
+    SpeakerSelectedData,
     StallData,
     StateData,
     SteeredData,
@@ -30,6 +31,7 @@ from agenticx.runtime.events.payloads import (
     SubagentPausedData,
     SubagentProgressData,
     SubagentStartedData,
+    TeamMessageData,
     ThinkingData,
     TokenData,
     ToolCallData,
@@ -60,6 +62,7 @@ __all__ = [
     "RoundStartEvent",
     "RuntimeEvent",
     "SessionChangedEvent",
+    "SpeakerSelectedEvent",
     "StallEvent",
     "StateEvent",
     "SteeredEvent",
@@ -69,6 +72,7 @@ __all__ = [
     "SubagentPausedEvent",
     "SubagentProgressEvent",
     "SubagentStartedEvent",
+    "TeamMessageEvent",
     "ThinkingEvent",
     "TokenEvent",
     "ToolCallDeltaEvent",
@@ -114,6 +118,8 @@ class EventType(StrEnum):
     CITATION = "citation"
     HANDOFF = "handoff"
     SESSION_CHANGED = "session_changed"
+    SPEAKER_SELECTED = "speaker_selected"
+    TEAM_MESSAGE = "team_message"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,12 +128,14 @@ class RuntimeEvent:
 
     The events of a turn are instances of the subclasses below, whose `type` is a literal string for type checkers, so
     that `event.type == "token"` narrows `Event` to `TokenEvent`. At run time it is the member of `EventType`, which is
-    that string. Events are equal if type, data and agent are, whatever their classes.
+    that string. `turn_id` is the id of the event's turn, by which those of the turns below a turn are told apart; None
+    for an event of no turn. Events are equal if type, data and agent are, whatever their classes and turns.
     """
 
     type: EventType
     data: dict[str, Any]
     agent_id: str = "meta"
+    turn_id: str | None = None
 
     @property
     def terminal(self) -> bool:
@@ -280,6 +288,14 @@ class SessionChangedEvent(_TypedEvent[Literal["session_changed"], SessionChanged
     __slots__ = ()
 
 
+class SpeakerSelectedEvent(_TypedEvent[Literal["speaker_selected"], SpeakerSelectedData]):
+    __slots__ = ()
+
+
+class TeamMessageEvent(_TypedEvent[Literal["team_message"], TeamMessageData]):
+    __slots__ = ()
+
+
 Event = (
     RoundStartEvent
     | TokenEvent
@@ -312,13 +328,15 @@ Event = (
     | CitationEvent
     | HandoffEvent
     | SessionChangedEvent
+    | SpeakerSelectedEvent
+    | TeamMessageEvent
 )
 """The events of a turn; compare `type` with a literal string to narrow it."""
 
 PAYLOADS: dict[EventType, Any] = {}
 """The payload class of each event type."""
 
-EVENT_CLASSES: dict[EventType, Callable[[EventType, dict[str, Any], str], Event]] = {}
+EVENT_CLASSES: dict[EventType, Callable[[EventType, dict[str, Any], str, str | None], Event]] = {}
 """The class of each event type."""
 
 for _class in get_args(Event):

@@ -139,12 +139,13 @@ class _ForkedLog:
         self._question_ids: dict[str, str] = {}
 
     def add(self, turn: Sequence[StoredEvent]) -> None:
-        """Copy a turn, and end it if it has no terminal event."""
+        """Copy a turn with those below it, and end those that have no terminal event."""
         for event in turn:
             self._copy(event)
-        root = self._turn_ids[turn[0].turn_id or ""]
-        if not any(event.terminal and event.turn_id == root for event in self.events[-len(turn) :]):
-            self._end(turn, root)
+        ended = {event.turn_id for event in turn if event.terminal}
+        for turn_id in reversed(dict.fromkeys(event.turn_id for event in turn)):  # those below others first
+            if turn_id not in ended:
+                self._end([event for event in turn if event.turn_id == turn_id], self._turn_ids[turn_id or ""])
 
     def _copy(self, event: StoredEvent) -> None:
         envelope: dict[str, Any] = json.loads(event.frame_json)
@@ -170,7 +171,7 @@ class _ForkedLog:
 
     def _end(self, turn: Sequence[StoredEvent], turn_id: str) -> None:
         ts = json.loads(turn[-1].frame_json)["ts"]
-        cut = InterruptedTurn.from_log([event for event in turn if event.turn_id == turn[0].turn_id], [])
+        cut = InterruptedTurn.from_log(turn, [])
         results = [not_run_result(call_id, name) for call_id, name in cut.open_calls.items()]
         for event in cut.closing_events(results, "stopped", "The conversation was forked here.", by="stop"):
             if event.type in QUESTION_EVENTS:

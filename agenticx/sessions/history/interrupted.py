@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -43,11 +43,13 @@ NOT_BEGUN = "Cancelled: the program ended before this call began to run."
 class InterruptedTurn:
     """The state of a turn in its log and its facts.
 
-    `questions` and `responses` hold payloads by the ids of their questions, which are confirmations or questions of the
-    agent; `answers` the stored answers in the same way; `begun_calls` the ids of calls.
+    `agent_id` is the agent that began the turn. `questions` and `responses` hold payloads by the ids of their
+    questions, which are confirmations or questions of the agent; `answers` the stored answers in the same way;
+    `begun_calls` the ids of calls.
     """
 
     session_id: str = ""
+    agent_id: str = "meta"
     state: str = "idle"
     round: int = 0
     usage: Usage | None = None
@@ -68,9 +70,11 @@ class InterruptedTurn:
         turn = cls()
         with map_decode_errors(f"the log of turn {events[0].turn_id if events else None!r}"):
             for event in events:
-                turn.session_id = event.session_id
+                envelope = json.loads(event.frame_json)
+                if not turn.session_id:
+                    turn.session_id, turn.agent_id = event.session_id, envelope["agent_id"]
                 turn.ended = turn.ended or event.terminal
-                turn._apply(event.type, json.loads(event.frame_json)["data"])
+                turn._apply(event.type, envelope["data"])
             turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
             turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
         return turn
@@ -151,7 +155,8 @@ class InterruptedTurn:
         events += (_result_event(results[call_id]) for call_id in self.open_calls if call_id in results)
         if self.state != "done":
             events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
-        return [*events, RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True})]
+        events.append(RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True}))
+        return [replace(event, agent_id=self.agent_id) for event in events]
 
     def _call_outcome(self, call_id: str) -> tuple[str, ToolOutcome]:
         return (OUTCOME_UNKNOWN, "unknown") if call_id in self.begun_calls else (NOT_BEGUN, "cancelled")

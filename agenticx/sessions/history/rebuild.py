@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
+from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["CurrentHistory", "not_run_result", "read_replacement_counts", "rebuild_history"]
+__all__ = ["CurrentHistory", "messages_of_agent", "not_run_result", "read_replacement_counts", "rebuild_history"]
 
 NOT_RUN_RESULT = "Cancelled: the conversation was taken back to a point before this call ran."
 
@@ -48,6 +49,13 @@ def rebuild_history(
     current_ids = {entry.id for entry in conversation.path()}
     history = current.messages_until(path[-1]) if path[-1].id in current_ids else None
     return _with_missing_results(_messages_from_log(path) if history is None else history)
+
+
+def messages_of_agent(events: Iterable[StoredEvent], agent_id: str) -> list[Message]:
+    """Return the messages of the turns of an agent other than the main one, as the log has them."""
+    conversation = Conversation(agent_id)
+    conversation.feed(events)
+    return _with_missing_results(_messages_from_log(conversation.path()))
 
 
 def _is_same_message(message: Message, logged: dict[str, Any]) -> bool:

@@ -97,9 +97,13 @@ def searchable_path_texts(path: Iterable[TranscriptEntry]) -> list[SearchableTex
 
 
 class Conversation:
-    """The tree of all messages of a session, and the path that is the conversation now."""
+    """The tree of all messages of a session, and the path that is the conversation now.
 
-    def __init__(self) -> None:
+    They are those of the main agent, with an `agent_id` those of the turns of another one.
+    """
+
+    def __init__(self, agent_id: str = "meta") -> None:
+        self._agent_id = agent_id
         self.entries: dict[str, TranscriptEntry] = {}
         self.head: str | None = None
         self._seq = 0
@@ -123,7 +127,7 @@ class Conversation:
                 if event.type not in _MESSAGE_EVENTS:
                     continue
                 envelope: dict[str, Any] = json.loads(event.frame_json)
-                if envelope["agent_id"] == "meta":
+                if envelope["agent_id"] == self._agent_id:
                     self._seq, self._turn_id = event.seq, event.turn_id
                     self._feed_event(envelope["type"], envelope["data"])
             self._join_chunks()

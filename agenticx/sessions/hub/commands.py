@@ -44,9 +44,10 @@ class NothingStored(OwnershipLost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """Accept a message; the result is a `Submission`."""
+    """Accept a message; the result is a `Submission`. Its `work` runs in this process only, see `TurnContext`."""
 
     request: TurnRequest
+    work: Annotated[Any, Field(exclude=True)] = None
     name: Literal["submit"] = "submit"
 
 

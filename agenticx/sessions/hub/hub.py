@@ -39,6 +39,7 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
+from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.questions import QuestionMethods
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
@@ -53,7 +54,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import TurnServices
+from agenticx.sessions.hub.turn_services import TurnServices, TurnWork
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -166,7 +167,7 @@ class Hub(QuestionMethods):
         client_turn_id: str | None = None,
         when_busy: Literal["reject", "queue", "interrupt"] = "reject",
     ) -> AsyncGenerator[Event]:
-        """Submit a message and yield the events of its turn, up to the terminal one, each once it is stored.
+        """Submit a message and yield the events of its turn and those below it, each once it is stored, up to its end.
 
         `user_input` is text, a `UserMessage` or a dict row with role `user`; anything else is a `TypeError`. The
         turn runs by itself: leaving the loop does not end it, but `stop` does, and `follow` shows how it goes on. A
@@ -252,6 +253,15 @@ class Hub(QuestionMethods):
     def _check_open(self) -> None:
         if self._actors.is_closed:
             raise HubClosed("the hub is closed; open it again")
+
+    async def run_work(self, session_id: str, user_input: str, work: TurnWork) -> TurnRecord:
+        """Begin a turn in which `work` takes the place of the model calls, see `TurnContext`, and return it.
+
+        Raises as `submit` does, and `SessionOwnedElsewhere`: it runs in this process only.
+        """
+        self._check_open()
+        _check_session_id(session_id)
+        return (await self._perform_here(session_id, Submit(request=TurnRequest(input=user_input), work=work))).turn
 
     async def stop(self, session_id: str) -> TurnRecord | None:
         """Request the end of the session's running turn and return it, None when none runs.
@@ -374,6 +384,7 @@ class Hub(QuestionMethods):
         store has other workers, the sessions that one leaves later are taken over in the same way until `close`.
         """
         self._resume_only = resume_only
+        register_hub(self)
         if not self._is_serving:
             self._is_serving = True
             await self._serving.enter_async_context(self.store.ownership.serve(self._handle))
@@ -406,6 +417,7 @@ class Hub(QuestionMethods):
         queued after them: they continue after a restart.
         """
         self._services.closing = True
+        remove_hub(self)
         for actor in self._actors:  # before any answer that comes from now on
             actor.turns.suspend()
         await self._takeover.close()
@@ -426,7 +438,8 @@ class Hub(QuestionMethods):
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            if actor.is_here and not self._services.closing and (loaded.running or loaded.open_facts):
+            has_work = loaded.running or loaded.children or loaded.open_facts
+            if has_work and actor.is_here and not self._services.closing:
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again
             with suppress(StoreError):

@@ -35,7 +35,8 @@ class SessionEvent:
 class EventReader:
     """A reader of the events after the sequence number `after`, in order; with `turn_id` of those of one turn.
 
-    Such a reader ends with the turn. Once `finish` was called, any reader ends with what is stored then.
+    Such a reader also gets those of the turns below it, and ends with the turn. Once `finish` was called, any reader
+    ends with what is stored then.
     """
 
     def __init__(self, log: Log, session_id: str, *, after: int, turn_id: str | None = None) -> None:
@@ -43,6 +44,7 @@ class EventReader:
         self._session_id = session_id
         self._after = after
         self._turn_id = turn_id
+        self._turn_ids = {turn_id}
         self._unread: list[StoredEvent] = []
         self._ended = False
         self._failure: Exception | None = None
@@ -92,14 +94,22 @@ class EventReader:
         page = await self._log.read(self._session_id, self._after, _PAGE_EVENTS)
         for event in page:
             self._after = event.seq
-            if self._turn_id is None or event.turn_id == self._turn_id:
+            if self._turn_id is None or self._includes(event):
                 self._unread.append(event)
-                self._ended = self._turn_id is not None and event.terminal
+                self._ended = self._turn_id is not None and event.turn_id == self._turn_id and event.terminal
             elif event.type == EventType.HANDED_BACK and related_turn_id(event) == self._turn_id:
                 self._failure, self._ended = TurnFailed("the message was handed back: its turn never began"), True
             if self._ended:
                 break
         return bool(page)
+
+    def _includes(self, event: StoredEvent) -> bool:
+        """Return whether the event is one of the turn, or of a turn below it."""
+        if event.type == EventType.TURN_STARTED and event.turn_id not in self._turn_ids:
+            with map_decode_errors(f"an event of session {self._session_id!r}"):
+                if json.loads(event.frame_json)["data"].get("parent_turn_id") in self._turn_ids:
+                    self._turn_ids.add(event.turn_id)
+        return event.turn_id in self._turn_ids
 
 
 def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:
@@ -111,6 +121,6 @@ def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:
             continue
         with map_decode_errors(f"an event of session {stored.session_id!r}"):
             envelope, type_ = json.loads(stored.frame_json), EventType(stored.type)
-            event = EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"])
+            event = EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"], stored.turn_id)
         events.append(SessionEvent(event, stored.turn_id, stored.seq))
     return events

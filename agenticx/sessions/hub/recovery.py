@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agenticx.logs import get_logger
-from agenticx.sessions.history.interrupted import InterruptedTurn
+from agenticx.messages import Message
+from agenticx.runtime.resume import ResumePoint
+from agenticx.sessions.history.interrupted import InterruptedTurn, resume_point
 from agenticx.sessions.store.base import Log, read_log_pages
-from agenticx.sessions.store.damage import DamagedData
+from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.hosts import is_this_host
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
 
-__all__ = ["end_leftover_processes", "read_interrupted"]
+__all__ = ["end_leftover_processes", "read_interrupted", "read_resume_point"]
 
 _log = get_logger(__name__)
 
@@ -30,6 +32,15 @@ async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> Interr
     except DamagedData as exc:
         _log.error("log of an interrupted turn unreadable", turn=turn.id, error=str(exc))
         return InterruptedTurn(session_id=turn.session_id)
+
+
+async def read_resume_point(
+    log: Log, turn: TurnRecord, loaded: Loaded, messages: Sequence[Message], is_repeatable: Callable[[str], bool]
+) -> ResumePoint | None:
+    """Return where the running turn resumes, None if it cannot; `is_repeatable` says which tools may run again."""
+    interrupted = await read_interrupted(log, turn, loaded)
+    with map_decode_errors("the log of a turn"):
+        return resume_point(interrupted, messages, is_repeatable)
 
 
 async def end_leftover_processes(log: Log, facts: Sequence[Fact]) -> None:

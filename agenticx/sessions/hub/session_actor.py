@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
@@ -13,17 +14,16 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
 from agenticx.sessions.files.snapshots import SessionSnapshots
-from agenticx.sessions.history.interrupted import resume_point
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
-from agenticx.sessions.hub.recovery import end_leftover_processes, read_interrupted
+from agenticx.sessions.hub.recovery import end_leftover_processes, read_resume_point
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
-from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
+from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup, TurnWork
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
@@ -63,8 +63,7 @@ class SessionActor:
         self.turns = TurnRunner(self.session, self._writer, services, self._on_free)
         self.unresumed = loaded.running
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
-        self._users = 0
-        self.deleted = False
+        self._users, self.deleted = 0, False
         self._unused = asyncio.Event()
         self._unused.set()
 
@@ -85,7 +84,7 @@ class SessionActor:
     async def _perform(self, command: commands.Command) -> Any:
         match command:
             case commands.Submit():
-                return await self.submit(command.request)
+                return await self.submit(command.request, command.work)
             case commands.Stop():
                 return await self.stop()
             case commands.Change():
@@ -122,9 +121,9 @@ class SessionActor:
 
     # --- submitting ---------------------------------------------------------------------------------------------------
 
-    async def submit(self, request: TurnRequest) -> Submission:
-        """Accept a message and return its state, see `Hub.submit`."""
-        setup = self._services.setup(self._writer.record, request.model, request.sampling)
+    async def submit(self, request: TurnRequest, work: TurnWork | None = None) -> Submission:
+        """Accept a message and return its state, see `Hub.submit` and, for `work`, `Hub.run_work`."""
+        setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
         admitted = await self._admit(request, setup)
         if isinstance(admitted, Submission):
             return admitted
@@ -345,6 +344,7 @@ class SessionActor:
         """Request the end of the running turn and return it, None when none runs; hand back the queued messages."""
         await self.lease.check()
         self._queue.cancel()
+        self.turns.children.stop()
         if (running := self.turns.running) is not None:
             running.stop.set()
             return running.turn
@@ -391,18 +391,17 @@ class SessionActor:
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))
                     self.turns.end_later(turn)
+        elif self.turns.running is None:
+            await self.turns.end_interrupted(loaded, None)
         if self.unresumed is None:
             await self._recover_facts(loaded)
 
     async def _recover_turn(self, loaded: Loaded, turn: TurnRecord, *, may_resume: bool) -> None:
         """Resume the turn, leave it unchanged (resumable, but not `may_resume`), or end it as interrupted."""
-        services, point = self._services, None
+        services, messages, point = self._services, self.session.messages, None
         if services.can_resume:
-            interrupted = await read_interrupted(services.log, turn, loaded)
-            with map_decode_errors("the log of a turn"):
-                point = resume_point(
-                    interrupted, self.session.messages, lambda name: services.is_repeatable(loaded.record, name)
-                )
+            is_repeatable = partial(services.is_repeatable, loaded.record)
+            point = await read_resume_point(services.log, turn, loaded, messages, is_repeatable)
         self.unresumed = turn if point is not None and not may_resume else None
         if self.unresumed is not None:
             return
@@ -413,9 +412,10 @@ class SessionActor:
             except AgenticXError as exc:
                 _log.warning("turn cannot be resumed", error=str(exc))
             else:
+                await self.turns.end_interrupted(loaded, None)
                 self.turns.begin(turn, point, setup)
                 return
-        await self.turns.append_end(loaded, turn, "interrupted", "The program ended while this turn was running.")
+        await self.turns.end_interrupted(loaded, turn)
 
     async def _recover_facts(self, loaded: Loaded) -> None:
         """Complete a rewind, go on with the queued messages, and announce a name; the caller holds the lock."""

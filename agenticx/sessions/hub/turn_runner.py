@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from agenticx.errors import (
     AgenticXError,
@@ -20,10 +20,9 @@ from agenticx.errors import (
     StoreError,
 )
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import ToolCall, UserMessage
+from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
-    EventType,
     RuntimeEvent,
     Session,
     Steering,
@@ -32,20 +31,19 @@ from agenticx.runtime import (
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn_log import log_interrupted_turn
+from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost
-from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import Fact, FactKind, Loaded, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
 
-__all__ = ["RunningTurn", "TurnRunner", "merge_deltas"]
+__all__ = ["RunningTurn", "TurnRunner"]
 
+_INTERRUPTED = "The program ended while this turn was running."
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
-_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING})
-_ENDINGS = frozenset({EventType.FINAL, EventType.ERROR, EventType.SUBAGENT_PAUSED})
 
 _log = get_logger(__name__)
 
@@ -96,7 +94,8 @@ class TurnRunner:
     """The turns of one session, one after another; each always gets a terminal event.
 
     `on_free` is called once a turn has ended, and with True if its end could not be stored and must be tried again.
-    `pending_end` is such a turn; `unannounced` the fact of a derived name whose event is not stored yet.
+    `pending_end` is such a turn; `unannounced` the fact of a derived name whose event is not stored yet. `children` are
+    the turns below these.
     """
 
     def __init__(
@@ -106,6 +105,7 @@ class TurnRunner:
         self.pending_end: TurnRecord | None = None
         self.unannounced: Fact | None = None
         self.record_lock = asyncio.Lock()
+        self.children = SessionChildTurns(session.id, writer, services.log)
         self._session = session
         self._writer = writer
         self._services = services
@@ -121,12 +121,13 @@ class TurnRunner:
     @property
     def is_idle(self) -> bool:
         """True if no turn's task runs and no end is pending."""
-        return not (self._tasks or self.pending_end)
+        return not (self._tasks or self.pending_end or self.children.is_open)
 
     @property
     def has_work(self) -> bool:
         """True if the next owner of the session goes on with a turn, or stores its end."""
-        return self.pending_end is not None or (self.latest is not None and self.latest.suspended)
+        is_suspended = self.latest is not None and self.latest.suspended
+        return self.pending_end is not None or is_suspended or self.children.has_work
 
     def begin(self, turn: TurnRecord, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> RunningTurn:
         """Begin a turn with a message, or go on with the turn of an earlier process, in a task.
@@ -195,11 +196,16 @@ class TurnRunner:
     ) -> None:
         """Run the turn to its end, and write its events in batches."""
         session, services, sink = self._session, self._services, partial(self._write_events, running)
+        if self.children.unended:
+            await self.children.end_unended()
         configuration = setup.configuration or await services.read_configuration(self._writer.record)
         runtime = services.runtime(setup.model, configuration.settings)
         context = TurnContext(
             client_turn_id=running.turn.client_turn_id,
-            journal=_FactJournal(self, running.turn),
+            turn_id=running.turn.id,
+            child_turns=self.children,
+            work=setup.work,
+            journal=FactJournal(running.turn.id, self.write_fact),
             steering=running.steering,
             pacer=services.pacer,
             permission_mode=running.turn.permission_mode,
@@ -220,16 +226,18 @@ class TurnRunner:
         )
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
-        """Store events of the turn, with their text deltas merged; those after its terminal event are dropped."""
+        """Store events of the turn; those after its terminal event are dropped."""
         if running.closed:
             if not (running.suspended or self._is_abandoned):
                 _log.error("events after the terminal event dropped", count=len(batch))
             return
-        events = merge_deltas(batch)
+        if self.children.unended and batch[-1].terminal:
+            with suppress(StoreError):
+                await self.children.end_unended()
         if running.started.done():
-            stored = await self._writer.commit(running.turn.id, events)
+            stored = await self._writer.commit(running.turn.id, batch)
         else:
-            stored = await self._write_first_events(running, events)
+            stored = await self._write_first_events(running, batch)
             running.started.set_result(stored[0].seq - 1)
         if stored[-1].terminal:
             self._mark_closed(running)
@@ -297,32 +305,41 @@ class TurnRunner:
     # --- endings ------------------------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """Suspend the turn if it waits for an answer of the user and continues after a restart."""
+        """Suspend the turn if it waits for an answer of the user and continues after a restart.
+
+        A call that waits for a turn below it has begun, so that turn's questions do not suspend it.
+        """
         running = self.running
-        if running is not None and self._services.can_resume and self._services.gate.has_pending(self._session.id):
-            running.suspended = self._writer.state_frozen = True
+        if running is None or self.children.is_open or not self._services.can_resume:
+            return
+        if self._services.gate.has_pending(self._session.id):
+            running.suspended = self._writer.state_frozen = self.children.closed = True
             running.close()
 
     async def stop(self) -> None:
-        """Stop the turn and wait for it, bounded."""
+        """Stop the turn and those below it, and wait for them, bounded."""
         if self.latest is not None:
             self.latest.stop.set()
+        self.children.stop()
         if tasks := list(self._tasks):
             _, late = await asyncio.wait(tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=0.5)
+        await self.children.wait_until_released(self._services.clock.real(_CLOSING_SECONDS))
 
     async def _end(self, turn: TurnRecord, code: str, text: str) -> None:
         """End a turn of which events are stored, as the store has it: it may have stored what it reported as failed."""
+        self.children.close_attached()
         loaded = await self._writer.reload()
         if loaded.running is not None and loaded.running.id == turn.id:
             await self.append_end(loaded, loaded.running, code, text)
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
-        self._is_abandoned = True
+        self._is_abandoned = self.children.closed = True
+        self.children.stop()
         if (running := self.latest) is not None:
             running.close()
             running.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))
@@ -333,13 +350,26 @@ class TurnRunner:
             await asyncio.wait(self._tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
 
     async def append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
-        """Append the events that answer the turn's open calls and questions and end it."""
+        """Append the events that answer the turn's open calls and questions and end it, after the turns below it."""
+        if loaded.children:
+            await self.children.end(code, text)
         interrupted = await read_interrupted(self._services.log, turn, loaded)
         self._session.messages += interrupted.missing_messages(self._session.messages)
         events = interrupted.closing_events(self._session.messages, code, text)
         await self._writer.commit(turn.id, events)
         if code == "interrupted":
             log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
+
+    async def end_interrupted(self, loaded: Loaded, turn: TurnRecord | None) -> None:
+        """Append an end to the turns below others that an earlier process left, and to `turn`."""
+        if turn is not None:
+            return await self.append_end(loaded, turn, "interrupted", _INTERRUPTED)
+        try:
+            if loaded.children:
+                await self.children.end("interrupted", _INTERRUPTED)
+        except StoreError as exc:
+            _log.error("turns below others could not be ended; retried before the next turn", error=str(exc))
+            self.children.end_later(loaded)
 
     def end_later(self, turn: TurnRecord) -> None:
         """Have `turn` ended before the session's next one begins, as it cannot be ended now."""
@@ -351,60 +381,3 @@ class TurnRunner:
         if self.pending_end is not None:
             await self._end(self.pending_end, "storage", "The session's log could not be written.")
             self.pending_end = None
-
-
-@dataclass(frozen=True, slots=True)
-class _FactJournal:
-    """The `CallJournal` of one turn, kept as facts."""
-
-    turns: TurnRunner
-    turn: TurnRecord
-
-    async def record_call(self, call: ToolCall) -> None:
-        await self._write("call_began", call.id, {"call_id": call.id, "name": call.name, "arguments": call.arguments})
-
-    async def record_process(self, call: ToolCall, process: Mapping[str, Any]) -> None:
-        data = {"call_id": call.id, "host": this_host(), **process}
-        await self._write("process_started", f"{call.id}/{process['pid']}", data)
-
-    async def _write(self, kind: FactKind, key: str, data: Mapping[str, Any]) -> None:
-        turn_id = self.turn.id
-        await self.turns.write_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
-
-
-def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:
-    """Return `batch` up to its terminal event, with neighbouring text deltas of one message merged into one delta.
-
-    >>> one, two = (RuntimeEvent(EventType.TOKEN, {"text": t, "message_id": "m", "offset": o}) for t, o in ("a0", "b1"))
-    >>> [event.data["text"] for event in merge_deltas([one, two])]
-    ['ab']
-    """
-    merged: list[RuntimeEvent] = []
-    texts: list[str] = []  # of the run of deltas whose first one is the last event in `merged`
-    for event in batch:
-        if texts and _can_merge(merged[-1], event):
-            texts.append(event.data["text"])
-            continue
-        if len(texts) > 1:
-            _join_texts(merged, texts)
-        merged.append(event)
-        texts = [event.data["text"]] if event.type in _DELTAS and "waiting" not in event.data else []
-        if event.type in _ENDINGS and event.terminal:
-            break
-    if len(texts) > 1:
-        _join_texts(merged, texts)
-    return merged
-
-
-def _can_merge(first: RuntimeEvent, event: RuntimeEvent) -> bool:
-    return (
-        event.type is first.type
-        and event.agent_id == first.agent_id
-        and event.data["message_id"] == first.data["message_id"]
-        and "waiting" not in event.data
-    )
-
-
-def _join_texts(merged: list[RuntimeEvent], texts: list[str]) -> None:
-    first = merged[-1]
-    merged[-1] = RuntimeEvent(first.type, {**first.data, "text": "".join(texts)}, first.agent_id)

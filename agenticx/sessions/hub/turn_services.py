@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
-from agenticx.runtime.write_pacer import WritePacer
+from agenticx.runtime.turn import Turn
+from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.hosts import check_workspace
 from agenticx.sessions.store.records import SessionRecord
@@ -23,7 +24,10 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["TurnConfiguration", "TurnServices", "TurnSetup"]
+__all__ = ["TurnConfiguration", "TurnServices", "TurnSetup", "TurnWork"]
+
+TurnWork = Callable[[Turn], Awaitable[str]]
+"""The `work` of a `TurnContext`."""
 
 _READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
 
@@ -38,11 +42,15 @@ class TurnConfiguration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSetup:
-    """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given."""
+    """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given.
+
+    With `work` it calls no model, see `TurnContext`.
+    """
 
     model: ChatModel
     tools: Sequence[Tool]
     configuration: TurnConfiguration | None = None
+    work: TurnWork | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +75,9 @@ class TurnServices:
     pacer: WritePacer = field(default_factory=WritePacer)
     _runtime: tuple[ChatModel, Settings, AgentRuntime] | None = field(default=None, init=False)
 
-    def setup(self, record: SessionRecord, model_name: str | None, sampling: Sampling | None) -> TurnSetup:
+    def setup(
+        self, record: SessionRecord, model_name: str | None, sampling: Sampling | None, work: TurnWork | None = None
+    ) -> TurnSetup:
         """Return the setup of a turn that begins now, with that model instead of the session's own if it is named.
 
         Raises the errors of `models` and `tools`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn never works
@@ -77,7 +87,7 @@ class TurnServices:
         model = self.models(model_name or record.model)
         if sampling is not None:
             check_sampling(model, sampling)
-        return TurnSetup(model=model, tools=self.tools(record))
+        return TurnSetup(model=model, tools=self.tools(record), work=work)
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
         """Raise the error of `models` or `tools` for an unknown name among the `changes` that led to `record`."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
-from agenticx.runtime import RuntimeEvent, Session
+from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
@@ -27,10 +27,12 @@ from agenticx.sessions.store.records import (
     TurnRecord,
 )
 
-__all__ = ["SessionWriter", "run_to_completion"]
+__all__ = ["SessionWriter", "merge_deltas", "run_to_completion"]
 
 T = TypeVar("T")
 
+_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING})
+_ENDINGS = frozenset({EventType.FINAL, EventType.ERROR, EventType.SUBAGENT_PAUSED})
 _SETTLING_PAUSES = (0.0, 0.05, 0.2)  # seconds before each repetition of a commit without an answer
 
 
@@ -43,8 +45,9 @@ class _Write:
 
     @property
     def is_of_command(self) -> bool:
-        """True unless the commit is one of a turn that runs."""
-        return self.commit.turn_id is None or self.commit.begins is not None
+        """True unless the commit is one of a turn that runs, or begins one below it."""
+        begins = self.commit.begins
+        return self.commit.turn_id is None or (begins is not None and begins.parent_turn_id is None)
 
 
 class SessionWriter:
@@ -85,27 +88,32 @@ class SessionWriter:
         begins: TurnRecord | None = None,
         record: SessionRecord | None = None,
         searchable_ids: frozenset[str] | None = None,
+        keeps_state: bool = False,
         on_stored: Callable[[], None] | None = None,
     ) -> Sequence[StoredEvent]:
-        """Store `events` with the change of the session's state; do not cancel it midway: see `run_to_completion`.
+        """Store `events`, their text deltas merged, with the change of the session's state.
+
+        Do not cancel it midway: see `run_to_completion`.
 
         The change is that at the time when the commit is made: a repetition stores the same one. It may have messages
         whose events follow in a later commit, as a turn goes on while its events wait here. If the process dies in
         between, `InterruptedTurn` reports the results that the state has, and no message is lost or taken twice.
 
         `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
-        conversation. `on_stored` is called once it is known that the commit is stored, which after `Doubtful` is later.
-        Raises as `Lease.commit` does.
+        conversation. With `keeps_state` the session's state is not part of the commit. `on_stored` is called once it is
+        known that the commit is stored, which after `Doubtful` is later. Raises as `Lease.commit` does.
         """
         async with self._lock:
             await self._settle()
             self._commit_count += 1
+            events = merge_deltas(events)
             types = {event.type for event in events}
             synced = not types.isdisjoint(SYNCED_EVENTS)
             state: StateChange | None = None
             if synced:  # all events that change messages, questions or the queue are
                 # events of no turn must not store what a running turn has not stored yet
-                if not self.state_frozen and (turn_id is not None or searchable_ids is not None):
+                has_state = not (self.state_frozen or keeps_state)
+                if has_state and (turn_id is not None or searchable_ids is not None):
                     state = self._tracker.pending_change(searchable_ids)
                 if turn_id is not None and not types.isdisjoint(QUESTION_EVENTS):
                     facts = (*facts, *self._question_facts(turn_id, events))
@@ -130,6 +138,12 @@ class SessionWriter:
         """Repeat the commit whose outcome is unknown, if there is one; raises `Doubtful` if it stays unknown."""
         async with self._lock:
             await self._settle()
+
+    async def read(self) -> Loaded:
+        """Return the session as it is stored."""
+        async with self._lock:
+            await self._settle()
+            return await self._lease.load()
 
     async def reload(self) -> Loaded:
         """Reset the conversation to what is stored, after a failed write: nothing newer was reported to any client."""
@@ -216,3 +230,41 @@ def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     """Retrieve the error of a task, which after a second cancellation nobody waits for."""
     if not task.cancelled():
         task.exception()
+
+
+def merge_deltas(batch: Sequence[RuntimeEvent]) -> list[RuntimeEvent]:
+    """Return `batch` up to its terminal event, with neighbouring text deltas of one message merged into one delta.
+
+    >>> one, two = (RuntimeEvent(EventType.TOKEN, {"text": t, "message_id": "m", "offset": o}) for t, o in ("a0", "b1"))
+    >>> [event.data["text"] for event in merge_deltas([one, two])]
+    ['ab']
+    """
+    merged: list[RuntimeEvent] = []
+    texts: list[str] = []  # of the run of deltas whose first one is the last event in `merged`
+    for event in batch:
+        if texts and _can_merge(merged[-1], event):
+            texts.append(event.data["text"])
+            continue
+        if len(texts) > 1:
+            _join_texts(merged, texts)
+        merged.append(event)
+        texts = [event.data["text"]] if event.type in _DELTAS and "waiting" not in event.data else []
+        if event.type in _ENDINGS and event.terminal:
+            break
+    if len(texts) > 1:
+        _join_texts(merged, texts)
+    return merged
+
+
+def _can_merge(first: RuntimeEvent, event: RuntimeEvent) -> bool:
+    return (
+        event.type is first.type
+        and event.agent_id == first.agent_id
+        and event.data["message_id"] == first.data["message_id"]
+        and "waiting" not in event.data
+    )
+
+
+def _join_texts(merged: list[RuntimeEvent], texts: list[str]) -> None:
+    first = merged[-1]
+    merged[-1] = RuntimeEvent(first.type, {**first.data, "text": "".join(texts)}, first.agent_id, first.turn_id)

@@ -170,7 +170,7 @@ class Ownership(Protocol):
         ...
 
     def orphans(self) -> AsyncIterator[str]:
-        """Yield the ids of sessions with work left and no owner: a running turn, or an open fact; oldest turn first."""
+        """Yield the ids of sessions with work left and no owner: an open turn or fact; oldest running turn first."""
         ...
 
     def follow_orphans(self) -> AsyncGenerator[str]:
@@ -269,7 +269,7 @@ class Catalog(Protocol):
     async def usage(
         self, *, session_id: str | None = None, since: str | None = None, until: str | None = None
     ) -> Sequence[DailyUsage]:
-        """Return the usage of model calls, summed by session, day and model, oldest first.
+        """Return the usage of model calls, summed by session, day, model and agent, oldest first.
 
         `since` and `until` are the first and last day that count, as `YYYY-MM-DD`; days are those of UTC.
         """

@@ -317,6 +317,7 @@ class _MemoryLease:
             state=SessionState(session.messages.copy(), session.state_json),
             last_seq=len(session.events),
             running=session.running,
+            children=[session.turns[turn_id] for turn_id in session.open_children],
             open_facts=session.open_facts,
         )
 
@@ -356,7 +357,7 @@ class _MemoryLease:
 def _open_questions(session: MemorySession) -> Iterator[StoredEvent]:
     answers: tuple[FactKind, ...] = ("question_answered", "question_closed")
     for event in session.events:
-        if event.type in ASKING_EVENTS and event.turn_id == session.running_turn_id:
+        if event.type in ASKING_EVENTS and event.turn_id in session.open_turns:
             id_ = json.loads(event.frame_json)["data"]["id"]
             if ("question_asked", id_) in session.facts and not any((kind, id_) in session.facts for kind in answers):
                 yield event
@@ -367,4 +368,10 @@ def _usage_rows(session: MemorySession) -> Iterator[DailyUsage]:
         if event.type is EventType.USAGE:
             envelope = json.loads(event.frame_json)
             day, model = envelope["ts"][:10], envelope["data"]["model"]
-            yield DailyUsage(session_id=event.session_id, day=day, model=model, counts=counts_of_call(envelope["data"]))
+            yield DailyUsage(
+                session_id=event.session_id,
+                day=day,
+                model=model,
+                agent_id=envelope["agent_id"],
+                counts=counts_of_call(envelope["data"]),
+            )

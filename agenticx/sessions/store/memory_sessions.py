@@ -38,7 +38,7 @@ class MemorySession:
     """The data of one session; its first `inherited_count` events were copied from the session it was forked from.
 
     `last_commit` is the id of the last commit with its events. `owner` is the lease that may write, `epoch` the number
-    of leases so far.
+    of leases so far. `open_children` holds the ids of the turns below others that have not ended, oldest first.
     """
 
     record: SessionRecord
@@ -47,6 +47,7 @@ class MemorySession:
     turns: dict[str, TurnRecord] = field(default_factory=dict[str, TurnRecord])
     by_client_id: dict[str, str] = field(default_factory=dict[str, str])
     running_turn_id: str | None = None
+    open_children: list[str] = field(default_factory=list[str])
     messages: list[Message] = field(default_factory=list[Message])
     compacted: list[Message] = field(default_factory=list[Message])
     texts: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText])
@@ -68,15 +69,20 @@ class MemorySession:
         return first[0].position if first else 0
 
     @property
+    def open_turns(self) -> set[str]:
+        """The ids of the turns that have not ended."""
+        return {*self.open_children, *([] if self.running_turn_id is None else [self.running_turn_id])}
+
+    @property
     def open_facts(self) -> list[Fact]:
-        """The facts of the running turn, and those that no fact has closed."""
-        closed = CLOSED_KINDS.values()
-        return [fact for fact in self.facts.values() if fact.turn_id == self.running_turn_id or fact.kind in closed]
+        """The facts of the turns that have not ended, and those that no fact has closed."""
+        closed, turns = CLOSED_KINDS.values(), self.open_turns
+        return [fact for fact in self.facts.values() if fact.turn_id in turns or fact.kind in closed]
 
     @property
     def has_work(self) -> bool:
-        """True if a turn runs or a fact is open."""
-        return self.running_turn_id is not None or bool(self.open_facts)
+        """True if a turn has not ended or a fact is open."""
+        return bool(self.open_turns or self.open_facts)
 
     @property
     def file_facts(self) -> list[Fact]:
@@ -84,8 +90,11 @@ class MemorySession:
         return [fact for fact in self.facts.values() if fact.kind in FILE_KINDS]
 
     def begin(self, turn: TurnRecord) -> None:
-        """Make `turn`, whose first event comes next, the running one."""
-        self.running_turn_id = turn.id
+        """Make `turn`, whose first event comes next, the running one, or an open one below another."""
+        if turn.parent_turn_id is None:
+            self.running_turn_id = turn.id
+        else:
+            self.open_children.append(turn.id)
         self.turns[turn.id] = replace(turn, after_seq=len(self.events))
         if turn.client_turn_id is not None:
             self.by_client_id[turn.client_turn_id] = turn.id
@@ -116,8 +125,11 @@ class MemorySession:
         if commit.begins is not None:
             self.begin(commit.begins)
         self.events += events
-        if events and events[-1].terminal and self.running_turn_id == commit.turn_id:
-            self.running_turn_id = None
+        if events and events[-1].terminal:
+            if self.running_turn_id == commit.turn_id:
+                self.running_turn_id = None
+            elif commit.turn_id in self.open_children:
+                self.open_children.remove(commit.turn_id)
         if commit.state is not None:
             self.apply(commit.state)
         if commit.record is not None:

@@ -84,7 +84,8 @@ class TurnRecord:
 
     `after_seq` is the sequence number just before its first event, None until that is stored. `attachments_digest` is
     the fingerprint of the attachments of the input, "" for none. `model` and `permission_mode` take the place of the
-    session's, and `sampling` takes precedence over the model's.
+    session's, and `sampling` takes precedence over the model's. `parent_turn_id` is that of the turn above, None for a
+    turn that a message of the user began.
     """
 
     id: str = field(default_factory=lambda: new_id("turn"))
@@ -96,6 +97,7 @@ class TurnRecord:
     permission_mode: PermissionMode | None = None
     sampling: Sampling | None = None
     after_seq: int | None = None
+    parent_turn_id: str | None = None
 
 
 class StoredEvent(NamedTuple):
@@ -203,11 +205,11 @@ class Fact:
 class Commit:
     """A write of a session: one record, stored whole or not at all.
 
-    `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on; a terminal
-    event of the running turn ends it. `record` replaces the session's record. `blobs` are the digests of the contents
-    in `Blobs` that its messages need, all of which are stored and kept; those of changed files, which `Blobs` may drop,
-    are in their facts only. The same `id` twice in a row, under one lease, is one commit. Without `sync` the events
-    survive the death of the process, but not a power cut.
+    `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on, or is open
+    below another one; a terminal event of the turn ends it. `record` replaces the session's record. `blobs` are the
+    digests of the contents in `Blobs` that its messages need, all of which are stored and kept; those of changed files,
+    which `Blobs` may drop, are in their facts only. The same `id` twice in a row, under one lease, is one commit.
+    Without `sync` the events survive the death of the process, but not a power cut.
     """
 
     id: str = field(default_factory=lambda: new_id("cmt"))
@@ -225,15 +227,17 @@ class Commit:
 class Loaded:
     """All that a session's actor starts from, at one position of the log.
 
-    `running` is the turn without a terminal event. `open_facts` are the facts of that turn, and all others that no fact
-    has closed (see `CLOSED_KINDS`), in the order in which they were stored. With `facts_damaged` a fact of that turn
-    cannot be read, so it is unknown which of its calls began.
+    `running` is the turn without a terminal event, `children` are those of the turns below it, or below an earlier one,
+    in the order in which they began. `open_facts` are the facts of all of these, and all others that no fact has closed
+    (see `CLOSED_KINDS`), in the order in which they were stored. With `facts_damaged` a fact of those turns cannot be
+    read, so it is unknown which of their calls began.
     """
 
     record: SessionRecord
     state: SessionState
     last_seq: int
     running: TurnRecord | None
+    children: Sequence[TurnRecord] = ()
     open_facts: Sequence[Fact] = ()
     facts_damaged: bool = False
 

@@ -1,4 +1,4 @@
-"""Usage of model calls, summed by session, day and model."""
+"""Usage of model calls, summed by session, day, model and agent."""
 
 from __future__ import annotations
 
@@ -71,11 +71,12 @@ class UsageCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyUsage:
-    """The usage of one model by one session on one day (`YYYY-MM-DD`, UTC)."""
+    """The usage of one model by one agent of a session on one day (`YYYY-MM-DD`, UTC)."""
 
     session_id: str
     day: str
     model: str
+    agent_id: str = "meta"
     counts: UsageCounts
 
     @staticmethod
@@ -85,10 +86,10 @@ class DailyUsage:
 
     @staticmethod
     def merged(rows: Iterable[DailyUsage]) -> list[DailyUsage]:
-        """Return one row for each session, day and model, ordered by day."""
-        sums: dict[tuple[str, str, str], DailyUsage] = {}
+        """Return one row for each session, day, model and agent, ordered by day."""
+        sums: dict[tuple[str, ...], DailyUsage] = {}
         for row in rows:
-            key = (row.day, row.session_id, row.model)
+            key = (row.day, row.session_id, row.model, row.agent_id)
             known = sums.get(key)
             sums[key] = row if known is None else replace(known, counts=known.counts + row.counts)
         return sorted(sums.values(), key=lambda row: row.day)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import pydantic
@@ -12,16 +13,27 @@ from pydantic import BaseModel
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import Message, UserMessage, message_adapter
-from agenticx.runtime import AgentHook, AgentRuntime, Budget, ConfirmGate, Session, StopSignal, TurnContext
+from agenticx.runtime import (
+    AgentHook,
+    AgentRuntime,
+    Budget,
+    ConfirmGate,
+    Session,
+    StopSignal,
+    TurnContext,
+    current_turn,
+)
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
-from agenticx.runtime.results import turn_error
+from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import wait_for_abandoned_turn
+from agenticx.runtime.turn_task import wait_for_abandoned_turn
+from agenticx.sessions.history.rebuild import messages_of_agent
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
-from agenticx.teams.agents.gates import DefaultGate
+from agenticx.teams.agents.gates import DefaultGate, ParticipantsOwnGate, team_gate
 from agenticx.teams.agents.handoff import Handoff
 from agenticx.teams.agents.own_tools import (
     agent_tools,
@@ -67,9 +79,9 @@ class AssistantAgent(BaseChatAgent):
 
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
     the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
-    before risky calls; by default that of the team is, and without one functions of the application run, and built-in
-    tools that write or execute ask at the terminal. Model calls are made within `budget` and those of the teams in
-    which the agent speaks.
+    before risky calls; by default that of the team, or of the turn in which the agent answers, and without these
+    functions of the application run, and built-in tools that write or execute ask at the terminal. Model calls are made
+    within `budget` and those of the teams in which the agent speaks.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
     `max_tool_iterations` below 1.
@@ -122,9 +134,10 @@ class AssistantAgent(BaseChatAgent):
         self._on_exhausted: Literal["partial", "answer", "summary"] = (
             "partial" if max_tool_iterations is None else "answer" if self._reflect_on_tool_use else "summary"
         )
+        self._has_gate, self._own_gate = confirm_gate is not None, confirm_gate or DefaultGate(own_functions(own))
         self._runtime = AgentRuntime(
             model_client if llm is None else llm,
-            confirm_gate or DefaultGate(own_functions(own)),
+            self._own_gate,
             tools=toolbox(own, self._handoffs),
             system_prompt=system_message,
             hooks=hooks,
@@ -161,9 +174,7 @@ class AssistantAgent(BaseChatAgent):
         cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
         cancellation.add_done_callback(lambda _: stop.set())
         output = None if self._output_content_type is None else OutputType(self._output_content_type)
-        context = TurnContext(
-            max_rounds=self._max_rounds, on_exhausted=self._on_exhausted, budget=current_budget(self._budget)
-        )
+        context = self._context()
         turn = self._runtime.run_turn(
             self._take(messages), self._session, stop, agent_id=self.name, output_type=output, context=context
         )
@@ -173,6 +184,8 @@ class AssistantAgent(BaseChatAgent):
         try:
             async for event in turn:
                 events.append(event)
+                if event.turn_id != events[0].turn_id:  # of a turn below this one
+                    continue
                 for message in reader.read(event):
                     if cancellation_token.is_cancelled():
                         break
@@ -183,12 +196,25 @@ class AssistantAgent(BaseChatAgent):
             cancellation.cancel()
             reader.close()
             await turn.aclose()
-        end = events[-1]
+        end = own_events(events)[-1]
         if cancellation_token.is_cancelled():
             raise asyncio.CancelledError
         if end.type != "final":
             raise turn_error(events)
         yield Response(chat_message=await self._answer(end.data, reader, output), inner_messages=inner)
+
+    def _context(self) -> TurnContext:
+        """Return the context of a turn: below the one in which the code runs, whose gate is asked, if there is one."""
+        context = TurnContext(
+            max_rounds=self._max_rounds, on_exhausted=self._on_exhausted, budget=current_budget(self._budget)
+        )
+        parent = current_turn()
+        if parent is None or not parent.accepts_children:
+            return context
+        is_own = self._has_gate or team_gate() is not None or isinstance(parent.gate, ParticipantsOwnGate)
+        session = self._session
+        session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+        return replace(context, parent=parent, gate=self._own_gate if is_own else None)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         self._session = Session()
@@ -209,6 +235,20 @@ class AssistantAgent(BaseChatAgent):
             raise ValueError(f"the state of agent {self.name!r} cannot be read: {exc}") from exc
         self._session = Session(messages=messages)
 
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        """Take the conversation from a session's log; `heard` are all messages that others have said to the agent.
+
+        Those that it was not sent yet are left out.
+        """
+        places, heard_count = {message.id: place for place, message in enumerate(heard)}, 0
+        messages: list[Message] = []
+        for message in messages_of_agent(events, self.name):
+            if (place := places.get(message.message_id)) is not None:
+                messages += [_model_message(one) for one in heard[heard_count:place]]
+                heard_count = place + 1
+            messages.append(message)
+        self._session = Session(messages=messages)
+
     async def close(self) -> None:
         await self._runtime.aclose()
 
@@ -221,7 +261,7 @@ class AssistantAgent(BaseChatAgent):
                 continue
             if isinstance(message, HandoffMessage):
                 new += message.context
-            new.append(message.to_model_message().model_copy(update={"message_id": message.id}))
+            new.append(_model_message(message))
         last = new.pop() if new else UserMessage(content="Continue.", injected=True)
         assert isinstance(last, UserMessage)
         self._session.messages.extend(new)
@@ -268,3 +308,8 @@ class AssistantAgent(BaseChatAgent):
             return self._summary_format.format(**fields, is_error=result.is_error)
         except (KeyError, IndexError, ValueError) as exc:
             raise AgenticXError(f"tool_call_summary_format {self._summary_format!r} cannot be used: {exc!r}") from exc
+
+
+def _model_message(message: BaseChatMessage) -> UserMessage:
+    """Return the message as the model reads it, with the same id."""
+    return message.to_model_message().model_copy(update={"message_id": message.id})

@@ -11,7 +11,7 @@ from agenticx.runtime import AutoApproveConfirmGate, ConfirmGate, SyncConfirmGat
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
 from agenticx.runtime.questions.user_question import QuestionAnswer, QuestionRequest
 
-__all__ = ["DefaultGate", "asked_at", "team_gate"]
+__all__ = ["DefaultGate", "ParticipantsOwnGate", "asked_at", "team_gate"]
 
 _team_gate: ContextVar[ConfirmGate | None] = ContextVar("agenticx_team_gate", default=None)
 
@@ -66,3 +66,10 @@ class DefaultGate(ConfirmGate):
         if (gate := team_gate()) is not None:
             return gate
         return self._approving if context.get("tool") in self._names else self._terminal
+
+
+class ParticipantsOwnGate(ConfirmGate):
+    """The gate of a team's turn in a session that has none: each participant asks its own; this one denies."""
+
+    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
+        return False

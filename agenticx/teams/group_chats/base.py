@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from agenticx import user_code
@@ -16,7 +17,8 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
-from agenticx.runtime import Budget, ConfirmGate
+from agenticx.runtime import Budget, ConfirmGate, Session
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -26,6 +28,8 @@ from agenticx.teams.agents.spending import Spending, checked_budget, collected_b
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
+from agenticx.teams.group_chats.stored_talk import transcript_from_log
+from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -67,6 +71,7 @@ class TeamRun:
     turns: int = 0
     stop_reason: str | None = None
     warned: bool = False
+    stopped: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     began_ns: int = field(default_factory=time.perf_counter_ns)
 
@@ -111,7 +116,9 @@ class BaseGroupChat(Team):
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
     of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of agents
     that have none of their own, also those of inner teams without one. All model calls of all runs are made within
-    `budget`. Raises ValueError and TypeError for participants and limits that cannot be used.
+    `budget`. With a `session`, which is one in memory or the id of one of an open hub, each run is a turn of it, and so
+    is each speech of an `AssistantAgent`, below that one; the first run goes on from what the session's log has of the
+    team. Raises ValueError and TypeError for participants and limits that cannot be used.
     """
 
     def __init__(
@@ -127,6 +134,7 @@ class BaseGroupChat(Team):
         emit_team_events: bool = False,
         confirm_gate: ConfirmGate | None = None,
         budget: Budget | None = None,
+        session: Session | str | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -148,8 +156,10 @@ class BaseGroupChat(Team):
             )
         self._gate = confirm_gate
         self._budget = checked_budget(budget)
+        self._turns = TeamTurns(self._name, session, settings)
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
+        self._is_restored = False
         self._running: TeamRun | None = None
         self._unpaused = asyncio.Event()
         self._unpaused.set()
@@ -183,11 +193,14 @@ class BaseGroupChat(Team):
         """Run the team on a task, or go on where the last run ended, and yield the messages, then the `TaskResult`.
 
         The task is text, a chat message, a list of them, or None. Raises ValueError for another task and while the team
-        is running, `TeamError` if a participant, a condition or a selector fails, and CancelledError within 200 ms
-        after the token was cancelled; no message follows then. After all of these the team can be run again: a speech
-        that was not finished is made again.
+        is running, `SessionNotFound` for a session that no open hub has, `TeamError` if a participant, a condition or a
+        selector fails, and CancelledError within 200 ms after the token was cancelled; no message follows then. After
+        all of these the team can be run again: a speech that was not finished is made again.
         """
         given = self._checked_task(task)
+        if not self._is_restored and (events := await self._turns.stored_events()):
+            self.restore(events)
+        self._is_restored = True
         self.check_start(self._transcript, given)
         _check(cancellation_token)
         await self._wait_for_abandoned_run()
@@ -209,7 +222,7 @@ class BaseGroupChat(Team):
                     _check(cancellation_token)
                     yield message
             _check(cancellation_token)
-            if not task_.done():
+            if not task_.done() or run.stopped:
                 raise asyncio.CancelledError
             await _outcome(task_)
         finally:
@@ -238,15 +251,28 @@ class BaseGroupChat(Team):
         """Run the team in a task of its own; whatever fails is raised as `TeamError`."""
         try:
             with collected_by((*current_collectors(), run.spending)), asked_at(self._gate or team_gate()):
-                for message in shown_task:
-                    await run.emit(message)
-                await self._speak_in_turn(run)
+                text = "\n".join(message.to_text() for message in run.messages) or "Continue."
+                await self._turns.run(text, partial(self._run_in_turn, run, shown_task))
         except AgenticXError as exc:
             if isinstance(exc, TeamError):
                 raise
             raise TeamError(f"team {self.name!r}: {exc}") from (exc.__cause__ or exc)
+        except asyncio.CancelledError:
+            if not _is_being_cancelled():  # its turn was stopped
+                run.stopped = True
+                _cancel(run)
+            raise
 
-    async def _speak_in_turn(self, run: TeamRun) -> None:
+    async def _run_in_turn(self, run: TeamRun, shown_task: Sequence[BaseChatMessage], turn: TeamTurn) -> str:
+        """Run the team in its turn and return the text of its last message."""
+        turn.emit_messages(run.messages)
+        for message in shown_task:
+            await run.emit(message)
+        await self._speak_in_turn(run, turn)
+        said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
+        return said[-1].to_text() if said and run.turns else ""
+
+    async def _speak_in_turn(self, run: TeamRun, turn: TeamTurn) -> None:
         if run.condition is not None:
             await run.condition.begin()
         if run.messages and await run.is_over():
@@ -257,10 +283,11 @@ class BaseGroupChat(Team):
             with collected_by((*current_collectors(), choice)):
                 name = await self.select_speaker(self._transcript, run)
             run.check()
+            turn.emit_speaker(name)
             if self._emits_events:
                 used = choice.usage if choice.reports else None
                 await run.emit(SelectSpeakerEvent(content=[name], models_usage=used, source=self.name))
-            await self._speak(run, self._participants[name])
+            turn.emit_messages(await self._speak(run, self._participants[name]))
             if await run.is_over():
                 return
             self._warn_if_stuck(run)
@@ -268,8 +295,8 @@ class BaseGroupChat(Team):
                 run.stop_reason = f"Maximum number of turns {self._max_turns} reached."
                 return
 
-    async def _speak(self, run: TeamRun, participant: Participant) -> None:
-        """Have a participant speak; what it says counts once it is finished."""
+    async def _speak(self, run: TeamRun, participant: Participant) -> Sequence[Speaking]:
+        """Have a participant speak and return what it says, which counts once it is finished."""
         said: list[Speaking] = []
         sent, reports = len(self._transcript), run.spending.reports
 
@@ -294,6 +321,7 @@ class BaseGroupChat(Team):
         run.turns += 1
         if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
             run.spending.add_unreported(used)
+        return said
 
     def _warn_if_stuck(self, run: TeamRun) -> None:
         if not run.warned and (count := run.repetition.count(_STUCK_REPEATS)):
@@ -314,7 +342,7 @@ class BaseGroupChat(Team):
         self._check_not_running("be reset")
         for participant in self._participants.values():
             await participant.reset(CancellationToken())
-        self._transcript = TeamTranscript()
+        self._transcript, self._is_restored = TeamTranscript(), True
 
     async def pause(self) -> None:
         """Pause the participants, also one that is at work; no further speech begins before `resume`."""
@@ -359,7 +387,19 @@ class BaseGroupChat(Team):
         transcript = TeamTranscript.load(state.get("transcript", {}), self._types)
         for name, participant in self._participants.items():
             await participant.load_state(states[name])
-        self._transcript = transcript
+        self._transcript, self._is_restored = transcript, True
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> None:
+        """Go on from a session's log, after the speeches that were finished; the first run in a session does it.
+
+        Participants that do not have a `restore` begin anew. ValueError if other participants have spoken.
+        """
+        transcript = transcript_from_log(events, self.name, self._types)
+        if unknown := sorted(transcript.speakers - self._participants.keys()):
+            raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")
+        for name, participant in self._participants.items():
+            participant.restore(events, transcript.said_by_others(name))
+        self._transcript, self._is_restored = transcript, True
 
     def _check_not_running(self, purpose: str) -> None:
         if self._running is not None:
@@ -376,6 +416,11 @@ def _cancel(run: TeamRun) -> None:
     """Cancel what the run has started, and end the stream of its messages."""
     run.token.cancel()
     run.queue.close()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _check(token: CancellationToken | None) -> None:

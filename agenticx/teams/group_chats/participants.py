@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmGate
+from agenticx.runtime.turn import CURRENT_TURN, Turn, current_turn
+from agenticx.sessions.store.records import StoredEvent
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
@@ -38,11 +40,22 @@ class Participant(Protocol):
         """Emit the messages of a speech, the answer as the last one."""
         ...
 
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        """Go on from a session's log; `heard` are all messages that others have said to the participant."""
+        ...
+
     async def reset(self, cancellation_token: CancellationToken, /) -> None: ...
     async def pause(self, cancellation_token: CancellationToken, /) -> None: ...
     async def resume(self, cancellation_token: CancellationToken, /) -> None: ...
     async def save_state(self) -> Mapping[str, Any]: ...
     async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+@runtime_checkable
+class Restorable(Protocol):
+    """An agent or a team that can go on from a session's log."""
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None: ...
 
 
 class _AgentParticipant:
@@ -61,6 +74,10 @@ class _AgentParticipant:
                     return await emit(item.chat_message)
                 await emit(item)
         raise RuntimeError(f"on_messages_stream of {self.name!r} ended without a Response")
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        if isinstance(self._agent, Restorable):
+            self._agent.restore(events, heard)
 
 
 class _TeamParticipant:
@@ -90,6 +107,10 @@ class _TeamParticipant:
         answer = held.pop(0) if held else TextMessage(content=stop_reason or "", source=self.name)
         for message in (*held, answer):
             await emit(message)
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        if isinstance(self._team, Restorable):
+            self._team.restore(events, heard)
 
     async def reset(self, cancellation_token: CancellationToken, /) -> None:
         await self._team.reset()
@@ -128,6 +149,7 @@ class _SpeechRequest:
     emit: Emit
     collectors: Collectors
     gate: ConfirmGate | None
+    turn: Turn | None
 
 
 class _ParticipantActor:
@@ -137,6 +159,7 @@ class _ParticipantActor:
         self._participant = participant
 
     async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> None:
+        CURRENT_TURN.set(message.turn)
         with collected_by(message.collectors), asked_at(message.gate):
             await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
 
@@ -156,7 +179,7 @@ class ActorParticipants:
             self._registered = True
             for each, participant in self._participants.items():
                 await self._runtime.register_agent_instance(_ParticipantActor(participant), self._id(each))
-        request = _SpeechRequest(messages, emit, current_collectors(), team_gate())
+        request = _SpeechRequest(messages, emit, current_collectors(), team_gate(), current_turn())
         await self._runtime.send_message(request, self._id(name), cancellation_token=token)
 
     def _id(self, name: str) -> AgentId:

@@ -11,6 +11,7 @@ from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplyBuilder, Tex
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime import current_turn
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.protocols import ChatAgent, Team
@@ -150,6 +151,8 @@ class SelectorGroupChat(BaseGroupChat):
             raise TeamError(f"the choice of the next speaker took longer than {self._limit:g} s") from exc
         finally:
             report_usage(builder.usage)
+            if (turn := current_turn()) is not None:
+                turn.record_usage(builder.usage, self._model.name)
         text = builder.reply().text
         if self._streams:
             await run.emit(SelectorEvent(content=text, source=self.name))

@@ -69,6 +69,16 @@ class TeamTranscript:
         """Return what the participants have said to each other."""
         return [cast("BaseChatMessage", entry.message) for entry in self._entries if entry.shared]
 
+    def said_by_others(self, name: str) -> Sequence[BaseChatMessage]:
+        """Return what participants other than `name` have said, and the tasks."""
+        shared = (entry for entry in self._entries if entry.shared and entry.speaker != name)
+        return [cast("BaseChatMessage", entry.message) for entry in shared]
+
+    @property
+    def speakers(self) -> set[str]:
+        """The names of all participants that have spoken."""
+        return {entry.speaker for entry in self._entries if entry.speaker is not None}
+
     def unseen(self, name: str) -> Sequence[BaseChatMessage]:
         """Return what others have said since the participant `name` spoke last."""
         new = self._entries[self._seen.get(name, 0) :]

@@ -29,7 +29,7 @@ from agenticx.sessions import (
     TurnRequest,
     transcript,
 )
-from agenticx.sessions.hub.turn_runner import merge_deltas
+from agenticx.sessions.hub.writer import merge_deltas
 from agenticx.sessions.store.records import Position
 from agenticx.settings import load_settings
 from agenticx.tools.registry import tool

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent, envelope_adapter
 from agenticx.sessions import (
     ArchivedFilter,
     Commit,
+    Doubtful,
     Fact,
     MemoryStore,
     SessionState,
@@ -40,6 +42,7 @@ from tests.support.stores import (
     started,
     token,
 )
+from tests.support.two_hubs import authority
 
 pytestmark = pytest.mark.anyio
 
@@ -163,6 +166,41 @@ async def test_a_turn_is_found_by_its_client_turn_id_running_or_ended(store: Sto
     await lease.commit(Commit(turn_id=turn.id, events=[final()]))
     assert await lease.turn(client_turn_id="c1") == replace(turn, after_seq=0)
     assert await other.turn(client_turn_id="c1") is None
+
+
+async def test_turns_below_others_are_open_until_their_own_terminal_event(store: Store) -> None:
+    one = await session_in(store)
+    lease = await store.ownership.claim(one)
+    root = TurnRecord(session_id=one, input="go")
+    child = TurnRecord(session_id=one, input="look", parent_turn_id=root.id)
+    began = Fact(kind="call_began", key="k", turn_id=child.id, data={"call_id": "c"})
+
+    async def commit(turn: TurnRecord, event: RuntimeEvent, **more: Any) -> None:
+        write = Commit(turn_id=turn.id, events=[event], **more)
+        try:
+            await lease.commit(write)
+        except Doubtful:
+            await lease.settle(write)
+
+    async def opened() -> tuple[str | None, list[str], list[str]]:
+        loaded = await lease.load()
+        running = None if loaded.running is None else loaded.running.id
+        return running, [turn.id for turn in loaded.children], [fact.key for fact in loaded.open_facts]
+
+    await commit(root, started(), begins=root)
+    await commit(child, started(), begins=child, facts=[began])
+    assert await opened() == (root.id, [child.id], ["k"])
+    assert (await lease.load()).children[0] == replace(child, after_seq=1)
+    assert await authority(store).catalog.running_turns([one]) == {one: root.id}
+    await commit(root, final())
+    assert await opened() == (None, [child.id], ["k"])
+    await lease.release(work_left=True)
+    assert [id_ async for id_ in store.ownership.orphans()] == [one]
+    lease = await store.ownership.claim(one)
+    await commit(child, final())
+    assert await opened() == (None, [], [])
+    await lease.release()
+    assert [id_ async for id_ in store.ownership.orphans()] == []
 
 
 async def test_methods_raise_session_not_found_for_an_unknown_session(store: Store) -> None:

@@ -241,6 +241,24 @@ def test_call_ids_are_unique_within_a_session():
     assert violations(log) == ["event 8 (tool_call:add): tool_call_id c1 is used twice"]
 
 
+def test_a_turn_below_another_one_begins_after_it_and_may_end_later():
+    below = ("turn_started", {**STARTED[1], "parent_turn_id": "t"})
+
+    def of_leaf(*items, first):
+        return [one | {"agent_id": "leaf"} for one in envelopes(*items, turn_id="u", first=first)]
+
+    check_grammar(
+        [*envelopes(STARTED), *of_leaf(below, first=2), *envelopes(STOPPED, first=3), *of_leaf(STOPPED, first=4)]
+    )
+    check_grammar(of_leaf(below, STOPPED, first=1))
+    assert violations([*of_leaf(below, STOPPED, first=1), *envelopes(STARTED, STOPPED, first=3)]) == [
+        "event 3 (turn_started): a turn below it began earlier"
+    ]
+    assert violations(
+        [*envelopes(STARTED), *envelopes(below, STOPPED, turn_id="u", first=2), *envelopes(STOPPED, first=4)]
+    ) == ["event 2 (turn_started): a turn below another one has an agent of its own"]
+
+
 def test_only_session_events_have_no_turn():
     check_grammar([*envelopes(STARTED, STOPPED), *envelopes(("session_changed", {"name": "x"}), turn_id=None, first=3)])
     assert violations([*envelopes(STARTED, STOPPED), *envelopes(ROUND, turn_id=None, first=3)]) == [

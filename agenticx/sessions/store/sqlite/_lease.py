@@ -117,12 +117,15 @@ class _SqliteLease:
         def work(connection: sqlite3.Connection) -> Loaded:
             number = session_number(connection, self.session_id)
             running = turns.running_turn(connection, number)
-            facts, damaged = rows.open_facts(connection, number, running.id if running else None)
+            children = turns.open_children(connection, number)
+            open_ids = [turn.id for turn in (running, *children) if turn is not None]
+            facts, damaged = rows.open_facts(connection, number, open_ids)
             return Loaded(
                 record=rows.read_record(connection, number),
                 state=rows.read_state(connection, self.session_id),
                 last_seq=last_seq(connection, number),
                 running=running,
+                children=children,
                 open_facts=facts,
                 facts_damaged=damaged,
             )
@@ -264,7 +267,9 @@ def _store(
     if commit.begins is not None:
         turns.begin_turn(connection, cursor.number, commit.begins, cursor.last_seq)
     if stored:
-        rows.add_events(connection, cursor, commit.turn_id, stored)
+        rows.add_events(connection, cursor, stored)
+        if stored[-1].terminal:
+            turns.end_turn(connection, cursor.number, commit.turn_id)
         add_usage(connection, cursor.number, stored)
     if commit.state is not None:
         apply_state(connection, cursor.number, commit.state)

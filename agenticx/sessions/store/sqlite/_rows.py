@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from operator import attrgetter
 from typing import Any, Literal, TypeVar, cast, get_args
@@ -180,10 +180,11 @@ def decode_rows(rows: Iterable[tuple[Any, ...]], read: Callable[[tuple[Any, ...]
 
 
 def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
-    """Return the ids of the sessions with a running turn or an open fact, the one with the oldest turn first."""
+    """Return the ids of the sessions with an open turn or fact, the one with the oldest running turn first."""
     found = connection.execute(
         f"""SELECT sessions.id FROM sessions LEFT JOIN turns ON turns.id = sessions.running
             WHERE sessions.running IS NOT NULL OR sessions.number IN (SELECT session FROM facts WHERE {_IS_OPEN})
+            OR sessions.number IN (SELECT session FROM turns WHERE is_open_child)
             ORDER BY turns.number"""
     )
     return [session_id for (session_id,) in found]
@@ -192,9 +193,7 @@ def sessions_with_work(connection: sqlite3.Connection) -> list[str]:
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def add_events(
-    connection: sqlite3.Connection, cursor: SessionCursor, turn_id: str | None, events: Sequence[StoredEvent]
-) -> None:
+def add_events(connection: sqlite3.Connection, cursor: SessionCursor, events: Sequence[StoredEvent]) -> None:
     """Store `events` and advance the cursor."""
     last = events[-1]
     if len(events) == 1:  # a token: the hot path
@@ -206,10 +205,6 @@ def add_events(
         connection.execute("INSERT INTO appends (position, session, last_seq, body) VALUES (?, ?, ?, ?)", row)
         cursor.append_positions.append(position)
     cursor.last_seq = last.seq
-    if last.terminal:
-        connection.execute(
-            "UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (cursor.number, turn_id)
-        )
 
 
 def pack_appends(connection: sqlite3.Connection, cursor: SessionCursor) -> None:
@@ -367,26 +362,30 @@ def find_session_of_fact(connection: sqlite3.Connection, kind: FactKind, key: st
     return None if found is None else found[0]
 
 
-def open_facts(connection: sqlite3.Connection, number: int, running_turn_id: str | None) -> tuple[list[Fact], bool]:
-    """Return the facts of the running turn, and those that no fact has closed, in the order of storage.
+def open_facts(connection: sqlite3.Connection, number: int, turn_ids: Collection[str]) -> tuple[list[Fact], bool]:
+    """Return the facts of these turns, and those that no fact has closed, in the order of storage.
 
-    Those that cannot be decoded are left out; the second result is True if one of the running turn is among them.
+    Those that cannot be decoded are left out; the second result is True if one of the turns is among them.
     """
-    where = f"session = ?1 AND turn = ?2 OR number IN (SELECT number FROM facts WHERE session = ?1 AND {_IS_OPEN})"
-    found = _select_facts(connection, where, (number, running_turn_id)).fetchall()
+    of_turns = "session = ?1 AND turn IN (SELECT value FROM json_each(?2))"
+    where = f"{of_turns} OR number IN (SELECT number FROM facts WHERE session = ?1 AND {_IS_OPEN})"
+    found = _select_facts(connection, where, (number, json.dumps(list(turn_ids)))).fetchall()
     facts = list(decode_rows(found, _decode_fact))
-    of_turn = sum(turn_id == running_turn_id for _, _, turn_id, _ in found)
-    return facts, of_turn > sum(fact.turn_id == running_turn_id for fact in facts)
+    of_turn = sum(turn_id in turn_ids for _, _, turn_id, _ in found)
+    return facts, of_turn > sum(fact.turn_id in turn_ids for fact in facts)
 
 
 def open_questions(connection: sqlite3.Connection, session_id: str | None) -> list[StoredEvent]:
-    """Return the `ASKING_EVENTS` of running turns without an answer, oldest first."""
+    """Return the `ASKING_EVENTS` of open turns without an answer, oldest first."""
     number = None if session_id is None else session_number(connection, session_id)
     found = connection.execute(
-        """SELECT sessions.id, turns.after_seq, facts.key, facts.data
-           FROM sessions JOIN turns ON turns.id = sessions.running
-           JOIN facts ON facts.session = sessions.number AND facts.turn = turns.id
-           WHERE sessions.running IS NOT NULL AND (?1 IS NULL OR sessions.number = ?1)
+        """WITH open_turns AS (
+               SELECT turns.* FROM sessions JOIN turns ON turns.id = sessions.running WHERE sessions.running IS NOT NULL
+               UNION ALL SELECT * FROM turns WHERE is_open_child)
+           SELECT sessions.id, open_turns.after_seq, facts.key, facts.data
+           FROM open_turns JOIN sessions ON sessions.number = open_turns.session
+           JOIN facts ON facts.session = sessions.number AND facts.turn = open_turns.id
+           WHERE (?1 IS NULL OR sessions.number = ?1)
            AND facts.kind = 'question_asked' AND NOT EXISTS (
                SELECT 1 FROM facts AS other
                WHERE other.kind IN ('question_answered', 'question_closed') AND other.key = facts.key)""",

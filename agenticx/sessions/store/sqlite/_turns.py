@@ -12,26 +12,42 @@ from agenticx.sessions.store.records import TurnRecord
 from agenticx.sessions.store.sqlite._cursors import session_number
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["begin_turn", "find_client_turn", "find_turn", "running_turn", "running_turn_ids"]
+__all__ = [
+    "begin_turn",
+    "end_turn",
+    "find_client_turn",
+    "find_turn",
+    "open_children",
+    "running_turn",
+    "running_turn_ids",
+]
 
 _TURN_COLUMNS = """turns.id, sessions.id, turns.input, turns.attachments_digest, turns.client_turn_id,
-    turns.model, turns.permission_mode, turns.sampling, turns.after_seq"""
+    turns.model, turns.permission_mode, turns.sampling, turns.after_seq, turns.parent_turn_id"""
 
 
 def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, after_seq: int) -> None:
-    """Store `turn`, whose first event follows `after_seq`, as the running one of its session."""
+    """Store `turn`, whose first event follows `after_seq`, as the running one of its session, or as an open child."""
     sampling = None if turn.sampling is None else json.dumps(dict(turn.sampling.items()))
-    connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
+    is_child = turn.parent_turn_id is not None
+    if not is_child:
+        connection.execute("UPDATE sessions SET running = ? WHERE number = ?", (turn.id, number))
     connection.execute(
-        """INSERT INTO turns
-               (session, id, client_turn_id, input, attachments_digest, model, permission_mode, sampling, after_seq)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+        """INSERT INTO turns (session, id, client_turn_id, input, attachments_digest, model, permission_mode, sampling,
+               after_seq, parent_turn_id, is_open_child)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
            ON CONFLICT (id) DO NOTHING""",  # a commit without events is stored again when it is settled
         (
             *(number, turn.id, turn.client_turn_id, turn.input, turn.attachments_digest),
-            *(turn.model, turn.permission_mode, sampling, after_seq),
+            *(turn.model, turn.permission_mode, sampling, after_seq, turn.parent_turn_id, is_child),
         ),
     )
+
+
+def end_turn(connection: sqlite3.Connection, number: int, turn_id: str | None) -> None:
+    """Store that the turn runs no more."""
+    connection.execute("UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (number, turn_id))
+    connection.execute("UPDATE turns SET is_open_child = 0 WHERE id = ? AND is_open_child", (turn_id,))
 
 
 def find_client_turn(connection: sqlite3.Connection, session_id: str, client_turn_id: str) -> TurnRecord | None:
@@ -53,6 +69,11 @@ def running_turn(connection: sqlite3.Connection, number: int) -> TurnRecord | No
     """Return the session's turn without a terminal event, else None."""
     found = _select_turns(connection, "sessions.number = ? AND sessions.running = turns.id", (number,))
     return found[0] if found else None
+
+
+def open_children(connection: sqlite3.Connection, number: int) -> list[TurnRecord]:
+    """Return the session's turns below others that have not ended, oldest first."""
+    return _select_turns(connection, "turns.session = ? AND turns.is_open_child", (number,))
 
 
 def running_turn_ids(connection: sqlite3.Connection, session_ids: Collection[str]) -> dict[str, str]:
@@ -83,6 +104,7 @@ def _decode_turn(
     mode: PermissionMode | None,
     sampling: str | None,
     after_seq: int,
+    parent_turn_id: str | None,
 ) -> TurnRecord:
     with map_decode_errors(f"turn {id_!r}"):
         return TurnRecord(
@@ -95,4 +117,5 @@ def _decode_turn(
             permission_mode=mode,
             sampling=None if sampling is None else Sampling(**json.loads(sampling)),
             after_seq=after_seq,
+            parent_turn_id=parent_turn_id,
         )

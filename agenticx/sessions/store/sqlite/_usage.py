@@ -1,4 +1,4 @@
-"""Usage of model calls in the database: a row for each session, day and model."""
+"""Usage of model calls in the database: a row for each session, day, model and agent."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[Sto
     for event in events:
         if event.type is EventType.USAGE:
             envelope = json.loads(event.frame_json)
-            key = (session, envelope["ts"][:10], envelope["data"]["model"])
+            key = (session, envelope["ts"][:10], envelope["data"]["model"], envelope["agent_id"])
             known = connection.execute(
-                f"SELECT {_COUNT_COLUMNS} FROM usage WHERE session = ? AND day = ? AND model = ?", key
+                f"SELECT {_COUNT_COLUMNS} FROM usage WHERE session = ? AND day = ? AND model = ? AND agent_id = ?", key
             ).fetchall()
             sums = sum(rows.decode_rows(known, _decode_counts), counts_of_call(envelope["data"]))
             *numbers, cost = astuple(sums)
@@ -42,7 +42,7 @@ def read_usage(
     """Return the rows of a session or of all, of these days; without those that cannot be decoded."""
     session = None if session_id is None else session_number(connection, session_id)
     found = connection.execute(
-        f"""SELECT sessions.id, CAST(day AS TEXT), CAST(model AS TEXT), {_COUNT_COLUMNS}
+        f"""SELECT sessions.id, CAST(day AS TEXT), CAST(model AS TEXT), CAST(agent_id AS TEXT), {_COUNT_COLUMNS}
             FROM usage JOIN sessions ON sessions.number = usage.session
             WHERE (?1 IS NULL OR session = ?1) AND day >= coalesce(?2, '') AND day <= coalesce(?3, '9999-99-99')
             ORDER BY sessions.number""",
@@ -52,8 +52,8 @@ def read_usage(
 
 
 def _decode_row(row: tuple[Any, ...]) -> DailyUsage:
-    id_, day, model, *counts = row
-    return DailyUsage(session_id=id_, day=day, model=model, counts=_decode_counts(counts))
+    id_, day, model, agent_id, *counts = row
+    return DailyUsage(session_id=id_, day=day, model=model, agent_id=agent_id, counts=_decode_counts(counts))
 
 
 def _decode_counts(columns: Sequence[Any]) -> UsageCounts:

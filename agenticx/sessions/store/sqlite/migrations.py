@@ -200,6 +200,34 @@ MIGRATIONS: tuple[Migration, ...] = (
         ALTER TABLE turns ADD COLUMN sampling TEXT;         -- a JSON object; NULL: that of the model
         """,
     ),
+    Migration(
+        "0011 turns below turns, usage by agent",
+        """
+        ALTER TABLE turns ADD COLUMN parent_turn_id TEXT;   -- the turn above; NULL: a message of the user began it
+        ALTER TABLE turns ADD COLUMN is_open_child INTEGER NOT NULL DEFAULT 0;  -- 1: below another one, not ended
+        CREATE INDEX open_children ON turns (session) WHERE is_open_child;
+
+        ALTER TABLE usage RENAME TO usage_by_model;
+        CREATE TABLE usage (                           -- the usage of calls, summed
+            session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+            day TEXT NOT NULL,
+            model TEXT NOT NULL,
+            agent_id TEXT NOT NULL,
+            calls INTEGER NOT NULL,
+            uncounted INTEGER NOT NULL,
+            unpriced INTEGER NOT NULL,
+            input_tokens INTEGER NOT NULL,
+            output_tokens INTEGER NOT NULL,
+            cached_tokens INTEGER NOT NULL,
+            reasoning_tokens INTEGER NOT NULL,
+            cost_usd TEXT,                             -- a decimal; NULL if no call's cost is known
+            PRIMARY KEY (session, day, model, agent_id)
+        ) WITHOUT ROWID;
+        INSERT INTO usage SELECT session, day, model, 'meta', calls, uncounted, unpriced, input_tokens, output_tokens,
+            cached_tokens, reasoning_tokens, cost_usd FROM usage_by_model;
+        DROP TABLE usage_by_model;
+        """,
+    ),
 )
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.runtime.turn import Channel
-from agenticx.runtime.write_pacer import WritePacer
+from agenticx.runtime.turns.write_pacer import WritePacer
 
 pytestmark = pytest.mark.anyio
 

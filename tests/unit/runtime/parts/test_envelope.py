@@ -106,6 +106,8 @@ def test_a_megabyte_of_odd_text_round_trips():
 
 
 PAYLOADS = {
+    "speaker_selected": {"team": "Team", "speakers": ["a"]},
+    "team_message": {"team": "Team", "message": {"type": "TextMessage", "content": "x"}},
     "turn_started": {"input": "hi", "model": "demo", "message_id": "m"},
     "round_start": {"round": 1, "max_rounds": 10},
     "state": {"state": "planning"},

@@ -1,0 +1,133 @@
+"""The task in which a turn runs, and its consumers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any
+
+from agenticx import user_code
+from agenticx.logs import bound_ids
+from agenticx.runtime.events import Event
+from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, watch_stop
+from agenticx.runtime.session import Session
+from agenticx.runtime.turn import CURRENT_TURN, Channel, EventSink, Turn
+from agenticx.runtime.turns.background import BACKGROUND_SECONDS
+from agenticx.runtime.turns.child_turns import ChildTurnWriter
+
+__all__ = ["TurnTask", "wait_for_abandoned_turn"]
+
+_STOPPING_SECONDS = 4 * user_code.GRACE_SECONDS  # for a turn below another one to emit its terminal event
+_CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
+
+
+class TurnTask:
+    """A turn that runs in a task until its consumer closes it; an internal bug is raised from the task.
+
+    The events of a turn below another one are written by a task of their own before its consumer gets them.
+    """
+
+    def __init__(
+        self, turn: Turn, work: Coroutine[Any, Any, None], should_stop: StopSignal | Callable[[], bool] | None
+    ) -> None:
+        self._turn = turn
+        self._unwatch_stop = watch_stop(should_stop, turn.stop)
+        turn.work_clock.start()
+        self._output = turn.channel if turn.writer is None else Channel()
+        ids = {"session": turn.session_id, "agent": turn.agent_id, "organization": turn.agent.organization_id}
+        with bound_ids(**ids, **({} if turn.writer is None else {"turn": turn.id})):
+            context = copy_context()
+            context.run(CURRENT_TURN.set, turn)
+            self.task = asyncio.create_task(work, name=f"agx turn {turn.session_id}", context=context)
+            self.task.add_done_callback(turn.end)
+        self._writing = None if turn.writer is None else asyncio.create_task(self._write_below(turn.writer))
+
+    async def take(self) -> Sequence[Event]:
+        """Return the next events; none at the end."""
+        return await self._output.take()
+
+    async def join(self) -> None:
+        """Raise what the turn, or the writing of its events, raised."""
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+        await self.task
+
+    async def write_to(self, sink: EventSink) -> None:
+        """Write the events in a task of their own, as no write may be cancelled midway."""
+        writing = None
+        try:
+            writing = asyncio.create_task(self._turn.channel.write_to(sink), name=f"agx events {self._turn.session_id}")
+            await asyncio.shield(writing)
+            await self.task
+        finally:
+            await self.close()  # which ends `writing` too, once all events are written
+            if writing is not None:
+                await asyncio.wait({writing})
+                _ = writing.cancelled() or writing.exception()  # retrieved: the failure that is being raised is older
+
+    async def close(self, *, drop_events: bool = False) -> None:
+        """End the turn and everything it started; with `drop_events` its consumer takes no more of them."""
+        turn, parent = self._turn, self._turn.context.parent
+        ended = turn.closing = asyncio.Event()
+        self._unwatch_stop()
+        if self._writing is None:
+            if drop_events:
+                turn.channel.close()
+            await cancel_and_wait(self.task)
+        else:
+            await self._stop_below(self._writing)
+        turn.session.end_turn(turn)
+        ended.set()
+        if parent is None:
+            if turn.background:
+                await turn.background.finish()
+            return
+        parent.children.pop(turn.id, None)
+        if turn.background:
+            parent.background.run(turn.background.finish())
+
+    # --- below another turn -------------------------------------------------------------------------------------------
+
+    async def _write_below(self, writer: ChildTurnWriter) -> None:
+        """Write the events where those of the turn above are, then pass them to the consumer."""
+        turn = self._turn
+
+        async def write(events: Sequence[Event]) -> None:
+            await writer.write(events)
+            self._output.put(*events)
+
+        try:
+            await turn.channel.write_to(write)
+        finally:
+            if not self.task.done():
+                turn.stop()  # an event could not be written, so no call may begin
+            turn.channel.close()
+            self._output.close()
+            turn.written.set()
+
+    async def _stop_below(self, writing: asyncio.Task[None]) -> None:
+        """Stop the turn, so that it ends with a terminal event, and release its place."""
+        assert self._turn.writer is not None
+        if not self.task.done():
+            self._turn.stop()
+            await asyncio.wait({self.task}, timeout=_STOPPING_SECONDS)
+        await cancel_and_wait(self.task)
+        await asyncio.wait({writing})
+        if not writing.cancelled():
+            writing.exception()
+        await self._turn.writer.close()
+
+
+async def wait_for_abandoned_turn(session: Session) -> None:
+    """Wait, bounded, for the end of a turn whose generator was dropped by a `break`; the event loop closes it soon."""
+    for _ in range(_CLOSING_ITERATIONS):
+        turn = session.running_turn
+        if not isinstance(turn, Turn):
+            return
+        if turn.closing is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(turn.closing.wait(), BACKGROUND_SECONDS)
+            return
+        await asyncio.sleep(0)

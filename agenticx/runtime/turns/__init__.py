@@ -1,0 +1,1 @@
+"""The events of a turn on their way to its consumer, and the turns below a turn."""

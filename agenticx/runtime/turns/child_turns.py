@@ -1,0 +1,98 @@
+"""The turns below a turn: where their events are written.
+
+Code that runs inside a turn, such as a tool, runs another agent's turn below it:
+
+    context = TurnContext(parent=current_turn())
+    result = await AgentRuntime(model).run("Read the log", agent_id="reader", context=context)
+
+1. Such a turn has an id of its own, on each of its events (`RuntimeEvent.turn_id`); its `turn_started` names the turn
+   above it (`parent_turn_id`). Its own generator yields its own events alone. The generator of the turn at the top also
+   yields those of all turns below it, each turn's in order, all before its own terminal event; a hub stores them in the
+   session of that turn.
+2. A stop of a turn stops the turns below it at the same moment. Those that still run when their parent ends are stopped
+   before its terminal event; one that `outlives_parent` goes on where events are stored, in a hub.
+3. A turn asks the confirm gate of the one above it, and never acts in a mode that permits more.
+4. `final.usage` of a turn covers its own model calls; those below it have `usage` events in their own turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agenticx.runtime.events import Event
+from agenticx.runtime.resume import CallJournal, NullCallJournal
+
+__all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildTurn:
+    """A turn that is about to begin below the turn `parent_id`; `stop` requests its end."""
+
+    id: str
+    parent_id: str
+    agent_id: str
+    input: str
+    outlives_parent: bool
+    stop: Callable[[], None]
+
+
+class ChildTurnWriter(Protocol):
+    """The writer of one turn's events."""
+
+    @property
+    def journal(self) -> CallJournal:
+        """The record of the turn's calls."""
+        ...
+
+    async def write(self, events: Sequence[Event], /) -> None:
+        """Write events, in order; an exception ends the turn."""
+        ...
+
+    async def close(self) -> None:
+        """Release the turn, which emits no more events; it is ended if that is not written."""
+        ...
+
+
+class ChildTurns(Protocol):
+    """The place where the events of the turns below a turn are written, at any depth."""
+
+    @property
+    def is_durable(self) -> bool:
+        """True if turns can outlive their parent here."""
+        ...
+
+    def begin(self, child: ChildTurn) -> ChildTurnWriter:
+        """Return the writer of a turn; nothing is written before its first events."""
+        ...
+
+
+class EventQueue(Protocol):
+    """The queue of a turn's events."""
+
+    def put(self, *events: Event) -> None: ...
+    async def wait_until_written(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChildTurns:
+    """The channel of the turn at the top, through which its consumer gets all events."""
+
+    channel: EventQueue
+    journal: CallJournal = field(default_factory=NullCallJournal)
+
+    @property
+    def is_durable(self) -> bool:
+        return False
+
+    def begin(self, child: ChildTurn) -> ChildTurnWriter:
+        return self
+
+    async def write(self, events: Sequence[Event], /) -> None:
+        self.channel.put(*events)
+        await self.channel.wait_until_written()
+
+    async def close(self) -> None:
+        return None

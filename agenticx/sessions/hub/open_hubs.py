@@ -1,0 +1,50 @@
+"""The hubs that are open in this program, by which a session is found by its id alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from agenticx.errors import SessionNotFound
+from agenticx.runtime.turn import Turn
+from agenticx.sessions.store.base import Store
+from agenticx.sessions.store.records import TurnRecord
+
+__all__ = ["OpenHub", "hub_of", "register_hub", "remove_hub"]
+
+
+class OpenHub(Protocol):
+    """The methods of a `Hub` that run an application's own work as a turn."""
+
+    store: Store
+
+    async def run_work(
+        self, session_id: str, user_input: str, work: Callable[[Turn], Awaitable[str]]
+    ) -> TurnRecord: ...
+    async def wait_for_turn(self, session_id: str, turn_id: str) -> None: ...
+
+
+_open: WeakKeyDictionary[OpenHub, asyncio.AbstractEventLoop] = WeakKeyDictionary()
+
+
+def register_hub(hub: OpenHub) -> None:
+    """Add a hub of the running event loop."""
+    _open[hub] = asyncio.get_running_loop()
+
+
+def remove_hub(hub: OpenHub) -> None:
+    """Remove a hub that is being closed."""
+    _open.pop(hub, None)
+
+
+async def hub_of(session_id: str) -> OpenHub:
+    """Return the open hub of this event loop that has the session; raise `SessionNotFound`."""
+    loop = asyncio.get_running_loop()
+    for hub in [hub for hub, of_loop in list(_open.items()) if of_loop is loop]:
+        with suppress(SessionNotFound):
+            await hub.store.catalog.get(session_id)
+            return hub
+    raise SessionNotFound(f"no open hub has a session with the id {session_id!r}; open it with open_hub first")

@@ -1,0 +1,154 @@
+"""The turn of a team's run: its events, and the speeches of its agents as turns below it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from agenticx.errors import AgenticXError
+from agenticx.llms.base import Delta, ModelRequest
+from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
+from agenticx.runtime.results import own_events
+from agenticx.runtime.turn import Turn
+from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions.store.records import StoredEvent
+from agenticx.settings import Settings, load_settings
+from agenticx.teams.agents.gates import ParticipantsOwnGate
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage
+
+__all__ = ["TeamTurn", "TeamTurns"]
+
+Work = Callable[["TeamTurn"], Awaitable[str]]
+
+
+class TeamTurn:
+    """The turn of one run, None where the team has no session and does not run below another turn."""
+
+    def __init__(self, team: str, turn: Turn | None) -> None:
+        self._team = team
+        self._turn = turn
+
+    def emit_speaker(self, name: str) -> None:
+        """Emit `speaker_selected`."""
+        self._emit(EventType.SPEAKER_SELECTED, {"team": self._team, "speakers": [name]})
+
+    def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:
+        """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all."""
+        for message in messages:
+            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": dict(message.dump())})
+
+    def _emit(self, type_: EventType, data: dict[str, Any]) -> None:
+        if self._turn is not None:
+            self._turn.emit(type_, data)
+
+
+class TeamTurns:
+    """The turns of a team's runs.
+
+    They are turns of its `session`, which is one in memory, or the id of one of an open hub. Where the code runs in a
+    turn already, such as that of a team with a nested one, they are turns below it. Else there are none.
+    """
+
+    def __init__(self, team: str, session: Session | str | None, settings: Settings | None) -> None:
+        self._team = team
+        self._session = session
+        self._settings = settings
+
+    async def stored_events(self) -> Sequence[StoredEvent]:
+        """Return the log of the session; none for one in memory."""
+        if not isinstance(self._session, str):
+            return ()
+        from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
+
+        log = (await hub_of(self._session)).store.log
+        return [event async for page in read_log_pages(log, self._session) for event in page]
+
+    async def run(self, text: str, work: Work) -> None:
+        """Run `work`, whose result is the text of the answer, as a turn that begins with the message `text`.
+
+        Raises what `work` raised, CancelledError if the turn was stopped, and `AgenticXError` if it could not be run.
+        """
+        parent, session = current_turn(), self._session
+        if parent is not None and parent.accepts_children:
+            return await self._run_in_memory(text, work, Session(), agent_id=self._team, parent=parent)
+        if session is None:
+            await work(TeamTurn(self._team, None))
+        elif isinstance(session, Session):
+            await self._run_in_memory(text, work, session, gate=ParticipantsOwnGate())
+        else:
+            await self._run_in_hub(text, work, session)
+
+    async def _run_in_memory(
+        self, text: str, work: Work, session: Session, *, agent_id: str = "meta", **context: Any
+    ) -> None:
+        runtime = AgentRuntime(_NoModel(self._team), ParticipantsOwnGate(), settings=self._settings or load_settings())
+        running = _TurnWork(self._team, work)
+        turn = runtime.run_turn(
+            text, session, running.stop, agent_id=agent_id, context=TurnContext(work=running, **context)
+        )
+        try:
+            events = [event async for event in turn]
+        finally:
+            await turn.aclose()
+        running.check()
+        end = own_events(events)[-1]
+        if end.type == "error":
+            raise AgenticXError(end.data["text"])
+
+    async def _run_in_hub(self, text: str, work: Work, session_id: str) -> None:
+        from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
+
+        hub, running = await hub_of(session_id), _TurnWork(self._team, work)
+        turn = await hub.run_work(session_id, text, running)
+        try:
+            await hub.wait_for_turn(session_id, turn.id)
+        except asyncio.CancelledError:
+            running.stop.set()
+            raise
+        running.check()
+
+
+class _TurnWork:
+    """The `work` of a turn, which is stopped where it is cancelled; `stop` requests that from outside."""
+
+    def __init__(self, team: str, work: Work) -> None:
+        self.stop = StopSignal()
+        self._team = team
+        self._work = work
+        self._failure: AgenticXError | None = None
+        self._turn: Turn | None = None
+
+    async def __call__(self, turn: Turn) -> str:
+        self._turn = turn
+        unwatch = self.stop.watch(turn.stop)
+        try:
+            return await self._work(TeamTurn(self._team, turn))
+        except AgenticXError as exc:
+            self._failure = exc
+            raise
+        except asyncio.CancelledError:
+            if not turn.stopped:  # by the token of the run
+                turn.stop()
+                await asyncio.Event().wait()  # for the cancellation that this requests
+            raise
+        finally:
+            unwatch()
+
+    def check(self) -> None:
+        """Raise what ended the work; do nothing if it is done."""
+        if self._turn is None or self._turn.stopped:
+            raise asyncio.CancelledError
+        if self._failure is not None:
+            raise self._failure
+
+
+class _NoModel:
+    """The model of a turn that calls none; its name is the team's."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.context_window = None
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
+        raise AgenticXError(f"{self.name!r} is the turn of a team, which has no model")

@@ -1,0 +1,246 @@
+"""Teams in sessions: a run is a turn, and a speech is a turn below it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx import open_hub
+from agenticx.errors import ModelError, SessionBusy, SessionNotFound
+from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, Session
+from agenticx.sessions import Hub
+from agenticx.settings import load_settings
+from agenticx.teams import (
+    AssistantAgent,
+    CancellationToken,
+    MaxMessageTermination,
+    RoundRobinGroupChat,
+    SelectorGroupChat,
+    TaskResult,
+    TeamError,
+)
+from agenticx.testing import check_grammar, outline
+from agenticx.tools.registry import tool
+from tests.support.sessions import wait_for_event
+from tests.support.teams.child_turns import turns_by_agent
+
+pytestmark = pytest.mark.anyio
+
+
+def agent(name: str, *script: Any, **options: Any) -> AssistantAgent:
+    return AssistantAgent(name, ScriptedModel(list(script)), **options)
+
+
+@asynccontextmanager
+async def open_session(folder: Path) -> AsyncIterator[tuple[Hub, str]]:
+    """Yield a hub with one session, whose own model is never called."""
+    settings = load_settings({"home": folder / "home"}, environ={})
+    url = f"sqlite:///{folder}/sessions.db"
+    async with open_hub(url, model=ScriptedModel([]), tools=[], workspace=folder, settings=settings) as hub:
+        yield hub, (await hub.create(name="Talk")).id
+
+
+async def log_of(hub: Hub, session_id: str) -> list[dict[str, Any]]:
+    events = [json.loads(event.frame_json) for event in await hub.store.log.read(session_id, 0, 1000)]
+    check_grammar(events)
+    return events
+
+
+def texts(result: TaskResult) -> list[str]:
+    return [message.to_text() for message in result.messages]
+
+
+def by_agent(log: Sequence[dict[str, Any]]) -> dict[str, list[list[dict[str, Any]]]]:
+    """Return the turns of each agent, by its name."""
+    turns: dict[str, list[list[dict[str, Any]]]] = {}
+    for started in log:
+        if started["type"] == "turn_started":
+            events = [event for event in log if event["turn_id"] == started["turn_id"]]
+            turns.setdefault(started["agent_id"], []).append(events)
+    return turns
+
+
+async def test_a_run_is_a_turn_and_each_speech_is_a_turn_below_it(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        writer, critic = agent("writer", "A poem."), agent("critic", "Too short.")
+        team = RoundRobinGroupChat([writer, critic], name="Poets", max_turns=2, session=session_id)
+        result = await team.run(task="Write.")
+        assert (texts(result), result.stop_reason) == (
+            ["Write.", "A poem.", "Too short."],
+            "Maximum number of turns 2 reached.",
+        )
+        log = await log_of(hub, session_id)
+        turns = by_agent(log)
+        ((run,), (first,), (second,)) = turns["meta"], turns["writer"], turns["critic"]
+        assert outline(run) == [
+            *("turn_started", "team_message"),
+            *("speaker_selected", "team_message") * 2,
+            *("token", "final"),
+        ]
+        assert [event["data"] for event in run if event["type"] == "speaker_selected"] == [
+            {"team": "Poets", "speakers": [name]} for name in ("writer", "critic")
+        ]
+        said = [event["data"]["message"] for event in run if event["type"] == "team_message"]
+        assert [(one["source"], one["content"]) for one in said] == [
+            ("user", "Write."), ("writer", "A poem."), ("critic", "Too short.")
+        ]  # fmt: skip
+        for speech in (first, second):
+            assert speech[0]["data"]["parent_turn_id"] == run[0]["turn_id"]
+            assert outline(speech) == ["turn_started", "round_start", "token", "final"]
+        assert (run[-1]["data"]["text"], run[-1]["data"]["usage"]["input_tokens"]) == ("Too short.", None)
+        usage = {row.agent_id: row.counts.calls for row in await hub.store.catalog.usage(session_id=session_id)}
+        assert usage == {"writer": 1, "critic": 1}
+        messages = [(one["role"], one["content"]) for one in await hub.messages(session_id)]
+        assert messages == [("user", "Write."), ("assistant", "Too short.")]
+
+
+async def test_a_confirm_of_a_participant_is_answered_through_the_hub(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def post(text: str) -> str:
+        """Post a text."""
+        ran.append(text)
+        return "posted"
+
+    async with open_session(tmp_path) as (hub, session_id):
+        writer = agent("writer", call("post", {"text": "x"}), "Done.", tools=[post])
+        running = asyncio.create_task(RoundRobinGroupChat([writer], max_turns=1, session=session_id).run(task="Go"))
+        asked = await wait_for_event(hub.store, session_id, "confirm_required")
+        assert asked["agent_path"] == ["meta", "writer"]
+        (question,) = await hub.open_confirms(session_id)
+        with pytest.raises(SessionBusy):
+            [event async for event in hub.run_turn(session_id, "hello")]
+        await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        assert texts(await running)[-1] == "Done."
+        assert ran == ["x"]
+        await log_of(hub, session_id)
+
+
+@pytest.mark.parametrize("by", ["hub", "token"])
+async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again(tmp_path: Path, by: str) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        inner = RoundRobinGroupChat([agent("inner", hang(), "Again.")], name="pair", max_turns=1)
+        team, token = RoundRobinGroupChat([inner], max_turns=1, session=session_id), CancellationToken()
+        running = asyncio.create_task(team.run(task="Go", cancellation_token=token))
+        while len(await hub.store.log.read(session_id, 0, 1000)) < 9:
+            await asyncio.sleep(0.001)
+        began = asyncio.get_running_loop().time()
+        if by == "hub":
+            await hub.stop(session_id)
+        else:
+            token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert asyncio.get_running_loop().time() - began < 0.5
+        while hub.running_turn_id(session_id) is not None:
+            await asyncio.sleep(0.001)
+        turns = by_agent(await log_of(hub, session_id))
+        assert {name: events[0][-1]["data"]["code"] for name, events in turns.items()} == dict.fromkeys(
+            ("meta", "pair", "inner"), "stopped"
+        )
+        assert texts(await team.run())[-1] == "Again."
+        last = by_agent(await log_of(hub, session_id))
+        assert {name: events[1][-1]["type"] for name, events in last.items()} == dict.fromkeys(last, "final")
+
+
+async def test_a_team_of_the_next_process_goes_on_with_the_right_speaker(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    @tool(risk="read")
+    def look() -> str:
+        """Look."""
+        ran.append("look")
+        return "seen"
+
+    async with open_session(tmp_path) as (hub, session_id):
+        members = [agent("a", call("look"), "One.", tools=[look]), agent("b", call("look"), hang(), tools=[look])]
+        team = RoundRobinGroupChat(members, max_turns=4, session=session_id)
+        running = asyncio.create_task(team.run(task="Go"))
+        while len(ran) < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        await hub.stop(session_id)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    url = f"sqlite:///{tmp_path}/sessions.db"
+    async with open_hub(url, model=ScriptedModel([]), tools=[], workspace=tmp_path, settings=settings) as hub:
+        first, second = ScriptedModel(["Three."]), ScriptedModel(["Two."])
+        members = [AssistantAgent("a", first, tools=[look]), AssistantAgent("b", second, tools=[look])]
+        result = await RoundRobinGroupChat(members, max_turns=2, session=session_id).run()
+        assert (texts(result), ran) == (["Two.", "Three."], ["look", "look"])
+        shown = [
+            [(message.role, message.content) for message in model.requests[0].messages[1:]] for model in (second, first)
+        ]
+        calls, found = ("assistant", ""), ("tool", "seen")
+        assert shown == [
+            [("user", "Go"), ("user", "One."), calls, found, ("user", "Continue.")],
+            [("user", "Go"), calls, found, ("assistant", "One."), ("user", "Two.")],
+        ]
+        with pytest.raises(ValueError, match="speeches of"):
+            await RoundRobinGroupChat([agent("c")], max_turns=1, session=session_id).run()
+
+
+async def test_the_failure_of_a_participant_ends_the_turn_of_the_run(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        broken = agent("broken", *[ModelError("no model", code="provider.auth")] * 9)
+        with pytest.raises(TeamError, match="no model"):
+            await RoundRobinGroupChat([broken], max_turns=1, session=session_id).run(task="Go")
+        turns = by_agent(await log_of(hub, session_id))
+        assert [events[0][-1]["type"] for events in turns.values()] == ["error", "error"]
+
+
+async def test_a_session_in_memory_keeps_the_task_and_the_answer_and_asks_nobody_about_own_functions() -> None:
+    session = Session()
+    ran: list[str] = []
+
+    def note() -> str:
+        """Note something."""
+        ran.append("note")
+        return "noted"
+
+    team = RoundRobinGroupChat([agent("writer", call("note"), "Noted.", tools=[note])], max_turns=1, session=session)
+    await team.run(task="Go")
+    assert (ran, [message.content for message in session.messages]) == (["note"], ["Go", "Noted."])
+
+
+async def test_the_choice_of_a_speaker_is_spent_in_the_turn_of_the_run(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        members = [agent("a", "from a"), agent("b", "from b")]
+        chooser = ScriptedModel(["b"])
+        team = SelectorGroupChat(members, chooser, max_turns=1, session=session_id)
+        await team.run(task="Go")
+        turns = by_agent(await log_of(hub, session_id))
+        assert list(turns) == ["meta", "b"]
+        assert sum(event["type"] == "usage" for event in turns["meta"][0]) == 1
+
+
+async def test_a_team_in_a_tool_runs_below_the_turn_that_calls_it(tmp_path: Path) -> None:
+    @tool(risk="read")
+    async def discuss(topic: str) -> str:
+        """Discuss a topic."""
+        members = [agent("one", "First."), agent("two", "Second.")]
+        team = RoundRobinGroupChat(members, name="Pair", termination_condition=MaxMessageTermination(3))
+        return (await team.run(task=topic)).messages[-1].to_text()
+
+    model = ScriptedModel([call("discuss", {"topic": "x"}), "Done."])
+    runtime = AgentRuntime(model, AutoApproveConfirmGate(), tools=[discuss])
+    events = [event async for event in runtime.run_turn("go", Session(workspace=tmp_path))]
+    check_grammar(events)
+    turns = turns_by_agent(events)
+    assert list(turns) == ["meta", "Pair", "one", "two"]
+    assert turns["one"][0].data["parent_turn_id"] == turns["Pair"][0].turn_id
+    (result,) = [event.data["result"] for event in turns["meta"] if event.type == "tool_result"]
+    assert result == "Second."
+
+
+async def test_a_session_of_no_open_hub_is_refused() -> None:
+    with pytest.raises(SessionNotFound, match="no open hub has a session with the id 'ses_1'"):
+        await RoundRobinGroupChat([agent("a")], max_turns=1, session="ses_1").run(task="Go")
