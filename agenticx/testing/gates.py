@@ -8,46 +8,53 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest
+from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, QuestionAnswer, QuestionRequest
 
 __all__ = ["GateAnswer", "ScriptedGate"]
 
-GateAnswer = bool | ConfirmAnswer | Literal["silent"] | Exception
+GateAnswer = bool | ConfirmAnswer | QuestionAnswer | Literal["silent"] | Exception
 """Yes or no, a whole answer, no answer at all, or an exception that the gate raises."""
 
 
 class ScriptedGate(ConfirmGate):
     """A gate that answers questions in order and records them in `requests`.
 
-    A question beyond the script is answered no and reported by `assert_done`. In a `with` block the gate raises
-    `AssertionError` at the end if there were more or fewer questions than answers.
+    A question of the agent (`ask_user`) takes a `QuestionAnswer`; for any other one nobody can be asked. A question
+    beyond the script is answered no and reported by `assert_done`. In a `with` block the gate raises `AssertionError`
+    at the end if there were more or fewer questions than answers.
     """
 
     def __init__(self, *answers: GateAnswer) -> None:
         self._answers: deque[GateAnswer] = deque(answers)
         self._planned = len(self._answers)
-        self.requests: list[ConfirmRequest] = []
+        self.requests: list[ConfirmRequest | QuestionRequest] = []
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        return (await self._next()).approved
+        return _decision(await self._next()).approved
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         self.requests.append(request)
         announce()
-        return await self._next()
+        return _decision(await self._next())
 
-    async def _next(self) -> ConfirmAnswer:
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        self.requests.append(request)
+        announce()
+        answer = await self._next()
+        return answer if isinstance(answer, QuestionAnswer) else QuestionAnswer(by="policy")
+
+    async def _next(self) -> bool | ConfirmAnswer | QuestionAnswer:
         answer = self._answers.popleft() if self._answers else False
         if isinstance(answer, Exception):
             raise answer
-        if answer == "silent":
-            await _nothing()
-        return answer if isinstance(answer, ConfirmAnswer) else ConfirmAnswer(approved=answer is True)
+        if isinstance(answer, str):
+            return await _nothing()
+        return answer
 
     def assert_done(self) -> None:
         """Raise `AssertionError` unless there were exactly as many questions as answers."""
         if len(self.requests) != self._planned:
-            questions = [request.question for request in self.requests]
+            questions = [one.question if isinstance(one, ConfirmRequest) else one.text for one in self.requests]
             raise AssertionError(
                 f"the gate has {self._planned} answers and was asked {len(questions)} times: {questions!r}"
             )
@@ -62,5 +69,9 @@ class ScriptedGate(ConfirmGate):
             self.assert_done()
 
 
-def _nothing() -> Awaitable[None]:
+def _decision(answer: bool | ConfirmAnswer | QuestionAnswer) -> ConfirmAnswer:
+    return answer if isinstance(answer, ConfirmAnswer) else ConfirmAnswer(approved=answer is True)
+
+
+def _nothing() -> Awaitable[bool]:
     return asyncio.get_running_loop().create_future()

@@ -50,6 +50,32 @@ async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_
         assert tab.errors == []
 
 
+async def test_a_user_answers_questions_with_an_option_and_in_other_words(make_studio: StudioMaker, tab: Tab) -> None:
+    questions = [call("ask_user", {"text": "Which <b>colour</b>?", "options": ["red", "blue"]})]
+    model = ScriptedModel([questions, [call("ask_user", {"text": "And why?"})], "Thanks."])
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        await enter(tab, studio)
+        await send_message(tab, "Ask me")
+        await tab.wait_for("document.querySelectorAll('.ask .option').length === 2")
+        assert "Which <b>colour</b>?" in await tab.evaluate("document.querySelector('.ask').innerText")
+        assert await tab.evaluate("document.querySelector('.ask .main').disabled")  # without an answer of one's own
+        await tab.evaluate("document.querySelectorAll('.ask .option')[1].click()")
+        await tab.wait_for("document.querySelectorAll('.ask')[1]?.querySelector('.answer')")
+        await tab.reload()
+        field = await tab.wait_for("document.querySelectorAll('.ask')[1]?.querySelector('.answer') && 'there'")
+        assert field == "there"
+        write = "const field = document.querySelector('.ask .answer'); field.value = ' So <i>that</i> it fits. '"
+        await tab.evaluate(f"(() => {{ {write}; field.dispatchEvent(new Event('input')); }})()")
+        key = "new KeyboardEvent('keydown', {key: 'Enter', bubbles: true, cancelable: true})"
+        await tab.evaluate(f"document.querySelector('.ask .answer').dispatchEvent({key})")
+        shown = await tab.wait_for(f"{SHOWN}.includes('Thanks.') && {SHOWN}")
+        assert "Answer: blue" in shown
+        assert "Answer: So <i>that</i> it fits." in shown
+        assert tab.errors == []
+    results = [row.content for row in model.requests[2].messages if isinstance(row, ToolMessage)]
+    assert results == ["blue", "So <i>that</i> it fits."]
+
+
 async def test_a_tab_without_a_token_says_how_to_get_one(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         await tab.open(f"http://127.0.0.1:{studio.port}/")

@@ -73,6 +73,9 @@ class OwnFunctionsGate(ConfirmGate):
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
         return context.get("tool") in self._names or await self._terminal.request_confirm(question, context)
 
+    async def request_answer(self, text: str, options: Sequence[str]) -> str | None:
+        return await self._terminal.request_answer(text, options)
+
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
         if request.context.get("tool") not in self._names:
             return await self._terminal.ask(request, announce)

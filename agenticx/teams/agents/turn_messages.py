@@ -20,6 +20,7 @@ from agenticx.teams.messages import (
     ThoughtEvent,
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
+    UserInputRequestedEvent,
 )
 
 __all__ = ["TurnMessages"]
@@ -67,6 +68,9 @@ class TurnMessages:
             )
             if len(self.results) == len(self.calls):
                 yield ToolCallExecutionEvent(content=list(self.results), source=self._source)
+        elif event.type == "question_asked":
+            data = event.data
+            yield UserInputRequestedEvent(request_id=data["id"], content=data["text"], source=self._source)
         elif event.type == "round_start":
             yield from self._thoughts()
             self.calls, self.results = (), []

@@ -32,6 +32,7 @@ QUERIES = {
     "/api/sessions/{session_id}/events": ["cursor", "lastEventId"],
     "/api/events": ["cursor", "lastEventId"],
     "/api/confirms": ["session_id"],
+    "/api/questions": ["session_id"],
     "/api/models": ["available"],
     "/api/usage": ["session_id", "since", "until"],
 }
@@ -189,6 +190,8 @@ async def test_every_response_matches_the_document(
         [
             call("file_write", {"path": "a.txt", "content": "x"}),
             "Written, the needle is in there.",
+            call("ask_user", {"text": "Which?", "options": ["one"]}),
+            "Thanks.",
             [say("so"), hang()],
             *["more"] * 5,
         ]
@@ -198,9 +201,11 @@ async def test_every_response_matches_the_document(
         client = DocumentedClient(studio, without_additional_properties(document))
         await client.request("GET", "/openapi.json")
 
-        made = (await client.request("POST", "/api/sessions", {"name": "Named", "tools": ["file_write"]})).json()
+        session = {"name": "Named", "tools": ["file_write", "ask_user"]}
+        made = (await client.request("POST", "/api/sessions", session)).json()
         await confirm_a_tool_call(client, made["id"])
         await read_and_rewind(client, made["id"])
+        await answer_a_question(client, made["id"])
         await queue_messages_and_stop(client, made["id"])
         await open_streams(client, made["id"])
 
@@ -225,6 +230,15 @@ async def confirm_a_tool_call(client: DocumentedClient, session_id: str) -> None
     yes = {"approved": True, "digest": question["digest"], "reason": "why not"}
     await client.request("POST", f"/api/confirms/{question['id']}", yes)
     await client.studio.events_until(session_id, "final")
+
+
+async def answer_a_question(client: DocumentedClient, session_id: str) -> None:
+    """Run a turn whose model asks the user, and answer it."""
+    turn = (await client.request("POST", f"/api/sessions/{session_id}/turns", {"input": "Ask"})).json()
+    await client.studio.events_until(session_id, "question_asked")
+    (question,) = (await client.request("GET", f"/api/questions?session_id={session_id}")).json()["questions"]
+    await client.request("POST", f"/api/questions/{question['id']}", {"answer": "another"})
+    await client.studio.events_until(session_id, "final", cursor=turn["cursor"])
 
 
 async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
