@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agenticx.runtime.agent_runtime import AgentRuntime
+from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import (
     AsyncConfirmGate,
@@ -35,6 +36,8 @@ __all__ = [
     "AsyncConfirmGate",
     "AutoApproveConfirmGate",
     "Block",
+    "Budget",
+    "BudgetExceeded",
     "ConfirmAnswer",
     "ConfirmClosed",
     "ConfirmGate",

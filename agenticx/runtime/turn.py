@@ -18,6 +18,9 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import bind_ids, bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage
+from agenticx.runtime.budgets.budget import Budget
+from agenticx.runtime.budgets.budgeted_model import BudgetedModel
+from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, cancel_and_wait, watch_stop
@@ -112,8 +115,9 @@ class TurnContext:
     model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
-    reply with calls ends the turn, and they are not run. `agent_path` has the ids of the agents from the main one to
-    this turn's, if that is another: confirmations and questions show it.
+    reply with calls ends the turn, and they are not run. All model calls of the turn are made within `budget`.
+    `agent_path` has the ids of the agents from the main one to this turn's, if that is another: confirmations and
+    questions show it.
     """
 
     client_turn_id: str | None = None
@@ -126,6 +130,7 @@ class TurnContext:
     max_rounds: int | None = None
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
+    budget: Budget | None = None
     agent_path: tuple[str, ...] = ()
 
 
@@ -183,10 +188,12 @@ class Turn:
     overflowed: bool = False
     closing: asyncio.Event | None = None
     log: TurnLog = field(init=False)
+    work_clock: WorkClock = field(init=False)
     _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
 
     def __post_init__(self) -> None:
-        self._use(self.agent)
+        self._use(self._within_budget(self.agent))
+        self.work_clock = WorkClock(self.context.budget, self.clock, lambda: self.interrupts.fire("budget_exceeded"))
         self.channel.pacer = self.context.pacer
         self.log = TurnLog(self.clock)
         self.journal, self.steering = self.context.journal, self.context.steering
@@ -239,6 +246,7 @@ class Turn:
 
     def end(self, task: asyncio.Task[None]) -> None:
         """Close the channel and write the turn's log line; `task`, which ran the turn, is done."""
+        self.work_clock.end()
         self.channel.close()
         self.log.end(task, model=self.model_name, rounds=self.round, usage=self.usage)
 
@@ -293,6 +301,11 @@ class Turn:
         self.session.state.context_variables.update(result.variables or {})
         return None
 
+    def _within_budget(self, agent: TurnAgent) -> TurnAgent:
+        """Return `agent` with a model whose calls are made within the turn's budget, if there is one."""
+        budget = self.context.budget
+        return agent if budget is None else replace(agent, model=BudgetedModel(agent.model, budget))
+
     def _use(self, agent: TurnAgent) -> None:
         """Let `agent` act from now on."""
         self.agent, self.agent_id, self.tools, self.hooks = agent, agent.name, agent.tools, agent.hooks
@@ -305,11 +318,11 @@ class Turn:
             return
         data = {"from_agent": self.agent.name, "to_agent": agent.name}
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
-        self._use(agent)
+        self._use(self._within_budget(agent))
         self.made_calls, self.last_input_tokens = False, None
         self.session.active_agent = agent.name
         bind_ids(agent=agent.name)
-        self.output.use(agent.model, agent.tools.names)
+        self.output.use(self.agent.model, agent.tools.names)
 
     def drop_tools(self) -> None:
         """Give the model one more round without tools, and those that a corrected output takes."""
@@ -377,6 +390,7 @@ class TurnTask:
     ) -> None:
         self._turn = turn
         self._unwatch_stop = watch_stop(should_stop, turn.stop)
+        turn.work_clock.start()
         with bound_ids(session=turn.session.id, agent=turn.agent_id, organization=turn.agent.organization_id):
             self.task = asyncio.create_task(work, name=f"agx turn {turn.session.id}")
             self.task.add_done_callback(turn.end)

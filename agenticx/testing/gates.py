@@ -17,7 +17,7 @@ GateAnswer = bool | ConfirmAnswer | QuestionAnswer | Literal["silent"] | Excepti
 
 
 class ScriptedGate(ConfirmGate):
-    """A gate that answers questions in order and records them in `requests`.
+    """A gate that answers questions in order and records them in `requests`, those of the agent in `questions`.
 
     A question of the agent (`ask_user`) takes a `QuestionAnswer`; for any other one nobody can be asked. A question
     beyond the script is answered no and reported by `assert_done`. In a `with` block the gate raises `AssertionError`
@@ -27,7 +27,8 @@ class ScriptedGate(ConfirmGate):
     def __init__(self, *answers: GateAnswer) -> None:
         self._answers: deque[GateAnswer] = deque(answers)
         self._planned = len(self._answers)
-        self.requests: list[ConfirmRequest | QuestionRequest] = []
+        self.requests: list[ConfirmRequest] = []
+        self.questions: list[QuestionRequest] = []
 
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
         return _decision(await self._next()).approved
@@ -38,7 +39,7 @@ class ScriptedGate(ConfirmGate):
         return _decision(await self._next())
 
     async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
-        self.requests.append(request)
+        self.questions.append(request)
         announce()
         answer = await self._next()
         return answer if isinstance(answer, QuestionAnswer) else QuestionAnswer(by="policy")
@@ -53,8 +54,8 @@ class ScriptedGate(ConfirmGate):
 
     def assert_done(self) -> None:
         """Raise `AssertionError` unless there were exactly as many questions as answers."""
-        if len(self.requests) != self._planned:
-            questions = [one.question if isinstance(one, ConfirmRequest) else one.text for one in self.requests]
+        questions = [*(one.question for one in self.requests), *(one.text for one in self.questions)]
+        if len(questions) != self._planned:
             raise AssertionError(
                 f"the gate has {self._planned} answers and was asked {len(questions)} times: {questions!r}"
             )

@@ -117,7 +117,9 @@ class Asker(ABC, Generic[RequestT, AnswerT]):
         asked_at = self.clock.monotonic()
         answer: AnswerT | None = None
         try:
-            answer = await user_code.call(self._ask_gate, request, announce, what=_GATE, limit=self.clock.real(limit))
+            with turn.work_clock.waiting_for_person():
+                real_limit = self.clock.real(limit)
+                answer = await user_code.call(self._ask_gate, request, announce, what=_GATE, limit=real_limit)
             if (problem := self._problem(answer)) is not None:
                 answer, text = None, f"the gate {type(self.gate).__name__} returned {problem}"
                 raise UserCodeError(text, what=_GATE, kind="invalid_result")
