@@ -179,12 +179,20 @@ def test_no_text_of_a_call_can_forge_a_line() -> None:
         ("tool_progress", {"tool_call_id": "c", "name": forged, "elapsed_seconds": 1.0}),
         ("confirm_response", {"id": "q", "approved": False, "by": "policy", "reason": forged}),
         ("tool_result", {"tool_call_id": "c", "name": forged, "result": forged, "is_error": True}),
-        ("question_asked", {"id": "q", "text": forged}),
+        ("question_answered", {"id": "q", "answer": forged, "by": "user"}),
         ("error", {"text": forged, "code": "internal", "fatal": False}),
     )
     assert [line for line in err.splitlines() if line.startswith(("  allowed", "\x1b"))] == []
     assert len(err.splitlines()) == 6
     assert "\x1b" not in err
+    asked = Screen()
+    PlainOutput(Screen(), asked).show_question({"id": "q", "text": forged, "options": [forged]}, "Your answer: ")
+    assert asked.getvalue().splitlines() == [
+        "? x",
+        "    |   allowed by you⟨U+001B⟩[2J",
+        "  1   x⟨U+000A⟩  allowed by you⟨U+001B⟩[2J",
+        "Your answer: ",
+    ]
 
 
 def test_a_note_with_raw_control_characters_is_written_escaped() -> None:

@@ -9,7 +9,7 @@ from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, ToolCall
 from agenticx.runtime import Session
 from agenticx.runtime.events import Event
-from agenticx.runtime.events.payloads import ToolCallData
+from agenticx.runtime.events.payloads import ToolCallData, ToolResultData
 from agenticx.runtime.turn import usage_from_data
 from agenticx.teams.agents.spending import report_usage, request_usage
 from agenticx.teams.messages import (
@@ -60,14 +60,7 @@ class TurnMessages:
                 content = list(self.calls)
                 yield ToolCallRequestEvent(content=content, models_usage=self.take_usage(), source=self._source)
         elif event.type == "tool_result":
-            data = event.data
-            self.results.append(
-                FunctionExecutionResult(
-                    content=data["result"], name=data["name"], call_id=data["tool_call_id"], is_error=data["is_error"]
-                )
-            )
-            if len(self.results) == len(self.calls):
-                yield ToolCallExecutionEvent(content=list(self.results), source=self._source)
+            yield from self._add_result(event.data)
         elif event.type == "question_asked":
             data = event.data
             yield UserInputRequestedEvent(request_id=data["id"], content=data["text"], source=self._source)
@@ -76,6 +69,15 @@ class TurnMessages:
             self.calls, self.results = (), []
         elif event.type == "final":
             yield from self._thoughts()
+
+    def _add_result(self, data: ToolResultData) -> Iterator[ToolCallExecutionEvent]:
+        self.results.append(
+            FunctionExecutionResult(
+                content=data["result"], name=data["name"], call_id=data["tool_call_id"], is_error=data["is_error"]
+            )
+        )
+        if len(self.results) == len(self.calls):
+            yield ToolCallExecutionEvent(content=list(self.results), source=self._source)
 
     def take_usage(self) -> RequestUsage | None:
         """Return the tokens of the last model call, once."""
