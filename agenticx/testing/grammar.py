@@ -54,7 +54,8 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     4. All calls of a round come before any of them runs. Each has an id that is unique within the session and exactly
        one `tool_result`, in call order, before a `steered`, the next model call and the turn's end.
     5. `tool_progress`, `artifact` and a `stall` of a tool occur between a call and its result.
-    6. A confirmation or question is asked about a call without a result and answered once, before the turn ends.
+    6. A confirmation or question is asked about a call without a result and answered once, by an event of its own kind,
+       before the turn ends.
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
        only in a waiting token, of which a model call has one at most.
     8. `state` events are changes, never `idle`; `done` comes just before the terminal event.
@@ -150,7 +151,7 @@ class _Turn:
     previous: str = ""
     open_calls: dict[str, str] = field(default_factory=dict[str, str])
     running: bool = False
-    questions: dict[str, bool] = field(default_factory=dict[str, bool])
+    questions: dict[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
     texts: dict[tuple[str, str], list[str]] = field(default_factory=dict[tuple[str, str], list[str]])
     lengths: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     waiting_tokens: set[str] = field(default_factory=set[str])
@@ -267,15 +268,21 @@ class _Turn:
         tool = event.data.get("context", {}).get("tool")
         if event.type == "confirm_required" and tool not in self.open_calls.values():
             problems.append(f"no call of {tool!r} waits for its result")
-        self.questions[id_] = False
+        call_id = event.data.get("tool_call_id")
+        if call_id is not None and call_id not in self.open_calls:
+            problems.append(f"{call_id} is not a call without a result")
+        self.questions[id_] = (event.type, False)
         return problems
 
     def check_answer(self, event: View) -> list[str]:
         id_ = str(event.data.get("id"))
-        answered = self.questions.get(id_)
-        self.questions[id_] = True
-        if answered is None:
+        asked_by, answered = self.questions.get(id_, (None, False))
+        right = "confirm_required" if event.type == "confirm_response" else "question_asked"
+        self.questions[id_] = (right, True)
+        if asked_by is None:
             return [f"{id_} was never asked"]
+        if asked_by != right:
+            return [f"{id_} was asked by {asked_by}"]
         return [f"{id_} is answered twice"] if answered else []
 
     # -- the end --
@@ -288,7 +295,7 @@ class _Turn:
     def _check_terminal(self, event: View) -> list[str]:
         self.ended_by = label(event)
         problems = [f"the turn ends while {self._unanswered()}"] if self.open_calls else []
-        problems += [f"{id_} is still unanswered" for id_, answered in self.questions.items() if not answered]
+        problems += [f"{id_} is still unanswered" for id_, (_, answered) in self.questions.items() if not answered]
         if self.state is not None and (self.state, self.previous) != ("done", "state"):
             problems.append(f"state done must come just before it; the state is {self.state}")
         if event.type == "final":

@@ -1,4 +1,4 @@
-"""Questions at the terminal: a turn's confirmations and the agent's own questions are shown, and answers are sent."""
+"""Questions at the terminal: confirmations and the agent's own are shown, and the answers are sent."""
 
 from __future__ import annotations
 

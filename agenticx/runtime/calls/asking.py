@@ -1,4 +1,4 @@
-"""The questions that calls put to the user through the gate: confirmations, and those of the agent (`ask_user`).
+"""The questions of calls to the user, through the gate: confirmations, and the agent's own (`ask_user`).
 
 Both kinds are asked, limited, answered and resumed in the same way; the subclasses say how they differ.
 """
@@ -80,7 +80,7 @@ class OpenQuestion(Generic[AnswerT]):
 
 @dataclass(frozen=True, slots=True)
 class Asker(ABC, Generic[RequestT, AnswerT]):
-    """Asks questions of one kind."""
+    """A base class of those that ask questions of one kind."""
 
     gate: ConfirmGate
     settings: Settings
@@ -189,7 +189,7 @@ class Asker(ABC, Generic[RequestT, AnswerT]):
 
 @dataclass(frozen=True, slots=True)
 class ConfirmAsker(Asker[ConfirmRequest, ConfirmAnswer]):
-    """Asks for confirmations; a question without an answer is a denial."""
+    """The asker for confirmations; one without an answer is a denial."""
 
     _without_answer = "the call is denied"
 
@@ -250,7 +250,7 @@ class ConfirmAsker(Asker[ConfirmRequest, ConfirmAnswer]):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsker(Asker[QuestionRequest, QuestionAnswer]):
-    """Asks the questions of the agent; without an answer the model is told why there is none."""
+    """The asker for the agent's own questions; without an answer the model is told why there is none."""
 
     _without_answer = "the question has no answer"
 

@@ -1,1 +1,1 @@
-"""Questions to the user: confirmations with their text and digest, questions of agents, and those that wait."""
+"""Questions to the user: confirmations, with their text and digest, and those of agents."""

@@ -1,4 +1,4 @@
-"""A question as lines for the user: a confirmation with the call and its effects, or a question of the agent.
+"""A question as lines for the user: a confirmation with the call and its effects, or an agent's own.
 
 Every field is on one line of its own and every line of a block begins with an indented margin, so no text of a call can
 imitate a line of the question. Of a text with more than 30,000 characters the middle is left out, of more than 50

@@ -1,4 +1,4 @@
-"""A question of the agent to the user (`ask_user`): the request, its answer, and the text that the model reads."""
+"""A question of the agent to the user (`ask_user`): the request, and the answer."""
 
 from __future__ import annotations
 

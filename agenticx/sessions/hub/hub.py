@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-from agenticx.argument_types import check_int, check_path, check_str, check_type
+from agenticx.argument_types import check_int, check_path, check_str, check_type, wrong_type
 from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
@@ -41,7 +41,7 @@ from agenticx.sessions.hub.commands import (
 )
 from agenticx.sessions.hub.questions import QuestionMethods
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
-from agenticx.sessions.hub.records import check_fields, check_session_id, check_text
+from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
 from agenticx.sessions.hub.session_actor import SessionActor
 from agenticx.sessions.hub.submission import (
@@ -214,7 +214,7 @@ class Hub(QuestionMethods):
                 yield event
 
     async def _new_reader(self, session_id: str, after: int, turn_id: str | None = None) -> EventReader:
-        check_session_id(session_id)
+        _check_session_id(session_id)
         reader = EventReader(self.store.log, session_id, after=after, turn_id=turn_id)
         self._readers.add(reader)
         if self._actors.is_closed:
@@ -223,7 +223,7 @@ class Hub(QuestionMethods):
 
     async def messages(self, session_id: str) -> list[dict[str, Any]]:
         """Return the messages of a session's conversation, as `agenticx.sessions.transcript` does."""
-        check_session_id(session_id)
+        _check_session_id(session_id)
         return await read_messages(self.store.log, session_id)
 
     async def start(self, session_id: str, request: TurnRequest) -> TurnRecord:
@@ -323,7 +323,7 @@ class Hub(QuestionMethods):
 
     async def _perform(self, session_id: str, command: Command) -> Any:
         """Carry out a command: here, if this process owns the session or can claim it, else at its owner."""
-        check_session_id(session_id)
+        _check_session_id(session_id)
         clock = self._services.clock
         began = clock.monotonic()
         for pause in chain(_PAUSE_SECONDS, repeat(_PAUSE_SECONDS[-1])):
@@ -444,6 +444,11 @@ class Hub(QuestionMethods):
 
     def _may_resume(self, session_id: str) -> bool:
         return self._resume_only is None or session_id in self._resume_only
+
+
+def _check_session_id(session_id: object) -> None:
+    if not isinstance(session_id, str):
+        raise wrong_type("session_id", session_id, "the id of a session, which is a str")
 
 
 def _folder(given: str | PathLike[str] | None) -> str:

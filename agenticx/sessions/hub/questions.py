@@ -11,7 +11,6 @@ from agenticx.messages import clean_text
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, QuestionAnswer, QuestionRequest
 from agenticx.sessions.hub.commands import Answer, AnswerQuestion, Command
 from agenticx.sessions.hub.confirmations import open_confirm, open_question, unknown_id
-from agenticx.sessions.hub.records import check_session_id
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.records import StoredEvent
 
@@ -38,7 +37,7 @@ class QuestionMethods(ABC):
 
     async def _asked(self, session_id: str | None) -> Sequence[StoredEvent]:
         if session_id is not None:
-            check_session_id(session_id)
+            check_type("session_id", session_id, str, "the id of a session, which is a str")
         return await self.store.catalog.open_questions(session_id)
 
     async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:

@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast, get_args
 
-from agenticx.argument_types import wrong_type
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.store.records import Fact, SessionRecord
 from agenticx.tools.permissions import PermissionMode
@@ -24,7 +23,6 @@ __all__ = [
     "check_fields",
     "check_model_name",
     "check_name",
-    "check_session_id",
     "check_system_prompt",
     "check_text",
     "derive_name",
@@ -48,12 +46,6 @@ def check_fields(fields: Mapping[str, Any]) -> None:
             raise ValueError(f"{name!r} of a session cannot be changed; these can: {', '.join(_CHECKS)}")
         if value is not None or name in _REQUIRED:
             _CHECKS[name](value)
-
-
-def check_session_id(session_id: object) -> None:
-    """Raise `TypeError` for what cannot be the id of a session."""
-    if not isinstance(session_id, str):
-        raise wrong_type("session_id", session_id, "the id of a session, which is a str")
 
 
 def check_name(name: str) -> str:

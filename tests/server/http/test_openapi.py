@@ -43,6 +43,8 @@ OPERATIONS = {
     "GET /": "get_page",
     "GET /api/confirms": "list_confirms",
     "POST /api/confirms/{request_id}": "answer_confirm",
+    "GET /api/questions": "list_questions",
+    "POST /api/questions/{question_id}": "answer_question",
     "GET /api/events": "stream_events",
     "GET /api/health": "get_health",
     "GET /api/keys": "list_keys",
@@ -92,6 +94,10 @@ SCHEMAS = [
     "ModelListResponse",
     "ModelPrice",
     "Problem",
+    "QuestionAnswerBody",
+    "QuestionAnswerResponse",
+    "QuestionItem",
+    "QuestionListResponse",
     "ReadyResponse",
     "RedeemTicketBody",
     "ResetData",
@@ -295,7 +301,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             known = [one["name"] for one in declared if one["in"] == "query"]
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
-            path = route.path.format(session_id=session_id, request_id="cfm_x", provider="groq")
+            path = route.path.format(session_id=session_id, request_id="cfm_x", question_id="qst_x", provider="groq")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue
@@ -342,6 +348,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (404, "message_not_found", "POST", f"{session}/fork", {"message_id": "msg_x"}),
             (404, "not_found", "GET", f"/api/sessions/%73{session_id[1:]}", None),
             (404, "confirm_not_found", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": ""}),
+            (404, "question_not_found", "POST", "/api/questions/qst_x", {"answer": "a"}),
             (409, "client_turn_id_reused", "POST", f"{session}/turns", {"input": "b", "client_turn_id": "one"}),
             (413, "too_large", "POST", "/api/ticket", {"ticket": "t" * 2000}),
             (401, "bad_ticket", "POST", "/api/ticket", {"ticket": "t"}),

@@ -21,6 +21,11 @@ ASKED = (
     {"id": "q", "question": "?", "context": CONTEXT, "digest": "d", "expires_at": "2030-01-01T00:00:00Z"},
 )
 ANSWERED = ("confirm_response", {"id": "q", "approved": True, "by": "user"})
+QUESTION = (
+    "question_asked",
+    {"id": "q", "text": "?", "expires_at": "2030-01-01T00:00:00Z", "tool_call_id": "c1"},
+)
+ANSWER = ("question_answered", {"id": "q", "answer": "3", "by": "user"})
 TOOL_STALL = ("stall", {"phase": "tool", "elapsed_seconds": 0.0, "limit_seconds": 2.0, "action": "waiting"})
 PROGRESS = ("tool_progress", {"tool_call_id": "c1", "name": "add", "elapsed_seconds": 2.0})
 RESULT = ("tool_result", {"tool_call_id": "c1", "name": "add", "result": "3", "is_error": False, "outcome": "ok"})
@@ -62,6 +67,7 @@ def violations(given, **options):
 def test_a_good_turn_passes_as_events_and_as_envelopes():
     check_grammar(events(*TURN))
     check_grammar(envelopes(*TURN))
+    check_grammar(envelopes(STARTED, ROUND, CALL, QUESTION, ANSWER, RESULT, STOPPED))
 
 
 def test_the_turns_of_a_log_are_checked_independently():
@@ -128,6 +134,16 @@ def test_a_running_turn_passes_only_if_incomplete_turns_are_allowed():
             "event 6 (confirm_response:approved): q is answered twice",
         ),
         ([STARTED, ROUND, CALL, ASKED, RESULT, STOPPED], "event 6 (error:stopped): q is still unanswered"),
+        ([STARTED, ROUND, CALL, ANSWER, RESULT, STOPPED], "event 4 (question_answered): q was never asked"),
+        (
+            [STARTED, ROUND, CALL, QUESTION, ANSWERED, RESULT, STOPPED],
+            "event 5 (confirm_response:approved): q was asked by question_asked",
+        ),
+        (
+            [STARTED, ROUND, CALL, changed(QUESTION, tool_call_id="c2"), ANSWER, RESULT, STOPPED],
+            "event 4 (question_asked): c2 is not a call without a result",
+        ),
+        ([STARTED, ROUND, CALL, QUESTION, RESULT, STOPPED], "event 6 (error:stopped): q is still unanswered"),
         (
             [STARTED, ROUND, TOKEN, changed(TOKEN_2, offset=5), changed(FINAL, text="other"), STOPPED],
             "event 4 (token): offset 5 where 4 was due",

@@ -1,4 +1,4 @@
-"""Questions of the agent (`ask_user`): asked, answered, expired and stopped, without a session's store."""
+"""Questions of the agent (`ask_user`): asked, answered, expired and stopped."""
 
 from __future__ import annotations
 
