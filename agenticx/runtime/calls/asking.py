@@ -1,4 +1,4 @@
-"""The questions of calls to the user, through the gate: confirmations, and the agent's own (`ask_user`).
+"""The questions of calls to the user: confirmations, and the agent's own (`ask_user`).
 
 Both kinds are asked, limited, answered and resumed in the same way; the subclasses say how they differ.
 """
