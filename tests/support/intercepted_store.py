@@ -166,6 +166,9 @@ class _Lease:
         self._others = others
         self._number = self._repetition = 0
 
+    async def check(self) -> None:
+        await self._others.check()
+
     async def load(self) -> Loaded:
         return await self._others.load()
 

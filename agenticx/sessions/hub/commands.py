@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from agenticx.errors import AgenticXError, StoreError
+from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, QuestionAnswer
 from agenticx.sessions.hub.rewind import RewindResult
@@ -111,27 +112,30 @@ def repeatable(command: Command) -> Command:
 
 def encode_command(command: Command) -> bytes:
     """Return the command as JSON."""
-    return _command_adapter().dump_json(command)
+    return _json(_command_adapter().dump_python(command))
 
 
 def decode_command(data: bytes) -> Command:
     """Return the command of that JSON; raises `ValueError`."""
-    return _command_adapter().validate_json(data)
+    return _command_adapter().validate_python(json.loads(data))
 
 
 def encode_result(command: Command, result: Any) -> bytes:
     """Return the result of a command as JSON."""
-    return b'{"result":%b}' % _result_adapter(command.name).dump_json(result)
+    return _json({"result": _result_adapter(command.name).dump_python(result)})
 
 
-def encode_error(error: AgenticXError) -> bytes:
+def encode_error(error: AgenticXError | TypeError | ValueError) -> bytes:
     """Return the error of a command as JSON."""
-    return json.dumps({"error": type(error).__name__, "text": str(error)}).encode()
+    fields = list(error.fields) if isinstance(error, UnsupportedSampling) else None
+    return _json({"error": type(error).__name__, "text": str(error), "fields": fields})
 
 
 def decode_result(command: Command, data: bytes) -> Any:
     """Return the result that the owner sent; raises the owner's error, as `StoreError` if its type is unknown here."""
     answer: dict[str, Any] = json.loads(data)
+    if answer.get("error") == UnsupportedSampling.__name__:
+        raise UnsupportedSampling(answer["text"], fields=answer["fields"])
     if "error" in answer:
         raise _error_types().get(answer["error"], StoreError)(answer["text"])
     return _result_adapter(command.name).validate_python(answer["result"])
@@ -156,9 +160,15 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(results[name])
 
 
-def _error_types() -> dict[str, type[AgenticXError]]:
+def _json(value: Any) -> bytes:
+    """Return JSON that keeps what pydantic's own does not: lone surrogates, and numbers such as NaN."""
+    return json.dumps(value).encode()
+
+
+def _error_types() -> dict[str, type[Exception]]:
     """Return the errors by name that are made of their text alone."""
-    return {error.__name__: error for error in _subclasses(AgenticXError) if error.__init__ is Exception.__init__}
+    own = {error.__name__: error for error in _subclasses(AgenticXError) if error.__init__ is Exception.__init__}
+    return {**own, "TypeError": TypeError, "ValueError": ValueError}
 
 
 def _subclasses(error: type[AgenticXError]) -> Iterator[type[AgenticXError]]:

@@ -360,7 +360,7 @@ class Hub(QuestionMethods):
             return encode_result(command, await self._perform_here(session_id, command))
         except (SessionOwnedElsewhere, HubClosed) as exc:
             raise NoOwner(f"session {session_id!r} is not owned here any more") from exc
-        except AgenticXError as exc:
+        except (AgenticXError, TypeError, ValueError) as exc:
             return encode_error(exc)
 
     # --- start and end ------------------------------------------------------------------------------------------------
@@ -409,13 +409,13 @@ class Hub(QuestionMethods):
         for actor in self._actors:  # before any answer that comes from now on
             actor.turns.suspend()
         await self._takeover.close()
-        actors = list(self._actors)
-        for actor in actors:
-            actor.turns.suspend()
-        await asyncio.gather(*(actor.turns.stop() for actor in actors))
-        await asyncio.gather(*(actor.close() for actor in actors))
-        for actor in actors:
-            self._actors.discard(actor)
+        while actors := list(self._actors):  # again for those that a command has claimed meanwhile
+            for actor in actors:
+                actor.turns.suspend()
+            await asyncio.gather(*(actor.turns.stop() for actor in actors))
+            await asyncio.gather(*(actor.close() for actor in actors))
+            for actor in actors:
+                self._actors.discard(actor)
         self._actors.is_closed = True
         await asyncio.gather(*(reader.finish() for reader in list(self._readers)))
         await self._serving.aclose()

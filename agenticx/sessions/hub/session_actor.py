@@ -173,6 +173,7 @@ class SessionActor:
             with suppress(StoreError):  # a reader may have the turn's end before its commit has returned
                 await self._writer.settle()
         if not self._is_free:
+            await self.lease.check()
             turn = self.unresumed or (self.turns.latest and self.turns.latest.turn)
             raise SessionBusy(f"session {self.id!r} already runs turn {turn.id if turn else None!r}")
 
@@ -187,6 +188,7 @@ class SessionActor:
             return None
         if self._writer.unsettled is not None:
             await run_to_completion(self._writer.settle())
+        await self.lease.check()
         key = message_key(self.id, client_turn_id)
         if (message := self._queue.get(key)) is not None:
             check_same_input(client_turn_id, message.message, request)
@@ -341,6 +343,7 @@ class SessionActor:
 
     async def stop(self) -> TurnRecord | None:
         """Request the end of the running turn and return it, None when none runs; hand back the queued messages."""
+        await self.lease.check()
         self._queue.cancel()
         if (running := self.turns.running) is not None:
             running.stop.set()
@@ -349,10 +352,7 @@ class SessionActor:
         return None
 
     async def close(self) -> None:
-        """Hand back the queued messages, unless the turn before them continues after the next start; then give it up.
-
-        The hub is closing, and the turn is stopped.
-        """
+        """Hand back the queued messages, unless the turn before them continues after the next start; give it up."""
         try:
             if self._queue.messages or self.turns.pending_end:
                 await self._lock_and_dispatch()
@@ -375,8 +375,7 @@ class SessionActor:
     async def recover(self, *, may_resume: bool) -> None:
         """Resume or end the turn that an earlier owner left, and go on with the messages queued after it.
 
-        Messages queued after a turn that resumes stay queued. All others are handed back: nothing begins by itself at a
-        start. A resumable turn is left unchanged, with the messages queued after it, unless `may_resume`.
+        A resumable turn is left unchanged, with those messages, unless `may_resume`; see `Hub.recover`.
         """
         with self._used():
             async with self._lock:

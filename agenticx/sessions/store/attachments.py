@@ -54,6 +54,9 @@ class AttachmentLease:
         self.session_id, self.epoch, self.lost = lease.session_id, lease.epoch, lease.lost
         self._blobs = blobs
 
+    async def check(self) -> None:
+        await self.lease.check()
+
     async def load(self) -> Loaded:
         loaded, blobs = await self.lease.load(), self._blobs
         if blobs is None:

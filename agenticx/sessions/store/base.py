@@ -99,12 +99,16 @@ class Lease(Protocol):
 
     @property
     def epoch(self) -> int:
-        """A number that rises with each owner of the session."""
+        """A number that rises with each owner of the session, in a store of one process since it was opened."""
         ...
 
     @property
     def lost(self) -> asyncio.Event:
         """Set once the lease is known to be lost, which may be late; safety never depends on it."""
+        ...
+
+    async def check(self) -> None:
+        """Raise `OwnershipLost` if another worker owns the session: what memory says of it may be old then."""
         ...
 
     async def load(self) -> Loaded:

@@ -307,6 +307,9 @@ class _MemoryLease:
             raise OwnershipLost(f"session {self.session_id!r} has another owner")
         return session
 
+    async def check(self) -> None:
+        self._session()
+
     async def load(self) -> Loaded:
         session = self._session()
         return Loaded(

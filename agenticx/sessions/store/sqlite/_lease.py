@@ -108,6 +108,9 @@ class _SqliteLease:
         self._unsettled: tuple[Commit, Sequence[StoredEvent]] | None = None
         self._last = ("", 0)
 
+    async def check(self) -> None:
+        self._check()
+
     async def load(self) -> Loaded:
         self._check()
 
