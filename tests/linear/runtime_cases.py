@@ -24,7 +24,7 @@ from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, enco
 from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.questions.confirm_digest import write_json
-from agenticx.runtime.questions.question_text import question_lines
+from agenticx.runtime.questions.question_text import question_lines, user_question_lines
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.sanitize import is_valid, sanitize
@@ -258,6 +258,9 @@ RUNTIME_CASES = [
     ),
     LinearCase(of=confirm_digest, run=lambda value: confirm_digest("look", value, {}), inputs=_VALUES, where="thread"),
     LinearCase(of=question_lines, run=_question, inputs=_contexts(), where="program"),
+    LinearCase(
+        of=user_question_lines, run=lambda text: list(user_question_lines(text, [text])), inputs=TEXTS, where="program"
+    ),
     LinearCase(of=check_payload, run=_checked, inputs=LINES),
     LinearCase(of=encode_envelope, run=lambda value: _encoded({"arguments": value}), inputs=_VALUES | LINES),
     LinearCase(of=describe_exception, run=lambda text: describe_exception(ValueError(text)), inputs=TEXTS),

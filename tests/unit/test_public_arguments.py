@@ -84,6 +84,7 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (made_tool, {"assess": "read"}, "assess must be a function or None, not str"),
     (load_attachment, {"path": 5}, "path must be a str or a Path, not int"),
     (AsyncConfirmGate().resolve, {"request_id": "c", "approved": "yes"}, "approved must be True or False, not str"),
+    (AsyncConfirmGate().answer_question, {"question_id": "q", "answer": 5}, "answer must be a str, not int"),
     (Block, {"reason": 5}, "reason must be a str, not int"),
     (AsyncConfirmGate, {"remembered": "x"}, "remembered must be an int, not str"),
     (SyncConfirmGate, {"read_line": "x"}, "read_line must be a function that takes the prompt and returns a line, not"),
@@ -172,6 +173,7 @@ async def test_the_arguments_of_the_methods_of_a_hub_are_named(tmp_path: Path) -
             (lambda: hub.rewind(session.id, 5), "message_id must be a str, not int"),
             (lambda: hub.open_confirms(5), an_id + "int"),
             (lambda: hub.answer_confirm("cnf_1", True, digest="d"), "answer must be a ConfirmAnswer, not bool"),
+            (lambda: hub.answer_question("qst_1", True), "answer must be a str, not bool"),
             (lambda: hub.answer_confirm("cnf_1", doubtful, digest="d"), "approved of answer must be True or False"),
         ]
         for operation, problem in calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -81,6 +82,7 @@ class CallAuthorizer:
         open_question = self._asker(resumed.request).ask_again(turn, resumed, resumed.request, slot)
         del turn.resumed_questions[context.call_id]
         try:
+            await asyncio.sleep(0)  # a task that is cancelled before it begins does not close its question
             return await self._permit_or_ask(turn, pending, context, slot, resumed, open_question)
         finally:
             await cancel_and_wait(open_question.task)

@@ -61,6 +61,8 @@ class QuestionMethods(ABC):
         """
         for name, value in (("question_id", question_id), ("answer", answer)):
             check_str(name, value)
+        if by not in ("user", "policy"):
+            raise ValueError(f"by must be 'user' or 'policy', not {by!r}")
         given = QuestionAnswer(answer=clean_text(answer), by=by)
         return await self._answer(AnswerQuestion(request_id=question_id, answer=given))
 

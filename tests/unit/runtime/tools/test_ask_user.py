@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from agenticx.clocks import SystemClock
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.messages import ToolMessage
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from agenticx.runtime import (
     AgentRuntime,
     AsyncConfirmGate,
     AutoApproveConfirmGate,
     QuestionAnswer,
     QuestionClosed,
+    QuestionRequest,
     Session,
     StopSignal,
+    SyncConfirmGate,
+    TurnContext,
     UnknownQuestion,
 )
 from agenticx.runtime.events import RuntimeEvent
+from agenticx.runtime.resume import ResumedQuestion, ResumePoint
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar, collect, outline
 from agenticx.tools.base import Assessment, UserQuestion
@@ -211,3 +217,47 @@ async def test_a_tool_of_an_application_may_ask_by_its_assessment() -> None:
     asking = AgentRuntime(ScriptedModel([call("be_sure", {}), "."]), Person("yes"), tools=[be_sure])
     check_grammar(await collect(asking.run_turn("Ask", session)))
     assert results(session) == [("yes", "ok")]
+
+
+async def test_a_question_shows_the_path_of_agents_that_leads_to_it() -> None:
+    session, context = Session(), TurnContext(agent_path=("meta", "painter"))
+    asking = runtime(ScriptedModel([COLOUR, "."]), Person("red"))
+    events = await collect(asking.run_turn("Paint", session, context=context))
+    check_grammar(events)
+    assert [data["agent_path"] for data in data_of(events, "question_asked")] == [["meta", "painter"]]
+
+
+@pytest.mark.parametrize(("line", "answer"), [("2", "blue"), (" teal ", "teal"), ("", "")])
+async def test_the_gate_of_a_terminal_reads_a_line_or_the_number_of_an_option(line: str, answer: str) -> None:
+    prompts: list[str] = []
+
+    def read_line(prompt: str) -> str:
+        prompts.append(prompt)
+        return line
+
+    assert await SyncConfirmGate(read_line).request_answer("Which?", ["red", "blue"]) == answer
+    assert prompts == ["? Which?\n  1   red\n  2   blue\nYour answer: "]
+
+
+@pytest.mark.parametrize("replaced", ["by another tool", "by none"])
+async def test_a_question_whose_tool_is_gone_after_a_restart_is_closed(replaced: str) -> None:
+    @tool(name="ask_user", risk="read")
+    def other(text: str) -> str:
+        raise AssertionError("a call of the earlier tool does not run")
+
+    made = ToolCall(id="call_1", name="ask_user", arguments='{"text": "Which?"}')
+    expires_at = SystemClock().now() + timedelta(hours=1)
+    request = QuestionRequest(id="qst_1", text="Which?", expires_at=expires_at, tool_call_id="call_1")
+    point = ResumePoint(round=1, calls=(made,), questions={"call_1": ResumedQuestion(request=request)})
+    session = Session(messages=[UserMessage(content="go"), AssistantMessage(tool_calls=(made,))])
+    events: list[RuntimeEvent] = []
+
+    async def sink(batch: Sequence[RuntimeEvent]) -> None:
+        events.extend(batch)
+
+    tools = [other] if replaced == "by another tool" else []
+    asking = AgentRuntime(ScriptedModel(["."]), AsyncConfirmGate(), settings=load_settings(environ={}))
+    await asking.resume_turn(point, session, sink, tools=tools)
+    assert data_of(events, "question_answered") == [{"id": "qst_1", "answer": "", "by": "restart"}]
+    assert [outcome for _, outcome in results(session)] == ["denied" if tools else "unknown_tool"]
+    assert point.questions["call_1"].asked.is_set()
