@@ -168,10 +168,10 @@ class CallAuthorizer:
     ) -> CallOutcome:
         """Ask the agent's own question and return the answer, which is stored then, as the call's outcome."""
         asker, call_id = self._questions, pending.call.id
-        turn.resumed_questions.pop(call_id, None)
         closing = ClosingAnswer(asker.no_answer("stop")) if open_question is None else open_question.closing
         try:
             await slot.release_to_ask()
+            turn.resumed_questions.pop(call_id, None)
             if resumed is None:
                 answer = await asker.ask(turn, asker.request(turn, call_id, question), slot, closing)
             else:
