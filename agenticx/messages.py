@@ -75,6 +75,11 @@ class _FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _is_unset(value: object) -> bool:
+    """Return whether a field is left out of stored messages, so that earlier releases can read them."""
+    return not value
+
+
 class ToolCall(_FrozenModel):
     """A tool call of a model; `arguments` is the model's JSON text, byte for byte."""
 
@@ -92,27 +97,37 @@ class ProviderState(_FrozenModel):
 
 
 class SystemMessage(_FrozenModel):
-    """An instruction that is not the user's; compaction summaries are system messages tagged `[compacted]`."""
+    """An instruction that is not the user's; compaction summaries are system messages tagged `[compacted]`.
+
+    `developer` marks one that was given with that role, `name` is that of its dict row; models get neither.
+    """
 
     role: Literal["system"] = "system"
     content: str
+    developer: bool = Field(default=False, exclude_if=_is_unset)
+    name: str | None = Field(default=None, exclude_if=_is_unset)
     message_id: str = Field(default_factory=lambda: new_id("msg"))
 
 
 class UserMessage(_FrozenModel):
-    """The user's text and attachments; `injected` marks a reminder that the engine adds in the user's role."""
+    """The user's text and attachments; `injected` marks a reminder that the engine adds in the user's role.
+
+    `name` is that of the dict row that the message was given as; models do not get it.
+    """
 
     role: Literal["user"] = "user"
     content: str
     attachments: tuple[Attachment, ...] = ()
     message_id: str = Field(default_factory=lambda: new_id("msg"))
     injected: bool = False
+    name: str | None = Field(default=None, exclude_if=_is_unset)
 
 
 class AssistantMessage(_FrozenModel):
     """A model's reply: text, reasoning and tool calls; `partial` marks one that ended before its end marker.
 
-    `sender` is the name of the agent that replied, None in conversations with one agent.
+    `sender` is the name of the agent that replied, None in conversations with one agent; `name` is that of the dict row
+    that the message was given as.
     """
 
     role: Literal["assistant"] = "assistant"
@@ -123,6 +138,7 @@ class AssistantMessage(_FrozenModel):
     provider_state: ProviderState | None = None
     message_id: str = Field(default_factory=lambda: new_id("msg"))
     sender: str | None = None
+    name: str | None = Field(default=None, exclude_if=_is_unset)
 
 
 class ToolMessage(_FrozenModel):

@@ -1,7 +1,8 @@
 """Typed settings, and all input from the environment, the settings files and the config folder.
 
 A setting is taken from the first source that has it: argument, `AGX_*` variable, project file
-(`.agenticx/settings.toml` in the workspace), user file (`settings.toml` in AGX_HOME), the default below.
+(`.agenticx/settings.toml` in the workspace), user file (`settings.toml` in AGX_HOME), the default below. An empty
+variable counts as unset, AGX_HOME too, except for numbers.
 A project file is written by the author of the project, so it may only set durations and amounts, never who is asked,
 what is allowed or where data is stored.
 """

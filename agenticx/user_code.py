@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from agenticx.errors import AgenticXError, UserCodeError
-from agenticx.logs import get_logger
+from agenticx.logs import excerpt, get_logger
 from agenticx.messages import clean_text
 from agenticx.threads import run_in_thread
 
@@ -127,13 +127,16 @@ def _is_being_cancelled() -> bool:
 
 
 def describe_exception(exc: BaseException) -> str:
-    """Return `TypeError: message`, bounded, even if the exception's own `__str__` fails."""
+    """Return `TypeError: message`, bounded and without secrets, even if the exception's own `__str__` fails.
+
+    The text goes to the model, into events and logs.
+    """
     try:
         text = str(exc)
     except Exception:  # the exception's `__str__` is user code too
         text = "(its message cannot be read)"
     name = type(exc).__name__
-    return f"{name}: {clean_text(text[:500])}" if text else name
+    return f"{name}: {clean_text(excerpt(text, 500))}" if text else name
 
 
 async def abandon(task: asyncio.Future[Any], what: str) -> None:

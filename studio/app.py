@@ -84,12 +84,13 @@ def create_app(
 ) -> Starlette:
     """Return the studio as a Starlette application, to be served (`agx serve --app MODULE:NAME`) or mounted.
 
-    `models` maps names to models, used beside those of the catalogue, the first of them by default; or it is a function
-    that returns the model of a name (None: the default). `tools` replace the built-in ones (`[*builtin_tools(), mine]`
-    adds one). `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same
-    placeholders. Without `settings` they are read from the environment and the settings files as the application
-    starts. An application that mounts this one must run its lifespan: see the docstring of this module. Raises
-    `TypeError` or `ValueError` for models, tools, hooks, prompts and settings that are none.
+    `models` maps names to models, or to names of models of the catalogue; they are used beside the catalogue, the first
+    of them by default. Or it is a function that returns the model of a name (None: the default). `tools` replace the
+    built-in ones (`[*builtin_tools(), mine]` adds one). `hooks` run in every turn. `system_prompt` replaces
+    `config/prompts/system.md`, with the same placeholders. Without `settings` they are read from the environment and
+    the settings files as the application starts. An application that mounts this one must run its lifespan: see the
+    docstring of this module. Raises `TypeError` or `ValueError` for models, tools, hooks, prompts and settings that are
+    none.
     """
     if system_prompt is not None:
         check_text("system_prompt", system_prompt)

@@ -28,7 +28,7 @@ from agenticx.llms.catalog.resolve import load_wire
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
 from agenticx.sessions.store.factory import probe_store_owner
-from agenticx.sessions.store.owner import OwnerLock
+from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import start_thread
 from agenticx.token_file import token_path
@@ -49,6 +49,8 @@ _log = get_logger(__name__)
 _SHUTDOWN_SECONDS = 4.5
 """From the signal to the exit. What stopping the turns leaves of it is for open responses, which get a second at
 least."""
+_UNREAD_SECONDS = 0.9
+"""Of that for connections whose client reads nothing."""
 _BACKLOG = 2048
 _SEND_BUFFER_BYTES = 64 * 1024
 """By default the system buffers up to 4 MB for a slow client, and reports the socket writable only once a third of that
@@ -173,7 +175,7 @@ def serve(
         if stop.is_set():
             return 0
         listening = listen(host, port)
-        services = app.state.services = _parts(app).make_services(settings)
+        services = app.state.services = _make_services(app, settings)
         address = _address(services, host, listening)
 
         def on_ready() -> None:
@@ -190,6 +192,14 @@ def serve(
         return _run(StudioServer(services, on_ready, stop, app=app), listening, address)
     finally:
         lock.release()
+
+
+def _make_services(app: Starlette, settings: Settings) -> Services:
+    try:
+        return _parts(app).make_services(settings)
+    except OwnedElsewhere as exc:
+        text = f"{exc}; an `agx run` frees it with the end of its turn: start the server again then"
+        raise OwnedElsewhere(text, pid=exc.pid) from exc
 
 
 def _lock_after_handover(
@@ -357,9 +367,18 @@ class StudioServer(uvicorn.Server):
         for server in self.servers:
             server.close()
         await self.services.hub.close()
-        self.config.timeout_graceful_shutdown = max(1, int(deadline - loop.time()))
+        grace = self.config.timeout_graceful_shutdown = max(1, int(deadline - loop.time()))
         self.services.relay.closing.set()
+        unsent = {connection: _unsent_bytes(connection) for connection in self.server_state.connections}
+        loop.call_later(_UNREAD_SECONDS, self._abort_connections, unsent)
+        loop.call_later(grace, self._abort_connections)  # before uvicorn would cancel the tasks of the responses
         await super().shutdown(sockets)
+
+    def _abort_connections(self, unsent: Mapping[Any, int] | None = None) -> None:
+        """Abort the connections; with `unsent`, the bytes that each had to send before, those that have sent none."""
+        for connection in list(self.server_state.connections):
+            if unsent is None or 0 < unsent.get(connection, 0) <= _unsent_bytes(connection):
+                connection.transport.abort()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -381,6 +400,10 @@ class StudioServer(uvicorn.Server):
         """
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+
+
+def _unsent_bytes(connection: Any) -> int:
+    return connection.transport.get_write_buffer_size()
 
 
 def _exits_on_hangup() -> bool:

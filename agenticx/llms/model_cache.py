@@ -64,17 +64,19 @@ class ModelCache:
 
 
 ModelSource = Mapping[str, Any] | Callable[[str | None], ChatModel]
-"""Models of an application: by name, or a function that returns the model of a name (None: the default)."""
+"""Models of an application: by name, each a model or the name of one of the catalogue, or a function that returns the
+model of a name (None: the default)."""
 
 
-OwnModels = Mapping[str, ChatModel] | Callable[[str | None], ChatModel]
+OwnModels = Mapping[str, ChatModel | str] | Callable[[str | None], ChatModel]
 """The same, checked by `own_models`."""
 
 
 def own_models(given: ModelSource) -> OwnModels:
     """Return the models of an application, with duck-typed ones adapted; raises `TypeError` for anything else."""
     if isinstance(given, Mapping):
-        return {name: adapt(model) for name, model in cast("Mapping[str, Any]", given).items()}
+        models = cast("Mapping[str, Any]", given)
+        return {name: model if isinstance(model, str) else adapt(model) for name, model in models.items()}
     if not callable(given):
         raise TypeError(f"models must be a mapping of names to models or a function of a name, not {given!r}")
     return given
@@ -92,10 +94,10 @@ class NamedModels(ModelCache):
     def __init__(
         self, settings: Settings, resolve: Callable[[str], ChatModel] | None = None, *, own: OwnModels | None = None
     ) -> None:
-        self._own: Mapping[str, ChatModel] = {}
+        self._own: Mapping[str, ChatModel | str] = {}
         self._find_own: Callable[[str | None], ChatModel] | None = None
         if isinstance(own, Mapping):
-            self._own = cast("Mapping[str, ChatModel]", own)
+            self._own = cast("Mapping[str, ChatModel | str]", own)
         else:
             self._find_own = own
         self._settings = settings
@@ -110,8 +112,8 @@ class NamedModels(ModelCache):
         if self._find_own is not None:
             return self._find_own(name)
         spec = name or self.default
-        own = self._own.get(spec)
-        return super().get(spec) if own is None else own
+        own = self._own.get(spec, spec)
+        return super().get(own) if isinstance(own, str) else own
 
     async def refresh(self) -> None:
         """Read stored keys that have changed in a thread, which may take seconds, and choose the default again.
@@ -134,9 +136,14 @@ class NamedModels(ModelCache):
         return [*own, *(model for model in known if model.spec not in self._own)]
 
     def check_names(self, settings: Settings) -> None:
-        """Raise `SettingsError` for a name in the settings that is no model's; one whose key is missing is accepted."""
-        for name in (settings.model, *settings.fallback_models):
-            if name and self._find_own is None and name not in self._own:
+        """Raise `SettingsError` for a name that is no model's; one whose key is missing is accepted.
+
+        Checked are those in the settings, and those that the application gives instead of models.
+        """
+        named = [model for model in self._own.values() if isinstance(model, str)]
+        chosen = (settings.model, *settings.fallback_models) if self._find_own is None else ()
+        for name in (*named, *(name for name in chosen if name not in self._own)):
+            if name:
                 find_model_facts(name)
 
     def _choose_default(self, settings: Settings) -> tuple[str, str]:

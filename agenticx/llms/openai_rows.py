@@ -106,24 +106,26 @@ def _message(row: Mapping[str, Any], place: str, tool_names: Mapping[str, str]) 
     text = "".join(texts) if role == "assistant" else "\n".join(texts)
     if attachments and role != "user":
         raise TypeError(f"{place}: only a row with role 'user' can have images and files")
+    name = _text(row.get("name"), f"{place}.name") or None
     match role:
         case "user":
-            return UserMessage(content=text, attachments=attachments)
+            return UserMessage(content=text, attachments=attachments, name=name)
         case "assistant":
             return AssistantMessage(
                 content=text or _text(row.get("refusal"), f"{place}.refusal"),
                 reasoning=_text(row.get("reasoning_content"), f"{place}.reasoning_content"),
                 tool_calls=_tool_calls(row.get("tool_calls"), place),
                 sender=_text(row.get("sender"), f"{place}.sender") or None,
+                name=name,
             )
         case "tool":
             call_id = row.get("tool_call_id")
             if not isinstance(call_id, str):
                 raise TypeError(f"{place}: a row with role 'tool' needs the str 'tool_call_id' of its call")
-            name = tool_names.get(call_id) or _text(row.get("name"), f"{place}.name") or "tool"
+            name = tool_names.get(call_id) or name or "tool"
             return ToolMessage(tool_call_id=clean_text(call_id), name=name, content=text)
         case _:
-            return SystemMessage(content=text)
+            return SystemMessage(content=text, developer=role == "developer", name=name)
 
 
 def _lacks_content(row: Mapping[str, Any]) -> bool:
@@ -209,19 +211,24 @@ def _listed(keys: set[str]) -> str:
 def _row(message: Message) -> dict[str, Any]:
     match message:
         case SystemMessage():
-            return {"role": "system", "content": message.content}
+            role = "developer" if message.developer else "system"
+            return {"role": role, "content": message.content, **_name(message)}
         case UserMessage():
-            return {"role": "user", "content": _user_content(message)}
+            return {"role": "user", "content": _user_content(message), **_name(message)}
         case ToolMessage():
             return {"role": "tool", "tool_call_id": message.tool_call_id, "content": message.content}
         case AssistantMessage():
-            row: dict[str, Any] = {"role": "assistant", "content": message.content}
+            row: dict[str, Any] = {"role": "assistant", "content": message.content, **_name(message)}
             if message.tool_calls:
                 row["content"] = message.content or None
                 row["tool_calls"] = [_call_row(call) for call in message.tool_calls]
             return row
         case _:
             assert_never(message)
+
+
+def _name(message: SystemMessage | UserMessage | AssistantMessage) -> dict[str, str]:
+    return {} if message.name is None else {"name": message.name}
 
 
 def _user_content(message: UserMessage) -> str | list[dict[str, Any]]:

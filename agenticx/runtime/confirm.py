@@ -111,10 +111,12 @@ class ConfirmGate(ABC):
     """
 
     @abstractmethod
-    def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool | Awaitable[bool]:
-        """Return whether the call that `context` describes may run.
+    def request_confirm(
+        self, question: str, context: Mapping[str, Any]
+    ) -> bool | ConfirmAnswer | Awaitable[bool | ConfirmAnswer]:
+        """Return whether the call that `context` describes may run; a `ConfirmAnswer` also says why.
 
-        Any value other than True and False counts as a failed gate. A plain function runs in a thread, so it may block.
+        Any other value counts as a failed gate. A plain function runs in a thread, so it may block.
         """
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
@@ -123,11 +125,13 @@ class ConfirmGate(ABC):
         The order matters: a client may answer as soon as it has the event, and its answer needs a registered question.
         """
         announce()
-        approved = await _call(self.request_confirm, request.question, request.context)
-        if not isinstance(approved, bool):
-            type_name = type(approved).__name__
-            raise AgenticXError(f"the gate {type(self).__name__} returned {type_name}; it must return True or False")
-        return ConfirmAnswer(approved=approved)
+        answer = await _call(self.request_confirm, request.question, request.context)
+        if isinstance(answer, ConfirmAnswer):
+            return answer
+        if not isinstance(answer, bool):
+            given = f"the gate {type(self).__name__} returned {type(answer).__name__}"
+            raise AgenticXError(f"{given}; it must return True, False or a ConfirmAnswer")
+        return ConfirmAnswer(approved=answer)
 
     def decided(self, request_id: str) -> ConfirmAnswer | None:
         """Return the answer to a question if it was given just as the question was cancelled, else None.

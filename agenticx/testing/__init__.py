@@ -3,6 +3,15 @@
 A pytest plugin (`agenticx.testing.pytest_plugin`) has them as fixtures: scripted models, which fail the test for
 replies that were not used, and gates with scripted answers. pytest itself comes with the extra `test`.
 
+- `ScriptedModel`, a model that replays replies. Their parts: `say`, `think`, `call`, `raw`, `usage`, `finish`; their
+  failures: `cut`, `fail`, `hang`, `pause`, `stall_after`. `ScriptExhausted` is raised when there is no further reply.
+- `ScriptedGate`, a gate that replays answers.
+- `collect` and `outline` for the events of a turn, `assert_sequence` to compare them, `check_grammar` to check their
+  order, which raises `GrammarError`.
+- `FakeOpenAIServer`, a provider on this machine, and what it can answer to a `ProviderRequest`: `body`, `as_json`,
+  `status`, `silence`, `drip`, `pings`, `huge_line`, `hang_up`, `reset`, `no_streaming`.
+- `fault_plans` and `FaultPlan`, which make calls fail one after the other.
+
     import asyncio
 
     from agenticx import AgentRuntime, builtin_tools
@@ -117,3 +126,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULE_OF_NAME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -23,7 +23,7 @@ from agenticx.messages import clean_text
 from agenticx.tools.paths import read_file, resolve_in_workspace
 from agenticx.tools.visible import visible_line, without_invisible
 
-__all__ = ["AgentsFile", "find_agents_files", "instructions_prompt"]
+__all__ = ["AgentsFile", "agents_file_names", "find_agents_files", "instructions_prompt"]
 
 _NAME = "AGENTS.md"
 _MAX_BYTES = 32 * 1024
@@ -63,6 +63,12 @@ def find_agents_files(workspace: Path) -> Sequence[AgentsFile]:
             files.append(file)
             remaining -= min(file.size, remaining)
     return tuple(reversed(files))
+
+
+def agents_file_names(workspace: Path) -> list[str]:
+    """Return the names of the files that apply in a workspace, relative to it, for display; blocks."""
+    files = find_agents_files(workspace)
+    return [os.path.relpath(file.path, workspace.resolve()) + " (cut)" * file.is_cut for file in files]
 
 
 def instructions_prompt(files: Sequence[AgentsFile]) -> str:

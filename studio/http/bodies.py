@@ -47,9 +47,9 @@ B = TypeVar("B", bound=RequestBody)
 async def read_body(request: Request, schema: type[B]) -> B:
     """Read, parse and validate the request's body; no body counts as `{}` unless the schema requires a field.
 
-    Raises `Problem`: 415 not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content (NaN,
-    duplicate keys, nesting beyond 32 levels, more than 1000 entries in one object or list and more than 10,000 values
-    in all included), 422 not of this schema.
+    Raises `Problem`: 415 encoded or not JSON by its type, 413 too large, 408 too slow, 400 not JSON by its content
+    (NaN, duplicate keys, nesting beyond 32 levels, more than 1000 entries in one object or list and more than 10,000
+    values in all included), 422 not of this schema.
     """
     required = schema.is_required()
     expected = required or _declares_body(request)
@@ -78,6 +78,10 @@ def _declares_body(request: Request) -> bool:
 
 
 def _check_type(request: Request) -> None:
+    encodings = ", ".join(request.headers.getlist("content-encoding")).lower()
+    if encodings.strip() not in ("", "identity"):
+        sentence = "Send the body as it is, without a Content-Encoding such as gzip."
+        raise Problem("encoded_body", sentence, headers={"Accept-Encoding": "identity"})
     sent = request.headers.getlist("content-type")
     media_type, _, parameters = ";".join(sent).partition(";")
     charset = parameters.lower().replace('"', "").replace(" ", "")

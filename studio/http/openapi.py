@@ -42,7 +42,7 @@ _JSON = "application/json"
 _REFERENCE_TEMPLATE = "#/components/schemas/{model}"
 
 _OF_ANY_REQUEST = ("two_lengths", "bad_host", "wrong_host", "foreign_origin", "cross_site", "internal", "overloaded")
-_OF_A_BODY = ("not_json", "too_slow", "too_large", "incomplete", "malformed_json", "invalid_body")
+_OF_A_BODY = ("encoded_body", "not_json", "too_slow", "too_large", "incomplete", "malformed_json", "invalid_body")
 _OF_PARAMETERS = ("unknown_parameter", "repeated_parameter")
 
 _DESCRIPTION = """\

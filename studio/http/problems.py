@@ -69,6 +69,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "question_closed": ProblemKind(410, "The question was answered otherwise, has expired, or its turn ended."),
     "attachment_too_large": ProblemKind(413, "A file, or all files together, exceed the limit."),
     "too_large": ProblemKind(413, "The body exceeds the limit of the route."),
+    "encoded_body": ProblemKind(415, "The body has a Content-Encoding."),
     "not_json": ProblemKind(415, "The body is not JSON by its Content-Type."),
     "wrong_host": ProblemKind(421, "The server does not serve this Host."),
     "attachment_refused": ProblemKind(422, "A file is of no accepted type, or cannot be read."),

@@ -117,6 +117,15 @@ TABLE: tuple[RouteSpec, ...] = (
     ),
     RouteSpec(
         "GET",
+        "/api/sessions/{session_id}/instructions",
+        "list_instructions",
+        sessions.instructions,
+        "The AGENTS.md files that apply to a session",
+        _json(sessions.InstructionsResponse),
+        problems=_OF_SESSION,
+    ),
+    RouteSpec(
+        "GET",
         "/api/sessions/{session_id}/export",
         "export_session",
         conversations.export,

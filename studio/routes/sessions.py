@@ -22,6 +22,8 @@ from agenticx.sessions.hub.records import (
 )
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord
+from agenticx.threads import run_in_thread
+from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import RequestBody, read_body
 from studio.http.problems import Problem
@@ -31,6 +33,7 @@ from studio.services import Services, services
 __all__ = [
     "ChangeSessionBody",
     "CreateSessionBody",
+    "InstructionsResponse",
     "ModelName",
     "SessionListQuery",
     "SessionListResponse",
@@ -40,6 +43,7 @@ __all__ = [
     "create",
     "delete",
     "index",
+    "instructions",
     "session_json",
     "show",
 ]
@@ -122,6 +126,15 @@ class SessionResponse(_SessionFields):
     """
 
     system_prompt: str | None
+
+
+class InstructionsResponse(TypedDict):
+    """The AGENTS.md files whose text is in the system prompt, relative to the workspace, the nearest last.
+
+    ` (cut)` follows the name of one that is too long to be used whole.
+    """
+
+    files: list[str]
 
 
 class SearchMatchItem(TypedDict):
@@ -209,6 +222,12 @@ async def change(request: Request) -> Response:
         changes["tools"] = _tool_names(studio, body.tools)
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.catalog.get(session_id))
     return await _session_response(studio, record)
+
+
+async def instructions(request: Request) -> Response:
+    record = await services(request).store.catalog.get(request.path_params["session_id"])
+    files = await run_in_thread(agents_file_names, Path(record.workspace), name="agx instructions")
+    return JSONResponse(InstructionsResponse(files=files))
 
 
 async def delete(request: Request) -> Response:

@@ -155,8 +155,18 @@ async function openSession(session) {
   queuedMessages.clear();
   $("session-folder").textContent = session.workspace;
   updateControls();
+  showInstructions(session).catch((error) => showStatus(error.message));
   await showChangedSession(session);
   $("input").focus();
+}
+
+/** Name the files of the workspace whose instructions the model gets. */
+async function showInstructions(session) {
+  $("session-instructions").hidden = true;
+  const { files } = await api(`api/sessions/${session.id}/instructions`);
+  if (session.id !== current?.session.id || !files.length) return;
+  $("session-instructions").textContent = `instructions: ${files.join(", ")}`;
+  $("session-instructions").hidden = false;
 }
 
 /** Show buttons and status according to whether a turn runs. */

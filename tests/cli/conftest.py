@@ -122,7 +122,7 @@ def terminal(agx: Shell) -> Iterator[Callable[..., Terminal]]:
     pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
     opened: list[Terminal] = []
 
-    def start(*words: str, typed: str = "", prepare: str = "", columns: int = 0) -> Terminal:
+    def start(*words: str, typed: str = "", prepare: str = "", columns: int = 200) -> Terminal:
         ours, theirs = pty.openpty()
         if columns:
             termios.tcsetwinsize(theirs, (50, columns))

@@ -213,5 +213,5 @@ def test_a_name_of_any_length_stays_on_a_line_of_readable_length() -> None:
 def test_bidirectional_control_characters_in_streamed_text_are_escaped() -> None:
     screen = Screen(at_terminal=True)
     output = PlainOutput(screen, screen)
-    output.show(RuntimeEvent(EventType("token"), text("a\u202eb\u2066c\u200fd שלום 👩\u200d💻")[1]))
-    assert screen.getvalue() == "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d שלום 👩\u200d💻"
+    output.show(RuntimeEvent(EventType("token"), text("a\u202eb\u2066c\u200fd שלום 👩\u200d💻\n")[1]))
+    assert screen.getvalue() == "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d שלום 👩\u200d💻\n"

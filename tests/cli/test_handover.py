@@ -249,3 +249,28 @@ def test_a_chat_with_options_that_a_server_would_not_have_keeps_its_sessions(
         assert "/#" in server.stderr.readline()
         assert not left.exists()
         server.terminate()
+
+
+def test_a_server_beside_a_run_names_its_process_and_when_to_start_again(agx: Any, provider: Any) -> None:
+    provider.hold = True
+    provider.events('{"choices": [{"delta": {"content": "hi"}}]}')
+    agx.environment.update({"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": provider.base_url})
+    with agx.start("run", "hi", "--model", "openai-chat:some") as running:
+        assert running.stdout.read(2) == "hi"
+        done = agx("serve", "--port", "0")
+        running.terminate()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"(process {running.pid}); end that, or use another AGX_HOME or store; an `agx run` frees it" in done.stderr
+
+
+def test_a_run_waits_for_a_suspended_server_and_says_so(agx: Any) -> None:
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        server.send_signal(signal.SIGSTOP)
+        with agx.start("run", "say hi") as running:
+            line = running.stderr.readline()
+            server.send_signal(signal.SIGCONT)
+            assert running.communicate(timeout=PATIENCE) == ("hi\n", "")
+        server.terminate()
+    assert f"(process {server.pid}) does not answer; " in line
+    assert line.endswith(f"`kill -CONT {server.pid}` resumes it; waiting for it …\n")

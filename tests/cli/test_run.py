@@ -44,6 +44,12 @@ def test_calls_and_results_go_to_stderr(agx: Any) -> None:
     assert "→" not in done.stdout
 
 
+def test_stderr_names_the_files_with_instructions(agx: Any) -> None:
+    (agx.folder / "AGENTS.md").write_text("Use tabs.")
+    done = agx("run", "say hi")
+    assert (done.stdout, done.stderr) == ("hi\n", "instructions: AGENTS.md\n")
+
+
 def test_the_log_of_a_turn_is_shown_only_if_its_level_was_set(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     assert "llm_call" not in agx("run", "read a.txt").stderr

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
@@ -309,6 +310,30 @@ def test_the_error_for_an_unresponsive_server_has_its_process_id() -> None:
         sentence = rf"^the server at http://127\.0\.0\.1:{port} \(process 7\) does not answer; .*kill -CONT 7"
         with pytest.raises(ServerUnresponsive, match=sentence):
             asyncio.run(server.request_json("GET", "/api/models"))
+
+
+def test_sessions_are_read_beside_a_suspended_server_and_the_note_names_its_process(
+    agx: Any, studio: CliStudio
+) -> None:
+    agx("run", "say hi")
+    studio.process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        listed, renamed = agx("sessions", "list", "--json"), agx("sessions", "rename", "last", "x")
+        seconds = time.monotonic() - began
+    finally:
+        studio.process.send_signal(signal.SIGCONT)
+    problem = (
+        f"the server at http://127.0.0.1:{studio.port} (process {studio.process.pid}) does not answer; "
+        f"if it is suspended, `kill -CONT {studio.process.pid}` resumes it"
+    )
+    assert (listed.returncode, len(rows(listed.stdout)), listed.stderr) == (
+        0,
+        1,
+        f"{problem}; this is read from its database\n",
+    )
+    assert (renamed.returncode, renamed.stdout, renamed.stderr) == (1, "", f"agx: {problem}\n")
+    assert seconds < 6
 
 
 @pytest.mark.parametrize("announced", [True, False])

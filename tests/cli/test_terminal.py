@@ -67,7 +67,7 @@ def test_end_of_input_at_a_question_denies_it(agx: Any, terminal: Callable[..., 
     screen = terminal("run", WRITE)
     screen.wait_for(PROMPT)
     screen.type("\x04")
-    screen.wait_for("denied by you")
+    screen.wait_for("\n  denied by you\n")
     assert screen.exit_code() == 0
 
 
@@ -91,7 +91,7 @@ def test_anything_else_asks_again_and_a_reason_reaches_the_model(agx: Any, termi
 
 def test_explanations_are_broken_at_words(agx: Any, terminal: Callable[..., Any]) -> None:
     screen = terminal("run", WRITE, columns=60)
-    screen.wait_for(PROMPT)
+    screen.wait_for("Allow this? [y]es, [s]ession (file_write of this file), [n]o\n[reason], [e]dit: ")
     screen.type("?\n")
     screen.wait_for("  y           run this call\n")
     screen.wait_for(
@@ -111,6 +111,38 @@ def test_the_first_lines_of_a_chat_are_broken_at_words(agx: Any, terminal: Calla
     screen.wait_for("a new session; later, agx chat\n-c continues it\n")
     screen.type("\x04")
     assert screen.exit_code() == 0
+
+
+@pytest.mark.parametrize(("columns", "width"), [(40, 40), (0, 80)])
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_run_breaks_lines_between_words(
+    agx: Any, terminal: Callable[..., Any], term: str, columns: int, width: int
+) -> None:
+    agx.environment["TERM"] = term
+    text = " ".join(f"word{number}" for number in range(40))
+    screen = terminal("run", f"say {text}", columns=columns)
+    assert screen.exit_code() == 0
+    assert screen.screen.partition("(agx run")[0].split() == text.split()
+    assert max(map(len, screen.screen.splitlines())) <= width
+
+
+@pytest.mark.parametrize(("columns", "width"), [(40, 40), (0, 80)])
+def test_a_chat_at_a_dumb_terminal_breaks_lines_between_words(
+    agx: Any, terminal: Callable[..., Any], columns: int, width: int
+) -> None:
+    agx.environment["TERM"] = "dumb"
+    screen = terminal("chat", columns=columns)
+    screen.wait_for("› ")
+    screen.type(WRITE + "\r")
+    screen.wait_for("[e]dit: ")
+    begin = screen.screen.index("? Create")
+    screen.type("\n")
+    screen.wait_for("denied by you")
+    screen.wait_for("› ")
+    lines = screen.screen[begin:].splitlines()
+    assert max(map(len, lines)) <= width
+    prompt = "Allow this? [y]es, [s]ession (file_write of this file), [n]o [reason], [e]dit:"
+    assert prompt in " ".join(" ".join(lines).split())
 
 
 def test_calls_on_a_file_can_be_allowed_for_the_session(agx: Any, terminal: Callable[..., Any]) -> None:
@@ -237,6 +269,25 @@ def test_a_paste_at_a_question_is_read_as_if_it_was_typed(agx: Any, terminal: Ca
     screen.wait_for("\nclean\n")
     session = json.loads(agx("sessions", "show", "last", "--json").stdout)
     assert [one["content"] for one in session["messages"] if one["role"] == "user"] == [WRITE, "say clean"]
+
+
+@pytest.mark.promise("E2")
+@pytest.mark.parametrize("end", ["y\n\x1b[201~", "y\ny\n\x1b[201~\n", "y\n"])
+def test_the_rest_of_a_paste_that_began_before_a_question_does_not_answer_it(
+    agx: Any, terminal: Callable[..., Any], end: str
+) -> None:
+    screen = terminal("chat")
+    screen.wait_for("› ")
+    screen.type(f"think about {'peace ' * 99} and then {WRITE}\r")
+    screen.wait_for("I was asked to think")
+    screen.type("\x1b[200~first\n")
+    screen.wait_for(PROMPT)
+    screen.type(end)
+    screen.wait_for(AGAIN)
+    screen.type("n\n")
+    screen.wait_for("denied by you")
+    screen.wait_for("› ")
+    assert not (agx.folder / "note.txt").exists()
 
 
 def test_ctrl_c_at_a_question_stops_the_turn(agx: Any, terminal: Callable[..., Any]) -> None:

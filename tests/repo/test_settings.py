@@ -142,10 +142,10 @@ def test_without_a_project_no_project_file_is_read(tmp_path: Path, monkeypatch: 
     assert load_settings(environ={"AGX_HOME": str(tmp_path / "none")}).tool_timeout_seconds == 120
 
 
-def test_an_empty_variable_counts_as_unset(tmp_path: Path) -> None:
-    environ = {"AGX_HOME": str(tmp_path), "AGX_MODEL": "", "AGX_ENABLED_TOOLS": " ", "AGX_WORKSPACE_ROOT": ""}
-    settings = load_settings(environ=environ)
-    assert (settings.model, settings.enabled_tools, settings.workspace_root) == (None, None, None)
+def test_an_empty_variable_counts_as_unset() -> None:
+    environ = {"AGX_HOME": "", "AGX_MODEL": "", "AGX_ENABLED_TOOLS": " ", "AGX_WORKSPACE_ROOT": ""}
+    assert load_settings(environ=environ) == load_settings(environ={})
+    assert load_settings(environ=environ).home == Path.home() / ".agenticx"
 
 
 def test_paths_and_lists_are_parsed_in_their_usual_forms(tmp_path: Path) -> None:

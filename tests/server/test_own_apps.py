@@ -124,6 +124,20 @@ async def test_serve_says_what_is_wrong_with_an_application(tmp_path: Path, name
     assert ("Traceback" in err) is ("raised" in words)
 
 
+async def test_the_models_of_an_application_may_be_names_of_the_catalogue(tmp_path: Path) -> None:
+    app = create_app(models={"mine": "demo"}, settings=settings_in(tmp_path))
+    async with served(app) as url, patient_client(url, headers=authorized(tmp_path / "home")) as client:
+        assert (await client.get("/api/models")).json()["default"] == "mine"
+        assert (await turn_in(client, "say hello"))[-1]["data"]["text"] == "hello"
+
+
+async def test_a_name_of_no_model_is_refused_as_the_application_starts(tmp_path: Path) -> None:
+    app = create_app(models={"mine": "none-such"}, settings=settings_in(tmp_path))
+    with pytest.raises(SettingsError, match="none-such"):
+        async with app.router.lifespan_context(app):
+            pass
+
+
 async def test_the_prompt_of_an_application_takes_the_place_of_the_usual_one(tmp_path: Path) -> None:
     model, settings = ScriptedModel(["hello"]), settings_in(tmp_path)
     app = create_app(models={"mine": model}, system_prompt="Be brief in {workspace}.", settings=settings)

@@ -76,6 +76,15 @@ async def test_a_user_answers_questions_with_an_option_and_in_other_words(make_s
     assert results == ["blue", "So <i>that</i> it fits."]
 
 
+async def test_the_page_names_the_files_whose_instructions_the_model_gets(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio() as studio:
+        (studio.workspace / "AGENTS.md").write_text("Use tabs.")
+        await enter(tab, studio)
+        shown = "document.getElementById('session-instructions').textContent"
+        assert await tab.wait_for(shown) == "instructions: AGENTS.md"
+        assert tab.errors == []
+
+
 async def test_a_tab_without_a_token_says_how_to_get_one(make_studio: StudioMaker, tab: Tab) -> None:
     async with make_studio() as studio:
         await tab.open(f"http://127.0.0.1:{studio.port}/")

@@ -181,6 +181,16 @@ async def test_a_changed_session_has_an_event(make_studio: StudioMaker) -> None:
         assert nothing.json() == answer.json()
 
 
+async def test_a_session_names_the_files_of_its_workspace_whose_instructions_the_model_gets(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio() as studio:
+        path = f"/api/sessions/{await studio.session()}/instructions"
+        assert (await studio.client.get(path)).json() == {"files": []}
+        (studio.workspace / "AGENTS.md").write_text("Use tabs. " * 4_000)
+        assert (await studio.client.get(path)).json() == {"files": ["AGENTS.md (cut)"]}
+
+
 async def test_a_session_has_a_system_prompt_and_tools_of_its_own_from_the_next_turn_on(
     make_studio: StudioMaker,
 ) -> None:

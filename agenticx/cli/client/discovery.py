@@ -27,20 +27,23 @@ __all__ = [
     "studio_endpoint",
 ]
 
-_HEALTH_SECONDS = 10.0
+_HEALTH_SECONDS = 1.5
 _MAX_HEALTH_BYTES = 64 * 1024
 
 
-async def open_store_or_find_server(settings: Settings) -> Store | ServerEndpoint:
+async def open_store_or_find_server(
+    settings: Settings, *, response_timeout: float = _HEALTH_SECONDS
+) -> Store | ServerEndpoint:
     """Open the store, of which this process becomes the owner, or return the server that owns it.
 
     Raise `OwnedElsewhere` if another program that is not a server owns it, with the commands that work meanwhile,
-    `StoreError` if it cannot be used, `ServerUnresponsive` if its owner is a server that does not answer.
+    `StoreError` if it cannot be used, `ServerUnresponsive` if its owner is a server that does not answer within
+    `response_timeout` seconds.
     """
     try:
         return open_store(settings)
     except OwnedElsewhere as exc:
-        server = await server_with_pid(settings, exc.pid)
+        server = await server_with_pid(settings, exc.pid, response_timeout=response_timeout)
         if server is None:
             still = "agx sessions list, show, export, replay and usage still work"
             raise OwnedElsewhere(f"{exc}; {still}", pid=exc.pid) from exc

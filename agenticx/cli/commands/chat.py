@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
@@ -12,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Any, Self, TypeVar, get_args
 
@@ -29,7 +27,6 @@ from agenticx.cli.terminal.session_views import session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
-from agenticx.tools.agents_files import find_agents_files
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible
 
@@ -241,7 +238,7 @@ class _Chat:
         mode = f", mode {conversation.permission_mode}" if conversation.permission_mode != "default" else ""
         if conversation.session is None:
             self._print(f"{model} in {conversation.new_session_options.workspace}{mode}; /help shows the commands")
-            self._print_instructions(conversation.new_session_options.workspace)
+            conversation.show_instructions()
             if conversation.permission_mode == "auto":
                 self._print_warning("in mode auto calls run without being asked about")
             if conversation.client.persistent:
@@ -415,7 +412,7 @@ class _Chat:
         conversation, session = self.conversation, self.conversation.session
         assert session is not None
         self._print(f"{session.id} {session.record.name or ''} in {session.record.workspace}")
-        self._print_instructions(session.record.workspace)
+        conversation.show_instructions()
         position = conversation.run(conversation.client.running_turn(session.id)) if self.widest_mode is None else None
         if position is None:
             conversation.run(show_last_turn(conversation.client, session.id, self.output))
@@ -423,17 +420,10 @@ class _Chat:
             self.last_code = conversation.follow_turn(position)
 
     def _print(self, text: str) -> None:
-        self.output.show_note(Note(visible(text), wraps=True))
-
-    def _print_instructions(self, workspace: str) -> None:
-        """Print the names of the files whose instructions the model gets."""
-        files = find_agents_files(Path(workspace))
-        if files:
-            names = [os.path.relpath(file.path, workspace) + " (cut)" * file.is_cut for file in files]
-            self._print(f"instructions: {', '.join(names)}")
+        self.output.show_note(Note(visible(text)))
 
     def _print_warning(self, text: str) -> None:
-        self.output.show_note(Note(visible(text), "warning", wraps=True))
+        self.output.show_note(Note(visible(text), "warning"))
 
     def _print_error(self, text: str) -> None:
-        self.output.show_note(Note(visible(text), "bad", wraps=True))
+        self.output.show_note(Note(visible(text), "bad"))

@@ -23,7 +23,8 @@ runs the turn, in the folder of this terminal, and the page shows it too; else t
 them, the turn runs and is not stored. The answer goes to stdout; tool calls, questions and everything else go to
 stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes, and the model is told that
 nobody could be asked. A session in mode auto is continued in mode default then. Ctrl-C stops the turn; a second one
-exits at once. The model gets the AGENTS.md of the folder, and of the folders above it in its repository.
+exits at once. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; stderr names
+them.
 
 {ANSWERS}
 
@@ -69,6 +70,7 @@ def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
         conversation.output.show_note(
             Note("this session is in mode auto: calls run without being asked about", "warning")
         )
+    conversation.show_instructions()
     try:
         return conversation.run_turn(message)
     except SessionBusy as exc:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from agenticx.cli.terminal.argument_editor import EditFailed, EditText, edit_arguments
 from agenticx.cli.terminal.event_text import ALLOWED_BY_YES, ALLOWED_KIND, NO_TERMINAL, Note
-from agenticx.cli.terminal.keyboard import Keyboard, strip_paste_marks
+from agenticx.cli.terminal.keyboard import PASTE_END, Keyboard, strip_paste_marks
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
 from agenticx.runtime.confirm import ConfirmAnswer, discard_typed_ahead
@@ -47,6 +47,7 @@ Kind = tuple[str, ...]
 _ASK_AGAIN = "y, s, n [reason] or e (Enter: no): "
 _CONTENT_TOOLS = frozenset({"file_write", "file_edit"})
 _MAX_REASON_CHARS = 2_000
+_PASTE_PAUSE_SECONDS = 0.5
 
 
 def can_prompt() -> bool:
@@ -171,44 +172,50 @@ class TerminalConfirmResponder:
             if kind in self._allowed:
                 answer = ConfirmAnswer(approved=True, reason=ALLOWED_KIND)
             else:
-                with self._keyboard.read_lines():
-                    answer = await self._read_answer(data)
+                with self._keyboard.read_lines() as is_pasting:
+                    answer = await self._read_answer(data, is_pasting=is_pasting)
             if kind is not None and answer.approved and answer.remember == "session":
                 self._allowed.add(kind)
         await _send(self._send_answer(data["id"], data["digest"], answer))
 
     async def _ask_question(self, data: Mapping[str, Any]) -> None:
         async with self._prompt_lock:
-            with self._keyboard.read_lines():
-                answer = await self._read_text(data)
+            with self._keyboard.read_lines() as is_pasting:
+                answer = await self._read_text(data, is_pasting=is_pasting)
         await _send(self._send_question_answer(data["id"], answer, "user"))
 
-    async def _read_text(self, data: Mapping[str, Any]) -> str:
-        """Show a question of the agent and return the line that the user types, "" at end of input."""
+    async def _read_text(self, data: Mapping[str, Any], *, is_pasting: bool) -> str:
+        """Show a question of the agent and return the line that the user types, "" at end of input.
+
+        The rest of a paste is no answer.
+        """
         options = data.get("options", ())
         prompt = f"Your answer{f', or 1 to {len(options)}' if options else ''} (Ctrl-D: none): "
         self._output.show_question(data, prompt)
-        while line := await read_line():
-            self._output.prompt_answered()
-            if answer := parse_choice(_printable(strip_paste_marks(line) or ""), options):
+        while line := await (_read_paste() if is_pasting else read_line()):
+            self._output.prompt_answered(line)
+            text = None if is_pasting else strip_paste_marks(line)
+            if answer := parse_choice(_printable(text or ""), options):
                 return answer
+            is_pasting = False
             discard_typed_ahead()
             self._output.show_prompt(prompt)
-        self._output.prompt_answered()
+        self._output.prompt_answered(line)
         return ""
 
-    async def _read_answer(self, data: Mapping[str, Any]) -> ConfirmAnswer:
-        """Show the question, and read lines until one of them is an answer."""
+    async def _read_answer(self, data: Mapping[str, Any], *, is_pasting: bool) -> ConfirmAnswer:
+        """Show the question, and read lines until one of them is an answer; the rest of a paste is none."""
         self._output.show_question(data, _prompt(data["context"]))
         draft: str | None = None
         while True:
-            line = strip_paste_marks(await read_line())
-            self._output.prompt_answered()
-            answer = None if line is None else parse_answer(line)
+            line = await (_read_paste() if is_pasting else read_line())
+            self._output.prompt_answered(line)
+            text = None if is_pasting else strip_paste_marks(line)
+            answer, is_pasting = None if text is None else parse_answer(text), False
             if answer == "edit":
                 answer, draft = await self._edit(data["context"].get("arguments", {}), draft)
             elif answer is None:
-                self._output.show_note(Note(_answers_help(data["context"]), wraps=True))
+                self._output.show_note(Note(_answers_help(data["context"])))
             if answer is not None:
                 return answer
             discard_typed_ahead()
@@ -221,7 +228,7 @@ class TerminalConfirmResponder:
         except EditFailed as exc:
             draft = exc.text or draft
             kept = "y runs the call as shown" if draft is None else "e goes on with your text, y runs the call as shown"
-            self._output.show_note(Note(f"{visible_line(str(exc))}; {kept}", "bad", wraps=True))
+            self._output.show_note(Note(f"{visible_line(str(exc))}; {kept}", "bad"))
             return None, draft
         if edited is None:
             self._output.show_note(Note("the arguments are unchanged"))
@@ -287,6 +294,16 @@ def _kind(context: Mapping[str, Any]) -> Kind | None:
     if not {PROTECTED_REASON, UNCHECKED_REASON}.isdisjoint(context.get("reasons", ())):
         return None
     return (tool, path, str(context.get("path")))
+
+
+async def _read_paste() -> str:
+    """Return the last line of a paste: that with its end mark, or the one after which nothing arrives for a moment."""
+    line = await read_line()
+    with suppress(TimeoutError):
+        while line and PASTE_END not in line:
+            async with asyncio.timeout(_PASTE_PAUSE_SECONDS):
+                line = await read_line()
+    return line
 
 
 async def read_line() -> str:

@@ -53,6 +53,7 @@ from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store, probe_store_owner
 from agenticx.settings import Settings
+from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.visible import visible_line
 
@@ -127,6 +128,11 @@ class TerminalConversation:
         return self.new_session_options.permission_mode if self.session is None else self.session.record.permission_mode
 
     @property
+    def workspace(self) -> Path:
+        """The folder of the next turn."""
+        return Path(self.new_session_options.workspace if self.session is None else self.session.record.workspace)
+
+    @property
     def turn_mode(self) -> PermissionMode:
         """The permission mode of the next turn."""
         mode = self.permission_mode
@@ -150,6 +156,11 @@ class TerminalConversation:
         self.session, self.continued_id = session, session.id
         if self.client.persistent:
             remember_last_session(self.home, session.id)
+
+    def show_instructions(self) -> None:
+        """Show the names of the files whose instructions the model gets, if there are any."""
+        if names := agents_file_names(self.workspace):
+            self.output.show_note(Note(f"instructions: {', '.join(names)}"))
 
     async def hand_over(self) -> None:
         """Close the store, so that a server can become its owner; raise `HandoverRefused`."""
@@ -230,8 +241,9 @@ class TerminalConversation:
         with self.keyboard.read_lines():
             while True:
                 self.output.show_prompt(f"{question} [y/N]: ")
-                word = (await read_line()).strip().lower()
-                self.output.prompt_answered()
+                line = await read_line()
+                self.output.prompt_answered(line)
+                word = line.strip().lower()
                 if word in ("", "n", "no", "y", "yes"):
                     return word in ("y", "yes")
 
@@ -262,11 +274,11 @@ class TerminalConversation:
 
     async def _type_text(self, text: str) -> str | None:
         """Show a text and return the line that the user types in its place."""
-        self.output.show_note(Note(text))
+        self.output.show_note(Note(text, wraps=False))
         self.output.show_prompt("the arguments on one line (Enter: no change): ")
-        line = strip_paste_marks(await read_line())
-        self.output.prompt_answered()
-        return line or None
+        line = await read_line()
+        self.output.prompt_answered(line)
+        return strip_paste_marks(line) or None
 
 
 @contextmanager
@@ -316,7 +328,7 @@ async def _open(
 
     @cache
     def notify(text: str, tone: Tone = "warning") -> None:
-        output.show_note(Note(visible_line(text, 2_000), tone, wraps=True))
+        output.show_note(Note(visible_line(text, 2_000), tone))
 
     make_client = partial(_make_local_client, arguments=arguments, automatic=answer, notify=notify)
     make_fallback_client: Callable[[Exception], Client] | None = None
@@ -324,7 +336,7 @@ async def _open(
     owner = await _find_store(settings, arguments, notify)
     if isinstance(owner, ServerEndpoint):
         reject_local_options(arguments, owner.url)
-        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning", wraps=True)))
+        client: Client = connect(settings, owner, lambda text: output.show_note(Note(text, "warning")))
         options = replace(options, model=options.model or settings.model)  # the server may have another AGX_MODEL
         session = await _requested_session(client, arguments, settings)
     else:
@@ -369,7 +381,7 @@ async def _reconnect(
     """
 
     def notify(text: str) -> None:
-        conversation.output.show_note(Note(text, "warning", wraps=True))
+        conversation.output.show_note(Note(text, "warning"))
 
     loop = asyncio.get_running_loop()
     began = unowned_since = loop.time()
@@ -410,7 +422,11 @@ async def _find_store(
     settings: Settings, arguments: Namespace, notify: Callable[[str], None]
 ) -> Store | ServerEndpoint:
     try:
-        return await open_store_or_find_server(settings)
+        try:
+            return await open_store_or_find_server(settings)
+        except ServerUnresponsive as exc:
+            notify(f"{exc}; waiting for it …")
+            return await open_store_or_find_server(settings, response_timeout=_ENDING_SECONDS)
     except (StoreError, OSError) as exc:  # another owner, a later release's format, damage, a full or read-only disk
         if arguments.session is not None:
             raise

@@ -47,12 +47,12 @@ _SENTENCE_CHARS = 2_000
 class Note:
     """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour.
 
-    With `wraps`, a terminal breaks long lines at words; not for text that is copied, such as a command.
+    A terminal breaks long lines at words; without `wraps` it does not, for text that is copied, such as a command.
     """
 
     text: str
     tone: Tone = "quiet"
-    wraps: bool = False
+    wraps: bool = True
 
 
 class EventLike(Protocol):
@@ -226,4 +226,4 @@ def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
         lines = question_lines(data["question"], data["context"])
     else:
         lines = user_question_lines(data["text"], data.get("options", ()))
-    return (Note(line.text, line.tone) for line in lines)
+    return (Note(line.text, line.tone, line.wraps) for line in lines)

@@ -13,14 +13,14 @@ from typing import Any, Protocol
 
 from agenticx.runtime.confirm import discard_typed_ahead
 
-__all__ = ["ChatKeyboard", "Keyboard", "LineKeyboard", "strip_paste_marks"]
+__all__ = ["PASTE_END", "ChatKeyboard", "Keyboard", "LineKeyboard", "strip_paste_marks"]
 
 _READ_BYTES = 65_536
 _MAX_KEPT_BYTES = 16 * 1024 * 1024
 _PASTE_AS_ONE = "\x1b[?2004h"  # bracketed paste: https://invisible-island.net/xterm/xterm-paste64.html
 _PASTE_AS_TYPED = "\x1b[?2004l"
 _PASTE_START = "\x1b[200~"
-_PASTE_END = "\x1b[201~"
+PASTE_END = "\x1b[201~"
 
 
 class Keyboard(Protocol):
@@ -30,8 +30,11 @@ class Keyboard(Protocol):
         """Keep the keys that are typed while the block runs, without showing them."""
         ...
 
-    def read_lines(self) -> AbstractContextManager[None]:
-        """Let the user type lines while the block runs, a question; nothing that was typed before is one of them."""
+    def read_lines(self) -> AbstractContextManager[bool]:
+        """Let the user type lines while the block runs, a question; nothing that was typed before is one of them.
+
+        The value is True if the rest of a bracketed paste that began before is among the first lines.
+        """
         ...
 
     def restore_at_exit(self) -> None:
@@ -46,9 +49,9 @@ class LineKeyboard:
         return nullcontext()
 
     @contextmanager
-    def read_lines(self) -> Generator[None]:
+    def read_lines(self) -> Generator[bool]:
         discard_typed_ahead()
-        yield
+        yield False
 
     def restore_at_exit(self) -> None:
         return
@@ -60,10 +63,10 @@ def strip_paste_marks(line: str) -> str | None:
     >>> strip_paste_marks("\x1b[200~y\x1b[201~")
     'y'
     """
-    before, end, _ = line.partition(_PASTE_END)
+    before, end, _ = line.partition(PASTE_END)
     if end and _PASTE_START not in before:
         return None
-    return line.replace(_PASTE_START, "").replace(_PASTE_END, "")
+    return line.replace(_PASTE_START, "").replace(PASTE_END, "")
 
 
 class ChatKeyboard:
@@ -90,7 +93,7 @@ class ChatKeyboard:
         """Return the bytes that were typed outside a prompt."""
         kept = bytes(self._kept)
         self._kept.clear()
-        pasted, end, typed = kept.partition(_PASTE_END.encode())
+        pasted, end, typed = kept.partition(PASTE_END.encode())
         if end and _PASTE_START.encode() not in pasted:  # the rest of a paste whose first line answered a question
             return typed
         return kept
@@ -104,15 +107,19 @@ class ChatKeyboard:
             self._end_keeping()
 
     @contextmanager
-    def read_lines(self) -> Generator[None]:
+    def read_lines(self) -> Generator[bool]:
         was_keeping = self._is_keeping
-        if was_keeping:
-            self._end_keeping()
+        while self._is_keeping and select.select([self._descriptor], [], [], 0)[0]:
+            self._keep()
+        self._end_keeping()
         self._show()
+        is_pasting = self._kept.rfind(_PASTE_START.encode()) > self._kept.rfind(PASTE_END.encode())
         self._kept[:] = self._kept.rstrip(b"\r\n")  # a draft for the next prompt, which is not sent by itself
+        if is_pasting:
+            self._kept += PASTE_END.encode()
         discard_typed_ahead()
         try:
-            yield
+            yield is_pasting
         finally:
             self._hide()
             if was_keeping:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
@@ -20,7 +19,7 @@ from agenticx.cli.terminal.event_text import (
     retry_note,
     unreadable_event_note,
 )
-from agenticx.cli.terminal.word_wrap import wrap_words
+from agenticx.cli.terminal.word_wrap import WordWrapper, wrap_words
 from agenticx.runtime.events import EventType
 from agenticx.settings import provider_setting
 from agenticx.tools.visible import escape_controls, visible
@@ -47,8 +46,8 @@ class Output(Protocol):
         """Show `prompt` on a new line, with the cursor after it."""
         ...
 
-    def prompt_answered(self) -> None:
-        """Record that the user has ended the prompt's line."""
+    def prompt_answered(self, line: str) -> None:
+        """Record the line that the user typed at the prompt; at the end of input the prompt's line stays open."""
         ...
 
 
@@ -68,7 +67,8 @@ class PlainOutput:
     """An output of lines without colour, for pipes and files.
 
     If stdout is separate from stderr, it carries the model's text and nothing else, so a note in the middle of a
-    message does not break a line of it. If both streams share a screen or a file, each starts on a new line.
+    message does not break a line of it. If both streams share a screen or a file, each starts on a new line. At a
+    terminal lines end between words, also if it does not know its width, which then is taken for 80 columns.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -79,6 +79,7 @@ class PlainOutput:
         self._turn_model = self._asked_model = ""  # of the turn, and of the call that runs
         self._retries = 0  # of that call, at the same model
         self._message_id = ""  # of the text last written to stdout
+        self._wrapper = WordWrapper(_columns(self._out)) if self._out_is_terminal else None  # of that text
         self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
 
@@ -104,7 +105,11 @@ class PlainOutput:
         if event.terminal:
             self._end_text()
         note = self._retry_note(event) or event_note(event)
-        if note is not None:
+        if note is not None and event.type == EventType.STALL and self._wrapper is not None:
+            self._wrapper.held, held = "", self._wrapper.held  # the message continues after the note
+            self.show_note(note)
+            self._wrapper.held = held
+        elif note is not None:
             self.show_note(note)
 
     def _retry_note(self, event: EventLike) -> Note | None:
@@ -135,21 +140,27 @@ class PlainOutput:
 
     def show_prompt(self, prompt: str) -> None:
         self._end_open_lines()
-        self._err.write(visible(prompt))
+        self._err.write(wrap_words(visible(prompt), _columns(self._err)))
         self._err.flush()
         self._err_open = bool(prompt)
 
-    def prompt_answered(self) -> None:
-        self._err_open = False
+    def prompt_answered(self, line: str) -> None:
+        self._err_open = not line.endswith("\n")
 
     def _write_text(self, text: str, message_id: str) -> None:
         self._end_progress()
         if self._message_id != message_id:
             self._end_text()
         self._message_id = message_id
-        self._out.write(escape_controls(text) if self._out_is_terminal else text)
-        self._out.flush()
-        self._out_open = not text.endswith("\n")
+        if self._wrapper is not None:
+            text = self._wrapper.feed(escape_controls(text))
+        self._write_out(text)
+
+    def _write_out(self, text: str) -> None:
+        if text:
+            self._out.write(text)
+            self._out.flush()
+            self._out_open = not text.endswith("\n")
 
     def _show_progress(self, text: str) -> None:
         if not self._err_open:
@@ -164,10 +175,10 @@ class PlainOutput:
             self._end_text()
 
     def _end_text(self) -> None:
+        if self._wrapper is not None:
+            self._write_out(self._wrapper.finish())
         if self._out_open:
-            self._out.write("\n")
-            self._out.flush()
-            self._out_open = False
+            self._write_out("\n")
 
     def _end_progress(self) -> None:
         if self._err_open:
@@ -177,7 +188,8 @@ class PlainOutput:
 
     def _write_visible(self, note: Note) -> None:
         """Write a note with control characters escaped; all notes pass here, so none can contain raw ones."""
-        self._write_note(visible(note.text), note.tone)
+        text = visible(note.text)
+        self._write_note(wrap_words(text, _columns(self._err)) if note.wraps else text, note.tone)
 
     def _write_note(self, text: str, tone: Tone) -> None:
         self._err.write(f"{text}\n")
@@ -193,6 +205,8 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
     except OSError:  # io.UnsupportedOperation too: a stream in memory
         return False
 
+
+_USUAL_COLUMNS = 80
 
 _STYLES: Mapping[Tone, str] = {
     "quiet": "dim",
@@ -218,19 +232,18 @@ class TerminalOutput(PlainOutput):
     def _write_note(self, text: str, tone: Tone) -> None:
         self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
 
-    def _write_visible(self, note: Note) -> None:
-        super()._write_visible(replace(note, text=wrap_words(note.text, _columns(self._err))) if note.wraps else note)
-
     def _write_progress(self, text: str) -> None:
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
 
 def _columns(stream: TextIO) -> int:
-    """Return the width of the terminal, 0 if it is unknown."""
-    try:
-        return os.get_terminal_size(stream.fileno()).columns
-    except OSError:  # io.UnsupportedOperation too: a stream in memory
+    """Return the width of the terminal, 80 if it does not know it; 0 if the stream is none."""
+    if not stream.isatty():
         return 0
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
+    except OSError:  # io.UnsupportedOperation too: a stream in memory
+        return _USUAL_COLUMNS
 
 
 class JsonLinesOutput:
@@ -261,5 +274,5 @@ class JsonLinesOutput:
     def show_prompt(self, prompt: str) -> None:
         self._plain.show_prompt(prompt)
 
-    def prompt_answered(self) -> None:
-        self._plain.prompt_answered()
+    def prompt_answered(self, line: str) -> None:
+        self._plain.prompt_answered(line)

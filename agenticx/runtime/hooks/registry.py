@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any, cast
 
 from agenticx import user_code
@@ -20,7 +21,7 @@ FailureReporter = Callable[[AgenticXError], None]
 
 _HOOK_POINTS = tuple(name for name in vars(AgentHook) if not name.startswith("_"))
 _HOOK_PREFIXES = ("before_", "after_", "on_")
-_SIMILAR, _SIMILAR_REST = 0.8, 0.5  # of a name, and of what follows its prefix, as by difflib.SequenceMatcher.ratio
+_SIMILAR, _SIMILAR_IF_PREFIXED, _SIMILAR_WORD = 0.8, 0.5, 0.75  # ratios as of difflib.SequenceMatcher
 
 
 class HookRegistry:
@@ -152,15 +153,29 @@ def _check_method_names(hook_class: type) -> None:
 def _closest_point(name: str) -> str | None:
     """Return the hook point that was probably meant by `name`, None if none is similar.
 
-    >>> _closest_point("on_end"), _closest_point("befor_model"), _closest_point("on_finish")
-    ('on_agent_end', 'before_model', None)
+    Names are compared by their words, in any order, and by their letters.
+
+    >>> [_closest_point(name) for name in ("befor_tool", "tool_call_after", "on_end", "on_finish", "call_tool")]
+    ['before_tool_call', 'after_tool_call', 'on_agent_end', None, None]
     """
-    for prefix in _HOOK_PREFIXES:
-        if name.startswith(prefix):
-            rests = [point.removeprefix(prefix) for point in _HOOK_POINTS if point.startswith(prefix)]
-            closest = get_close_matches(name.removeprefix(prefix), rests, n=1, cutoff=_SIMILAR_REST)
-            return f"{prefix}{closest[0]}" if closest else None
-    return next(iter(get_close_matches(name, _HOOK_POINTS, n=1, cutoff=_SIMILAR)), None)
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
+    scores = {point: (_shared_words(words, point), _similarity(name.lower(), point)) for point in _HOOK_POINTS}
+    closest = max(scores, key=lambda point: scores[point])
+    in_words, in_letters = scores[closest]
+    has_prefix = name.startswith(_HOOK_PREFIXES)
+    is_close = in_words >= _SIMILAR or in_letters >= _SIMILAR or (has_prefix and in_words > _SIMILAR_IF_PREFIXED)
+    return closest if is_close else None
+
+
+def _shared_words(words: Sequence[str], point: str) -> float:
+    """Return the share of words that a name and a hook point have in common, 0 without "before", "after" or "on"."""
+    expected = point.split("_")
+    common = [word for word in expected if get_close_matches(word, words, n=1, cutoff=_SIMILAR_WORD)]
+    return 2 * len(common) / (len(words) + len(expected)) if expected[0] in common else 0
+
+
+def _similarity(name: str, point: str) -> float:
+    return SequenceMatcher(a=name, b=point, autojunk=False).ratio()
 
 
 def _name_of(value: object) -> str:

@@ -30,10 +30,14 @@ _COMPARED_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """One line and its role, by which a user interface chooses its colour."""
+    """One line and its role, by which a user interface chooses its colour.
+
+    Lines that are part of a command, a value or a change have no `wraps`: they are shown as they are, in any width.
+    """
 
     text: str
     tone: QuestionTone = "quiet"
+    wraps: bool = False
 
 
 def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[QuestionLine]:
@@ -42,7 +46,7 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
     The work is bounded for any arguments, except for the counting of characters.
     """
     repeated = _repeated_arguments(context)
-    yield QuestionLine(f"? {visible_line(question)}", "question")
+    yield QuestionLine(f"? {visible_line(question)}", "question", wraps=True)
     if "tool" in context:
         risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
         yield _field("tool", f"{visible_line(context['tool'], _NAME_CHARS)} ({risk})")
@@ -66,9 +70,10 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
 def user_question_lines(text: str, options: Sequence[str]) -> Iterator[QuestionLine]:
     """Yield the lines for the text of a `question_asked` and its numbered options."""
     first, *others = visible(_truncate(text, _BLOCK_CHARS)).split("\n")
-    yield QuestionLine(f"? {first}", "question")
+    yield QuestionLine(f"? {first}", "question", wraps=True)
     yield from (QuestionLine(f"    | {line}", "question") for line in others)
-    yield from (QuestionLine(f"  {number:<3} {visible_line(option)}") for number, option in enumerate(options, 1))
+    for number, option in enumerate(options, 1):
+        yield QuestionLine(f"  {number:<3} {visible_line(option)}", wraps=True)
 
 
 def describe_size(text: str) -> str:
@@ -155,7 +160,7 @@ def _is_in(value: str, diff: str) -> bool:
 
 
 def _field(label: str, text: str) -> QuestionLine:
-    return QuestionLine(f"  {label:<8} {text}")
+    return QuestionLine(f"  {label:<8} {text}", wraps=True)
 
 
 def _block(text: str, limit: int) -> Iterator[QuestionLine]:

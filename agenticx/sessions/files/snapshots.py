@@ -25,7 +25,7 @@ from agenticx.sessions.files.changes import (
 )
 from agenticx.sessions.files.old_lists import parse_old_lists
 from agenticx.sessions.store.base import Doubtful, Log
-from agenticx.sessions.store.blobs import Blobs, content_digest
+from agenticx.sessions.store.blobs import Blobs, OldLists, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import Fact
 from agenticx.threads import run_sized
@@ -124,9 +124,10 @@ class SessionSnapshots:
     async def _import_old_lists(self) -> None:
         """Commit the lists of an earlier release as facts, then delete them; repeating is harmless."""
         async with self._lock:
-            if self._has_old_lists and (facts := await _old_facts(self._session_id, self._blobs)):
+            blobs = self._blobs if self._has_old_lists else None
+            if isinstance(blobs, OldLists) and (facts := await _old_facts(self._session_id, self._blobs)):
                 await self._commit(facts)
-                await self._blobs.remove_old_lists(self._session_id)
+                await blobs.remove_old_lists(self._session_id)
             self._has_old_lists = False
 
 
@@ -158,6 +159,8 @@ async def share_contents(
 
 async def _old_facts(session_id: str, blobs: Blobs) -> list[Fact]:
     """Return the facts that the lists of an earlier release become, with the same keys each time."""
+    if not isinstance(blobs, OldLists):
+        return []
     try:
         lists = await blobs.read_old_lists(session_id)
     except DamagedData as exc:

@@ -55,9 +55,9 @@ class ActorCache:
         watching = asyncio.create_task(self._abandon_when_lost(actor), name=f"agx lease of {session_id}")
         self._watching.add(watching)
         watching.add_done_callback(self._watching.discard)
-        for actor in self._idle_actors()[:-_MAX_IDLE]:
-            self.discard(actor)
-            self._run(actor.id, actor.lease.release(work_left=actor.unresumed is not None))
+        for idle in self._idle_actors()[:-_MAX_IDLE]:
+            self.discard(idle)
+            self._run(idle.id, idle.lease.release(work_left=idle.unresumed is not None))
 
     async def _abandon_when_lost(self, actor: SessionActor) -> None:
         """End all that the actor does once it does not own its session any more, also while nobody uses it."""

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
@@ -35,6 +35,7 @@ __all__ = [
     "BlobFolder",
     "Blobs",
     "MemoryBlobs",
+    "OldLists",
     "content_digest",
 ]
 
@@ -86,8 +87,13 @@ class Blobs(Protocol):
         """Delete all contents of a session; raises `StoreError`."""
         ...
 
+
+@runtime_checkable
+class OldLists(Protocol):
+    """The lists of changed files that an earlier release stored beside contents; only `BlobFolder` may have some."""
+
     async def read_old_lists(self, session_id: str) -> Mapping[str, bytes]:
-        """Return the lists of `OLD_LISTS` that an earlier release stored, by name; raises `DamagedData`."""
+        """Return the lists of `OLD_LISTS` by name; raises `DamagedData`."""
         ...
 
     async def remove_old_lists(self, session_id: str) -> None:
@@ -117,12 +123,6 @@ class MemoryBlobs:
 
     async def forget(self, session_id: str) -> None:
         self._contents.pop(session_id, None)
-
-    async def read_old_lists(self, session_id: str) -> Mapping[str, bytes]:
-        return {}
-
-    async def remove_old_lists(self, session_id: str) -> None:
-        pass
 
 
 class BlobFolder:

@@ -61,6 +61,7 @@ OPERATIONS = {
     "GET /api/sessions/{session_id}/export": "export_session",
     "POST /api/sessions/{session_id}/fork": "fork_session",
     "GET /api/sessions/{session_id}/messages": "list_messages",
+    "GET /api/sessions/{session_id}/instructions": "list_instructions",
     "POST /api/sessions/{session_id}/rewind": "rewind_session",
     "POST /api/sessions/{session_id}/stop": "stop_turn",
     "POST /api/sessions/{session_id}/turns": "start_turn",
@@ -84,6 +85,7 @@ SCHEMAS = [
     "Event",
     "ForkBody",
     "HealthResponse",
+    "InstructionsResponse",
     "IssueTicketBody",
     "KeyItem",
     "KeyListResponse",
@@ -251,6 +253,7 @@ async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
     """Read, search, export, fork and rewind a session with one turn."""
     path = f"/api/sessions/{session_id}"
     await client.request("GET", path)
+    await client.request("GET", f"{path}/instructions")
     await client.request("PATCH", path, {"pinned": True})
     (found,) = (await client.request("GET", "/api/sessions?q=needle&limit=5&archived=all")).json()["sessions"]
     assert found["matches"]

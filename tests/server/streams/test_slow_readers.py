@@ -16,7 +16,7 @@ import pytest
 
 from agenticx.runtime.events import EventType, RuntimeEvent
 from tests.support.commits import append
-from tests.support.server.agx_processes import agx_serve
+from tests.support.server.agx_processes import agx_serve, outcome
 from tests.support.server.running_studio import RunningStudio, StudioMaker
 from tests.support.server.slow_readers import (
     MAX_MEMORY,
@@ -72,6 +72,25 @@ def without_collector() -> Generator[None]:
     finally:
         tracemalloc.stop()
         gc.enable()
+
+
+async def test_a_server_ends_soon_beside_readers_that_read_nothing(tmp_path: Path) -> None:
+    async with agx_serve(tmp_path / "home") as served, served.client() as client:
+        session = (await client.post("/api/sessions", json={})).json()["id"]
+        for _ in range(3):
+            turn = {"input": "x" * 400_000, "when_busy": "queue"}
+            assert (await client.post(f"/api/sessions/{session}/turns", json=turn)).status_code == 202
+        with ExitStack() as stopped:
+            for path in (f"/api/sessions/{session}/events", f"/api/sessions/{session}/export?format=jsonl"):
+                reader = stopped.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+                reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nAuthorization: Bearer {served.token}"
+                reader.sendall(f"{head}\r\n\r\n".encode())
+                assert await asyncio.to_thread(reader.recv, 1) == b"H"
+            began = time.monotonic()
+            served.process.terminate()
+            assert await outcome(served.process) == (0, "", "")
+            assert time.monotonic() - began < 3
 
 
 async def test_no_heartbeat_is_written_between_the_chunks_of_an_event(make_studio: StudioMaker) -> None:

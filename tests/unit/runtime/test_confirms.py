@@ -343,6 +343,9 @@ async def test_a_gate_with_request_confirm_alone_works(play, notes):
     run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda question, context: True))
 
     assert run.outline == [*ASKED, "confirm_response:approved", "tool_result:ok", *ANSWERED]
+    later = ConfirmAnswer(approved=False, reason="not before lunch")
+    run = await play([note(), "ok"], tools=notes.tools(), gate=FunctionGate(lambda question, context: later))
+    assert run.results[0][2] == "Denied by the user. Reason: not before lunch"
 
 
 async def test_a_blocking_gate_does_not_block_the_event_loop(play, notes):
@@ -447,7 +450,7 @@ async def test_a_value_other_than_true_or_false_is_no_answer_and_the_denial_name
     run = await play([note(), "ok"], tools=notes.tools(), gate=Chatty())
 
     assert run.outline == [*ASKED, "confirm_response:denied", "tool_result:denied", *ANSWERED]
-    reason = f"the gate Chatty returned {type(junk).__name__}; it must return True or False"
+    reason = f"the gate Chatty returned {type(junk).__name__}; it must return True, False or a ConfirmAnswer"
     (response,) = run.events_of("confirm_response")
     assert (response.data["by"], response.data["reason"]) == ("policy", reason)
     assert run.results[0][2] == f"Denied by policy. Reason: {reason}"

@@ -60,6 +60,15 @@ async def test_an_object_that_is_no_hook_is_refused_before_any_turn(play, hooks,
         ("on_end", "on_agent_end"),
         ("on_compacted", "on_compaction"),
         ("befor_model", "before_model"),
+        ("befor_tool", "before_tool_call"),
+        ("after_tool", "after_tool_call"),
+        ("tool_call_after", "after_tool_call"),
+        ("tool_before", "before_tool_call"),
+        ("before_model_call", "before_model"),
+        ("model_after", "after_model"),
+        ("afterToolCall", "after_tool_call"),
+        ("beforemodel", "before_model"),
+        ("compaction", "on_compaction"),
     ],
 )
 def test_a_method_that_would_never_be_called_is_refused_with_the_name_that_was_meant(play, name, meant):
@@ -79,8 +88,12 @@ def test_a_method_that_resembles_none_is_refused_with_the_names_of_all(play, nam
     )
 
 
+OWN_METHODS = ("report", "close", "reset", "end", "compact", "model_name", "call_tool", "tool_calls", "count_calls")
+
+
 def test_other_public_methods_of_a_hook_are_its_own(play):
-    watch = type("Watch", (AgentHook,), {"report": lambda self: None, "model": "m", "after_model": lambda *_: None})
+    own = dict.fromkeys(OWN_METHODS, lambda self: None)
+    watch = type("Watch", (AgentHook,), {**own, "model": "m", "after_model": lambda *_: None})
     play.runtime(ScriptedModel([]), hooks=[watch()])
 
 

@@ -185,6 +185,28 @@ def test_rows_become_messages_and_are_given_back() -> None:
     assert session.assign_call_id("c1") != "c1"
 
 
+async def test_roles_and_names_of_rows_are_given_back() -> None:
+    rows = [
+        {"role": "developer", "content": "Be brief.", "name": "ops"},
+        {"role": "system", "content": "Today is Monday."},
+        {"role": "user", "content": "hi", "name": "ann"},
+        {"role": "assistant", "content": "hello", "name": "clerk"},
+    ]
+    session = Session(messages=rows)
+    assert session.to_openai() == rows
+    await runtime("5").run({"role": "user", "content": "and?", "name": "bob"}, session)
+    assert session.to_openai()[4:] == [
+        {"role": "user", "content": "and?", "name": "bob"},
+        {"role": "assistant", "content": "5"},
+    ]
+
+
+def test_a_stored_message_has_a_name_only_if_one_was_given() -> None:
+    plain, named = UserMessage(content="hi"), UserMessage(content="hi", name="ann")
+    assert "name" not in plain.model_dump()
+    assert UserMessage.model_validate_json(named.model_dump_json()) == named
+
+
 async def test_a_row_of_the_user_is_an_input() -> None:
     session = Session(messages=ROWS)
     result = await runtime("5").run({"role": "user", "content": [{"type": "text", "text": "2 + 3?"}]}, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import subprocess
 import sys
 import textwrap
@@ -18,6 +19,11 @@ def pytest_run(folder, code, *options):
     without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     command = [sys.executable, "-m", "pytest", "-q", *without, "--basetemp=tmp", *options, "."]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+
+
+def test_pydoc_lists_the_names_of_the_package():
+    text = pydoc.render_doc(agenticx.testing, renderer=pydoc.plaintext)
+    assert [name for name in agenticx.testing.__all__ if f" {name}(" not in text] == []
 
 
 def test_fixtures_are_available_without_an_import(tmp_path):

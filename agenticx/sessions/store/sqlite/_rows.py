@@ -1,4 +1,4 @@
-"""Rows of the database: writing and reading of records, turns, messages and journal entries."""
+"""Rows of the database: writing and reading of records, messages and facts."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ async def test_auto_approval_approves_by_policy_and_stores_nothing():
     assert (gate.last_request, announced, gate.request_confirm("?", {})) == (None, [1], True)
 
 
-@pytest.mark.parametrize("returned", [True, False, None, "yes", 1, []])
+@pytest.mark.parametrize("returned", [True, False, ConfirmAnswer(approved=False, reason="later"), None, "yes", 1, []])
 async def test_only_true_approves_and_only_false_denies_in_sync_and_async_gates(returned):
     class Plain(ConfirmGate):
         def request_confirm(self, question, context):
@@ -261,10 +261,11 @@ async def test_only_true_approves_and_only_false_denies_in_sync_and_async_gates(
     for gate in (Plain(), Async()):
         if isinstance(returned, bool):
             assert await gate.ask(request(), lambda: None) == ConfirmAnswer(approved=returned)
+        elif isinstance(returned, ConfirmAnswer):
+            assert await gate.ask(request(), lambda: None) == returned
         else:
-            with pytest.raises(
-                AgenticXError, match=f"returned {type(returned).__name__}; it must return True or False"
-            ):
+            name = type(returned).__name__
+            with pytest.raises(AgenticXError, match=f"returned {name}; it must return True, False or a ConfirmAnswer"):
                 await gate.ask(request(), lambda: None)
 
 
