@@ -24,6 +24,7 @@ from agenticx.runtime import (
     SyncConfirmGate,
     TurnContext,
     UnknownQuestion,
+    current_turn,
 )
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.runtime.resume import ResumedQuestion, ResumePoint
@@ -220,10 +221,16 @@ async def test_a_tool_of_an_application_may_ask_by_its_assessment() -> None:
 
 
 async def test_a_question_shows_the_path_of_agents_that_leads_to_it() -> None:
-    session, context = Session(), TurnContext(agent_path=("meta", "painter"))
-    asking = runtime(ScriptedModel([COLOUR, "."]), Person("red"))
-    events = await collect(asking.run_turn("Paint", session, context=context))
-    check_grammar(events)
+    person = Person("red")
+
+    @tool(risk="read")
+    async def paint() -> str:
+        """Have the painter paint."""
+        painter, context = runtime(ScriptedModel([COLOUR, "Done."]), person), TurnContext(parent=current_turn())
+        return (await painter.run("Paint", agent_id="painter", context=context)).text
+
+    asking = AgentRuntime(ScriptedModel([call("paint", {}), "."]), person, tools=[paint])
+    events = await collect(asking.run_turn("Paint", Session()))
     assert [data["agent_path"] for data in data_of(events, "question_asked")] == [["meta", "painter"]]
 
 
