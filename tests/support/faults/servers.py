@@ -97,8 +97,10 @@ class ServerForker:
             message = json.loads(line)
             if "port" in message:
                 served.add(message["pid"])
+                self._exits.pop(message["pid"], None)  # of an earlier process with that id
                 self._ready.put_nowait(message)
             elif message["pid"] in served:
+                served.remove(message["pid"])
                 self._exit_of(message["pid"]).set_result(message["status"])
             else:
                 self._ready.put_nowait(message)
