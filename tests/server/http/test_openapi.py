@@ -118,6 +118,7 @@ SCHEMAS = [
     "ToolCallItem",
     "ToolItem",
     "ToolListResponse",
+    "UsageByAgent",
     "UsageByDay",
     "UsageByModel",
     "UsageBySession",
