@@ -17,26 +17,18 @@ BACKGROUND_SECONDS = 3.0
 _log = get_logger(__name__)
 
 
-class BackgroundTasks:
+class BackgroundTasks(set[asyncio.Task[None]]):
     """The tasks of one turn that run in the background."""
-
-    def __init__(self) -> None:
-        self._tasks = set[asyncio.Task[None]]()
-
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in a task."""
         task = asyncio.get_running_loop().create_task(_run_user_code(work), name="agx background task")
-        self._tasks.add(task)
+        self.add(task)
         task.add_done_callback(self._on_done)
 
     async def finish(self) -> None:
-        """Wait at most 3 s for the tasks, then cancel them."""
-        if not self._tasks:
-            return
-        _, late = await asyncio.wait(self._tasks, timeout=BACKGROUND_SECONDS)
+        """Wait at most 3 s for the tasks, of which there is one at least, then cancel them."""
+        _, late = await asyncio.wait(self, timeout=BACKGROUND_SECONDS)
         for task in late:
             task.cancel()
         if late:
@@ -44,7 +36,7 @@ class BackgroundTasks:
             await asyncio.wait(late, timeout=0.1)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("a background task of a turn failed", exc_info=failure)
 

@@ -1,4 +1,4 @@
-"""What the participants of a team have said in a session, read from its log."""
+"""The speeches of a team in a session, read from its log."""
 
 from __future__ import annotations
 

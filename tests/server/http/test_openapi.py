@@ -125,6 +125,7 @@ SCHEMAS = [
     "ToolCallItem",
     "ToolItem",
     "ToolListResponse",
+    "UsageByAgent",
     "UsageByDay",
     "UsageByModel",
     "UsageBySession",

@@ -9,6 +9,7 @@ from dataclasses import astuple
 from decimal import Decimal
 from typing import Any
 
+from agenticx.messages import clean_text
 from agenticx.runtime.events import EventType
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
@@ -26,7 +27,7 @@ def add_usage(connection: sqlite3.Connection, session: int, events: Sequence[Sto
     for event in events:
         if event.type is EventType.USAGE:
             envelope = json.loads(event.frame_json)
-            key = (session, envelope["ts"][:10], envelope["data"]["model"], envelope["agent_id"])
+            key = (session, envelope["ts"][:10], envelope["data"]["model"], clean_text(envelope["agent_id"]))
             known = connection.execute(
                 f"SELECT {_COUNT_COLUMNS} FROM usage WHERE session = ? AND day = ? AND model = ? AND agent_id = ?", key
             ).fetchall()
