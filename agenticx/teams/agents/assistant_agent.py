@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pydantic
 from pydantic import BaseModel
@@ -28,8 +28,6 @@ from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
-from agenticx.sessions.history.rebuild import messages_of_agent
-from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
@@ -57,6 +55,9 @@ from agenticx.teams.messages import (
     ToolCallSummaryMessage,
 )
 from agenticx.tools.base import Tool
+
+if TYPE_CHECKING:
+    from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["AssistantAgent"]
 
@@ -240,6 +241,8 @@ class AssistantAgent(BaseChatAgent):
 
         Those that it was not sent yet are left out.
         """
+        from agenticx.sessions.history.rebuild import messages_of_agent  # on first use: it imports the stores
+
         places, heard_count = {message.id: place for place, message in enumerate(heard)}, 0
         messages: list[Message] = []
         for message in messages_of_agent(events, self.name):

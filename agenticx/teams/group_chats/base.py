@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agenticx import user_code
 from agenticx.argument_types import check_type
@@ -18,7 +18,6 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 from agenticx.runtime import Budget, ConfirmGate, Session
-from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -42,6 +41,9 @@ from agenticx.teams.messages import (
 )
 from agenticx.teams.termination.base import ConditionRun, Run, TerminationCondition
 from agenticx.teams.termination.repetition import Repetition
+
+if TYPE_CHECKING:
+    from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["BaseGroupChat", "Speaking", "TeamRun"]
 

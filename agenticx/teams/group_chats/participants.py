@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmGate
 from agenticx.runtime.turn import CURRENT_TURN, Turn, current_turn
-from agenticx.sessions.store.records import StoredEvent
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
@@ -19,6 +18,9 @@ from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.agents.spending import Collectors, collected_by, current_collectors
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
+
+if TYPE_CHECKING:
+    from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["ActorParticipants", "Emit", "Participant", "checked_participants"]
 

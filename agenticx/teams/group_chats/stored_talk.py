@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import StoredEvent
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
 from agenticx.teams.messages import BaseChatMessage
+
+if TYPE_CHECKING:
+    from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["transcript_from_log"]
 
@@ -31,6 +32,8 @@ def transcript_from_log(events: Sequence[StoredEvent], team: str, types: Message
 
 def _speeches(events: Sequence[StoredEvent], team: str) -> Iterator[tuple[str | None, list[dict[str, Any]]]]:
     """Yield the messages of each task, whose speaker is None, and of each speech."""
+    from agenticx.sessions.store.damage import map_decode_errors  # on first use: it imports the stores
+
     speaker: str | None = None
     messages: list[dict[str, Any]] = []
     turn_id: str | None = None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agenticx.errors import AgenticXError
 from agenticx.llms.base import Delta, ModelRequest
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
-from agenticx.sessions.store.base import read_log_pages
-from agenticx.sessions.store.records import StoredEvent
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.gates import ParticipantsOwnGate
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage
+
+if TYPE_CHECKING:
+    from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns"]
 
@@ -60,6 +61,7 @@ class TeamTurns:
         if not isinstance(self._session, str):
             return ()
         from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
+        from agenticx.sessions.store.base import read_log_pages
 
         log = (await hub_of(self._session)).store.log
         return [event async for page in read_log_pages(log, self._session) for event in page]
