@@ -59,6 +59,7 @@ ModelErrorCode = Literal[
     "provider.content_filter",
     "provider.transport",
     "context_overflow",
+    "budget_exceeded",
     "timeout.first_chunk",
     "timeout.heartbeat",
     "timeout.hard",

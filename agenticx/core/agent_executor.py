@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from agenticx.argument_types import check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
@@ -16,7 +17,7 @@ from agenticx.core.results import ChatResponse, ExecutionResult
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
 from agenticx.llms.base import close_model
-from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmGate, Session
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.runtime.hooks import AgentHook
 from agenticx.runtime.session import checked_session
@@ -36,9 +37,10 @@ class AgentExecutor:
     `llm_provider` is the model of agents that name none: a name such as `"openai:gpt-4o"`, a model, or a duck-typed
     model; without it the default model is used, as `agx run` does. A run makes at most `max_iterations` model calls, or
     the agent's own `max_iterations` if that is smaller. The default gate approves every call. `guide_rails` check each
-    result of a task. `hooks` join those of each agent. With a `session` all runs continue that conversation, one at a
-    time; without one each is a conversation of its own. With `resolve_on_text` an answer that mentions `case_resolved`
-    or `case_not_resolved` counts as if the tool had been called.
+    result of a task. `hooks` join those of each agent. All model calls of all runs are made within `budget`. With a
+    `session` all runs continue that conversation, one at a time; without one each is a conversation of its own. With
+    `resolve_on_text` an answer that mentions `case_resolved` or `case_not_resolved` counts as if the tool had been
+    called.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class AgentExecutor:
         confirm_gate: ConfirmGate | None = None,
         guide_rails: Sequence[GuideRail] = (),
         hooks: Sequence[AgentHook] = (),
+        budget: Budget | None = None,
         session: Session | None = None,
         resolve_on_text: bool = False,
         settings: Settings | None = None,
@@ -61,6 +64,9 @@ class AgentExecutor:
         self._gate = AutoApproveConfirmGate() if confirm_gate is None else confirm_gate
         self._guide_rails = tuple(guide_rails)
         self._hooks = tuple(hooks)
+        if budget is not None:
+            check_type("budget", budget, Budget, "a Budget")
+        self._budget = budget
         self._session = None if session is None else checked_session(session)
         self._resolve_on_text = resolve_on_text
         self._results: dict[str, str] = {}
@@ -156,7 +162,8 @@ class AgentExecutor:
         session.state.context_variables.update(context_variables or {})
         before = {message.message_id for message in session.messages}
         runtime = self._runtime(acting.model)
-        await run_chat(runtime, session, acting, max_rounds=_positive(max_turns, "max_turns"), execute=execute_tools)
+        rounds = _positive(max_turns, "max_turns")
+        await run_chat(runtime, session, acting, max_rounds=rounds, execute=execute_tools, budget=self._budget)
         return chat_response(session, before, agents.named(session.active_agent or agent.name))
 
     async def aclose(self) -> None:
@@ -195,6 +202,7 @@ class AgentExecutor:
             execute_tools=execute_tools,
             guide_rails=self._guide_rails,
             resolve_on_text=self._resolve_on_text,
+            budget=self._budget,
             clock=self._clock,
         )
 

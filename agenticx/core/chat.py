@@ -10,7 +10,7 @@ from agenticx.core.agent import Agent
 from agenticx.core.results import ChatResponse
 from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.runtime import AgentRuntime, RuntimeEvent, Session, TurnContext
+from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, TurnContext
 from agenticx.runtime.events import Event
 from agenticx.runtime.results import turn_error
 from agenticx.runtime.resume import ResumePoint
@@ -20,7 +20,13 @@ __all__ = ["chat_response", "run_chat"]
 
 
 async def run_chat(
-    runtime: AgentRuntime, session: Session, acting: TurnAgent, *, max_rounds: int, execute: bool
+    runtime: AgentRuntime,
+    session: Session,
+    acting: TurnAgent,
+    *,
+    max_rounds: int,
+    execute: bool,
+    budget: Budget | None,
 ) -> None:
     """Run a turn of `session`, whose last message is answered, and append what it adds.
 
@@ -29,7 +35,9 @@ async def run_chat(
     """
     if not session.messages:
         raise ValueError("messages must not be empty: the last one is what is answered")
-    context = TurnContext(agent=acting, max_rounds=max_rounds, on_exhausted="error", execute_tools=execute)
+    context = TurnContext(
+        agent=acting, max_rounds=max_rounds, on_exhausted="error", execute_tools=execute, budget=budget
+    )
     events: list[RuntimeEvent] = []
 
     async def keep(batch: Sequence[RuntimeEvent]) -> None:

@@ -16,7 +16,7 @@ from agenticx.core.task import Task
 from agenticx.core.turn_agents import TurnAgents
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
-from agenticx.runtime import AgentRuntime, Session, TurnContext
+from agenticx.runtime import AgentRuntime, Budget, Session, TurnContext
 from agenticx.runtime.events import Event, RuntimeEvent
 from agenticx.runtime.events.payloads import FinalUsageData
 from agenticx.runtime.results import own_events
@@ -58,6 +58,7 @@ class Execution:
     execute_tools: bool
     guide_rails: Sequence[GuideRail]
     resolve_on_text: bool
+    budget: Budget | None
     clock: Clock
     _events: list[Event] = field(default_factory=list[Event], init=False)
     _attempt: _Attempt = field(default_factory=_Attempt, init=False)
@@ -109,6 +110,7 @@ class Execution:
             max_rounds=self.max_rounds,
             on_exhausted="error",
             execute_tools=self.execute_tools,
+            budget=self.budget,
         )
         return self.runtime.run_turn(self.prompt, session, output_type=self._output, context=context)
 

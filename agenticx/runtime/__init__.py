@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agenticx.runtime.agent_runtime import AgentRuntime
+from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import (
     AsyncConfirmGate,
@@ -31,6 +32,8 @@ __all__ = [
     "AsyncConfirmGate",
     "AutoApproveConfirmGate",
     "Block",
+    "Budget",
+    "BudgetExceeded",
     "ConfirmAnswer",
     "ConfirmClosed",
     "ConfirmGate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal
@@ -19,14 +19,20 @@ STOP_POLL_SECONDS = 0.05
 
 _log = get_logger(__name__)
 
-InterruptReason = Literal["stopped", "timeout.turn"]
+InterruptReason = Literal["stopped", "timeout.turn", "budget_exceeded"]
+
+_TEXTS: Mapping[InterruptReason, str] = {
+    "stopped": "the turn was stopped",
+    "timeout.turn": "the turn exceeded its time limit",
+    "budget_exceeded": "the time of the turn's budget is used up",
+}
 
 
 class TurnInterrupted(AgenticXError):
-    """Raised when a turn is stopped or times out; `reason` is the error code of its terminal event."""
+    """Raised when a turn is stopped or out of time; `reason` is the error code of its terminal event."""
 
     def __init__(self, reason: InterruptReason) -> None:
-        super().__init__("the turn was stopped" if reason == "stopped" else "the turn exceeded its time limit")
+        super().__init__(_TEXTS[reason])
         self.reason: InterruptReason = reason
 
 

@@ -18,6 +18,9 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import bind_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id
+from agenticx.runtime.budgets.budget import Budget
+from agenticx.runtime.budgets.budgeted_model import BudgetedModel
+from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
@@ -72,7 +75,8 @@ class TurnContext:
     model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
-    reply with calls ends the turn, and they are not run.
+    reply with calls ends the turn, and they are not run. All model calls of the turn, and of those below it, are made
+    within `budget`.
 
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
@@ -95,6 +99,7 @@ class TurnContext:
     max_rounds: int | None = None
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
+    budget: Budget | None = None
 
 
 def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
@@ -174,13 +179,17 @@ class Turn:
     writer: ChildTurnWriter | None = None
     written: asyncio.Event = field(default_factory=asyncio.Event)
     log: TurnLog = field(init=False)
+    budget: Budget | None = field(init=False)
+    work_clock: WorkClock = field(init=False)
     _background_tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]], init=False)
 
     def __post_init__(self) -> None:
-        self._use(self.agent)
-        context = self.context
+        context, parent = self.context, self.context.parent
+        self.budget = Budget.joined(context.budget, None if parent is None else parent.budget)
+        self.work_clock = WorkClock(self.budget, self.clock, lambda: self.interrupts.fire("budget_exceeded"))
+        self._use(self._within_budget(self.agent))
         self.id = context.turn_id or new_id("turn")
-        above = None if context.parent is None else context.parent.child_turns
+        above = None if parent is None else parent.child_turns
         self.child_turns = context.child_turns or above or ChannelChildTurns(self.channel)
         self.channel.pacer = context.pacer
         self.log = TurnLog(self.clock)
@@ -291,6 +300,7 @@ class Turn:
     def end(self, task: asyncio.Task[None]) -> None:
         """Close the channel and write the turn's log line; `task`, which ran the turn, is done."""
         self.accepts_children = False
+        self.work_clock.end()
         self.channel.close()
         self.log.end(task, model=self.model_name, rounds=self.round, usage=self.usage)
 
@@ -347,6 +357,10 @@ class Turn:
         self.session.state.context_variables.update(result.variables or {})
         return None
 
+    def _within_budget(self, agent: TurnAgent) -> TurnAgent:
+        """Return `agent` with a model whose calls are made within the turn's budget, if there is one."""
+        return agent if self.budget is None else replace(agent, model=BudgetedModel(agent.model, self.budget))
+
     def _use(self, agent: TurnAgent) -> None:
         """Let `agent` act from now on."""
         self.agent, self.agent_id, self.tools, self.hooks = agent, agent.name, agent.tools, agent.hooks
@@ -359,11 +373,11 @@ class Turn:
             return
         data = {"from_agent": self.agent.name, "to_agent": agent.name}
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
-        self._use(agent)
+        self._use(self._within_budget(agent))
         self.made_calls, self.last_input_tokens = False, None
         self.session.active_agent = agent.name
         bind_ids(agent=agent.name)
-        self.output.use(agent.model, agent.tools.names)
+        self.output.use(self.agent.model, agent.tools.names)
 
     def drop_tools(self) -> None:
         """Give the model one more round without tools, and those that a corrected output takes."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from agenticx.llms.base import (
     ChatModel,
     InlineForm,
     OutputSchema,
+    Usage,
     close_model,
     inline_forms,
     takes_output_schema,
 )
+from agenticx.llms.call_limits import largest_cost, output_limit
 from agenticx.llms.opening import OpenableModel
 from agenticx.llms.sampling import Sampling, SamplingField, sampling_problems
 
@@ -38,6 +41,13 @@ class ModelWrapper(OpenableModel):
 
     def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
         return sampling_problems(self._model, sampling)
+
+    @property
+    def output_limit(self) -> int | None:
+        return output_limit(self._model)
+
+    def largest_cost(self, usage: Usage) -> Decimal | None:
+        return largest_cost(self._model, usage)
 
     async def aclose(self) -> None:
         await close_model(self._model)

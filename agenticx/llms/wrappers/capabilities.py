@@ -42,6 +42,10 @@ class CapabilityModel(ModelWrapper):
     def takes_output_schema(self, output: OutputSchema, *, with_tools: bool) -> bool:
         return not self._facts.lacks("structured_output") and super().takes_output_schema(output, with_tools=with_tools)
 
+    @property
+    def output_limit(self) -> int | None:
+        return super().output_limit or self._facts.output
+
     def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
         problems = dict(super().sampling_problems(sampling))
         if self._facts.lacks("reasoning") and sampling.reasoning_effort not in (None, "none"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta
@@ -24,6 +25,9 @@ class PricedModel(ModelWrapper):
         super().__init__(model)
         self._price = price
         self._clock = clock
+
+    def largest_cost(self, usage: Usage) -> Decimal | None:
+        return self._price.cost(usage, self._clock.now().date())
 
     async def open(self, request: ModelRequest) -> OpenReply:
         """Open the inner model's reply; the cost is added before the end marker, when the counts are final."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import (
@@ -17,10 +18,12 @@ from agenticx.llms.base import (
     InlineForm,
     ModelRequest,
     OutputSchema,
+    Usage,
     close_model,
     inline_forms,
     takes_output_schema,
 )
+from agenticx.llms.call_limits import largest_cost, output_limit
 from agenticx.llms.opening import OpeningStream
 from agenticx.llms.opening_policy import AttemptPlan, RetryPolicy, open_next_attempt
 from agenticx.llms.sampling import Sampling, SamplingField, sampling_problems
@@ -65,6 +68,17 @@ class RetryingModel:
         """Return whether all of these models can be constrained to the schema, so that every fallback can take over."""
         models = (self.model, *self.fallbacks)
         return all(takes_output_schema(model, output, with_tools=with_tools) for model in models)
+
+    @property
+    def output_limit(self) -> int | None:
+        """The limit of the first model."""
+        return output_limit(self.model)
+
+    def largest_cost(self, usage: Usage) -> Decimal | None:
+        """Return the highest cost of these models, None if one is unknown."""
+        costs = [largest_cost(model, usage) for model in (self.model, *self.fallbacks)]
+        known = [cost for cost in costs if cost is not None]
+        return max(known) if len(known) == len(costs) else None
 
     def sampling_problems(self, sampling: Sampling) -> Mapping[SamplingField, str]:
         """Return what the first model does not take; for a fallback `FallbackSamplingModel` leaves that out."""

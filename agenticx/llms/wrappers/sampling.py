@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agenticx.llms.base import ChatModel, ModelRequest
+from agenticx.llms.call_limits import output_limit
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.llms.sampling import Sampling, SamplingField, check_sampling, sampling_problems
 from agenticx.llms.wrappers.base import ModelWrapper
@@ -26,6 +27,11 @@ class SampledModel(ModelWrapper):
         super().__init__(model)
         check_sampling(model, sampling)
         self._sampling = sampling
+
+    @property
+    def output_limit(self) -> int | None:
+        own = self._sampling.max_output_tokens
+        return output_limit(self._model) if own is None else own
 
     async def open(self, request: ModelRequest) -> OpenReply:
         """Open the inner model's reply."""

@@ -250,7 +250,10 @@ class CallAuthorizer:
         asked_at = self.clock.monotonic()
         answer: ConfirmAnswer | None = None
         try:
-            answer = await user_code.call(turn.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit))
+            with turn.work_clock.waiting_for_person():
+                answer = await user_code.call(
+                    turn.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit)
+                )
             if (problem := _answer_problem(answer)) is not None:
                 answer, text = None, f"the gate {type(turn.gate).__name__} returned {problem}"
                 raise UserCodeError(text, what=_GATE, kind="invalid_result")

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import Message, UserMessage, message_adapter
-from agenticx.runtime import AgentHook, AgentRuntime, ConfirmGate, Session, StopSignal, TurnContext
+from agenticx.runtime import AgentHook, AgentRuntime, Budget, ConfirmGate, Session, StopSignal, TurnContext
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.results import own_events, turn_error
@@ -30,6 +30,7 @@ from agenticx.teams.agents.own_tools import (
     own_functions,
     toolbox,
 )
+from agenticx.teams.agents.spending import checked_budget, current_budget
 from agenticx.teams.agents.turn_messages import TurnMessages
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -67,7 +68,7 @@ class AssistantAgent(BaseChatAgent):
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
     the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
     before risky calls; by default functions of the application run, and built-in tools that write or execute ask at the
-    terminal.
+    terminal. Model calls are made within `budget` and those of the teams in which the agent speaks.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
     `max_tool_iterations` below 1.
@@ -93,6 +94,7 @@ class AssistantAgent(BaseChatAgent):
         metadata: Mapping[str, str] | None = None,
         confirm_gate: ConfirmGate | None = None,
         hooks: Sequence[AgentHook] = (),
+        budget: Budget | None = None,
         settings: Settings | None = None,
     ) -> None:
         super().__init__(name, description)
@@ -104,6 +106,7 @@ class AssistantAgent(BaseChatAgent):
             )
         own = agent_tools(tools or ())
         self._handoffs = checked_handoffs(handoffs or (), own)
+        self._budget = checked_budget(budget)
         self._has_tools = bool(own)
         self._streams = model_client_stream
         self._output_content_type = output_content_type
@@ -161,7 +164,9 @@ class AssistantAgent(BaseChatAgent):
         cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
         cancellation.add_done_callback(lambda _: stop.set())
         output = None if self._output_content_type is None else OutputType(self._output_content_type)
-        context = TurnContext(max_rounds=self._max_rounds, on_exhausted=self._on_exhausted)
+        context = TurnContext(
+            max_rounds=self._max_rounds, on_exhausted=self._on_exhausted, budget=current_budget(self._budget)
+        )
         turn = self._runtime.run_turn(
             self._take(messages), self._session, stop, agent_id=self.name, output_type=output, context=context
         )

@@ -7,19 +7,31 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 
+from agenticx.argument_types import check_type
 from agenticx.llms.base import Usage
+from agenticx.runtime import Budget
 from agenticx.teams.messages import RequestUsage
 
-__all__ = ["Collectors", "Spending", "collected_by", "current_collectors", "report_usage", "request_usage"]
+__all__ = [
+    "Collectors",
+    "Spending",
+    "checked_budget",
+    "collected_by",
+    "current_budget",
+    "current_collectors",
+    "report_usage",
+    "request_usage",
+]
 
 
 class Spending:
     """The tokens and the cost in USD of a run, with those of the teams in it; the cost is None if a price is unknown.
 
-    `reports` is the number of calls.
+    `reports` is the number of calls, all of which are made within `budget`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget | None = None) -> None:
+        self.budget = budget
         self.usage = RequestUsage()
         self.cost_usd: float | None = 0.0
         self.reports = 0
@@ -59,6 +71,18 @@ def collected_by(collectors: Collectors) -> Generator[None]:
         yield
     finally:
         _current.set(before)
+
+
+def checked_budget(budget: Budget | None) -> Budget | None:
+    """Return `budget`; raise TypeError if it is none."""
+    if budget is not None:
+        check_type("budget", budget, Budget, "a Budget")
+    return budget
+
+
+def current_budget(own: Budget | None = None) -> Budget | None:
+    """Return the budget of calls that are made now: within those of the runs and within `own`."""
+    return Budget.joined(own, *(spending.budget for spending in _current.get()))
 
 
 def report_usage(usage: Usage) -> None:

@@ -15,11 +15,12 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
+from agenticx.runtime import Budget
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
-from agenticx.teams.agents.spending import Spending, collected_by, current_collectors
+from agenticx.teams.agents.spending import Spending, checked_budget, collected_by, current_collectors
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
@@ -110,7 +111,8 @@ class BaseGroupChat(ABC):
     speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each speech is a message
     of that message runtime. `custom_message_types` are types of messages that the tasks and participants use besides
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
-    of a speaker is a message too. Raises ValueError and TypeError for participants and limits that cannot be used.
+    of a speaker is a message too. All model calls of all runs are made within `budget`. Raises ValueError and TypeError
+    for participants and limits that cannot be used.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class BaseGroupChat(ABC):
         runtime: MessageRuntime | None = None,
         custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
         emit_team_events: bool = False,
+        budget: Budget | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -139,6 +142,7 @@ class BaseGroupChat(ABC):
         self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
         self._types = MessageTypes([*_structured_types(participants), *(custom_message_types or ())])
         self._emits_events = emit_team_events
+        self._budget = checked_budget(budget)
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
         self._running: TeamRun | None = None
@@ -200,7 +204,9 @@ class BaseGroupChat(ABC):
         if self._running is not None:
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
         condition = None if self._condition is None else ConditionRun(self._condition)
-        run = self._running = TeamRun(token=CancellationToken(), condition=condition, clock=self._clock)
+        run = self._running = TeamRun(
+            token=CancellationToken(), condition=condition, clock=self._clock, spending=Spending(self._budget)
+        )
         self._transcript.add_task(given)
         run.messages += given
         task_ = asyncio.create_task(self._run(run, given if output_task_messages else []), name=f"agx team {self.name}")

@@ -11,9 +11,10 @@ from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplyBuilder, Tex
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.protocols import ChatAgent, Team
-from agenticx.teams.agents.spending import report_usage
+from agenticx.teams.agents.spending import current_budget, report_usage
 from agenticx.teams.group_chats.base import BaseGroupChat, Speaking, TeamRun
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.speaker_names import named_candidates
@@ -125,7 +126,8 @@ class SelectorGroupChat(BaseGroupChat):
 
     async def _reply(self, messages: Sequence[Message], run: TeamRun) -> str:
         """Return the text of one model call."""
-        builder = ReplyBuilder()
+        budget, builder = current_budget(), ReplyBuilder()
+        model = self._model if budget is None else BudgetedModel(self._model, budget)
 
         async def take(batch: Sequence[Delta]) -> None:
             builder.add(*batch)
@@ -135,7 +137,7 @@ class SelectorGroupChat(BaseGroupChat):
 
         try:
             async with asyncio.timeout(self._limit):
-                await receive_reply(self._model, ModelRequest(messages=tuple(messages)), take)
+                await receive_reply(model, ModelRequest(messages=tuple(messages)), take)
         except TimeoutError as exc:
             raise TeamError(f"the choice of the next speaker took longer than {self._limit:g} s") from exc
         finally:

@@ -23,7 +23,7 @@ from agenticx.core import (
 )
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms import OpenAIProvider
-from agenticx.runtime import Session, TurnError
+from agenticx.runtime import Budget, Session, TurnError
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, check_grammar, fail, say, usage
 from agenticx.tools import tool
 
@@ -385,3 +385,25 @@ async def test_text_that_names_a_case_tool_counts_only_if_asked_for() -> None:
     asked = await AgentExecutor(ScriptedModel([text]), resolve_on_text=True).arun(adder, task())
     assert (plain.success, asked.success) == (True, False)
     assert case_resolved.schema.name == "case_resolved"
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+
+
+async def test_all_runs_of_an_executor_share_its_budget() -> None:
+    budget = Budget(tokens=1_500)
+    model = ScriptedModel([[say("3"), usage(900, 10)], [say("4"), usage(400, 10)]])
+    executor = AgentExecutor(model, budget=budget)
+
+    assert (await executor.arun(adder, task("1 + 2?"))).result == "3"
+    assert (await executor.achat(adder, [{"role": "user", "content": "2 + 2?"}])).messages[-1]["content"] == "4"
+    result = await executor.arun(adder, task("3 + 2?"))
+
+    assert (result.success, result.stats.rounds) == (False, 1)
+    assert (result.error or "").startswith("budget_exceeded: the budget of 1500 tokens is exceeded")
+    assert budget.spent.tokens == 1_320
+
+
+def test_a_budget_must_be_a_budget() -> None:
+    with pytest.raises(TypeError, match="budget must be a Budget, not int"):
+        AgentExecutor("demo", budget=1_000)  # type: ignore[arg-type]

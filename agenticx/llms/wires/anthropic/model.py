@@ -117,6 +117,11 @@ class AnthropicModel(ProviderModel[AnthropicDialect]):
         self._thinking = thinking
 
     @property
+    def output_limit(self) -> int:
+        """The largest number of tokens of a reply to a request without a limit of its own."""
+        return self._max_output_tokens
+
+    @property
     def _sampling_rules(self) -> SamplingRules:
         return NEWER_SAMPLING if _REFUSES_TEMPERATURE.search(self._model) else SAMPLING
 

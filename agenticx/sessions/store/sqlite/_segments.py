@@ -8,8 +8,8 @@ takes a tenth of both rows and bytes: envelopes repeat their ids, and every toke
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
 
 from agenticx.runtime.events import EventType
 from agenticx.sessions.store.damage import map_decode_errors
@@ -116,6 +116,9 @@ def line_position(line: bytes) -> int:
     return int(line[: line.index(b"\t")])
 
 
+_to_position = cast("Callable[[bytes], Position]", int)  # without the call of a `NewType`, once per event of a replay
+
+
 def decode_event(session_id: str, seq: int, line: bytes) -> StoredEvent:
     """Return the event of a line."""
     position, turn_id, type_, terminal, frame = line.split(b"\t", 4)
@@ -124,7 +127,7 @@ def decode_event(session_id: str, seq: int, line: bytes) -> StoredEvent:
         session_id,
         turn_id.decode() or None,
         seq,
-        Position(int(position)),
+        _to_position(position),
         _TYPES.get(name, name),
         terminal == b"T",
         frame,

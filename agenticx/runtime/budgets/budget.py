@@ -1,0 +1,242 @@
+"""A budget, its part of a tree, and the reservations of model calls.
+
+A model call reserves the most that it may use, at its budget and at every budget above it, before it is made, and is
+settled by what the provider reports. So agents that work at the same time cannot exceed a budget together.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from agenticx.argument_types import check_int, wrong_type
+from agenticx.clocks import Clock
+from agenticx.errors import ModelError
+from agenticx.llms.base import ChatModel, Usage
+from agenticx.llms.call_limits import largest_cost
+
+__all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent"]
+
+_DEFAULT_OUTPUT_TOKENS = 32_768
+"""Reserved for the reply of a model whose limit is unknown."""
+
+_LEAST_OUTPUT_TOKENS = 256
+"""A call that could get fewer is not made."""
+
+_MANY = 1_000_000
+
+_lock = threading.Lock()
+"""Held while amounts change: a call belongs to several budgets, of which others may be in use elsewhere."""
+
+
+class BudgetExceeded(ModelError):
+    """Raised for a model call that a budget has too little left for; its code is `budget_exceeded`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The tokens, US dollars and nominal seconds used of a budget; a call that is being made counts in full."""
+
+    tokens: int = 0
+    cost_usd: Decimal = Decimal(0)
+    seconds: float = 0.0
+
+
+class Budget:
+    """A limit on the tokens, the cost and the time of an agent, and of all agents that have a `child` of it.
+
+    `tokens` are those of input and output together, `cost_usd` US dollars at the prices of the models' catalogue. A
+    call whose price is unknown is refused if a cost is limited. `seconds` is the time during which at least one of the
+    agents is at work; waiting for a person does not count. None is no limit. May be used from several threads.
+
+    A turn that has nothing left ends with the error `budget_exceeded`. The input of a call is estimated before it is
+    made, so the last call may exceed the tokens slightly, as may a model that does not take `max_output_tokens`; no
+    call is made after that. A call may have at most half of what is left as its reply.
+
+    Raises `TypeError` and `ValueError` for limits that are no numbers above 0.
+    """
+
+    def __init__(
+        self, tokens: int | None = None, cost_usd: Decimal | float | str | None = None, seconds: float | None = None
+    ) -> None:
+        if tokens is not None:
+            check_int("tokens", tokens)
+        self.tokens = tokens
+        self.cost_usd = None if cost_usd is None else _dollars(cost_usd)
+        self.seconds = None if seconds is None else _seconds(seconds)
+        for name in ("tokens", "cost_usd", "seconds"):
+            if (limit := getattr(self, name)) is not None and not limit > 0:
+                raise ValueError(f"{name} must be above 0, not {limit}")
+        self._above: tuple[Budget, ...] = ()
+        self._used_tokens = 0
+        self._used_cost = Decimal(0)
+        self._used_seconds = 0.0
+        self._at_work = 0
+        self._since = 0.0
+        self._clock: Clock | None = None
+
+    def __repr__(self) -> str:
+        limits = {"tokens": self.tokens, "cost_usd": self.cost_usd, "seconds": self.seconds}
+        given = ", ".join(f"{name}={limit}" for name, limit in limits.items() if limit is not None)
+        return f"Budget({given})"
+
+    def child(
+        self, tokens: int | None = None, cost_usd: Decimal | float | str | None = None, seconds: float | None = None
+    ) -> Budget:
+        """Return a budget within this one; what is spent of it is spent of this one too."""
+        budget = Budget(tokens, cost_usd, seconds)
+        budget._above = self._nodes
+        return budget
+
+    @staticmethod
+    def joined(*budgets: Budget | None) -> Budget | None:
+        """Return a budget within all of these; None is no budget."""
+        given = [budget for budget in budgets if budget is not None]
+        if len(given) < 2:
+            return given[0] if given else None
+        joined = Budget()
+        joined._above = tuple(dict.fromkeys(node for budget in given for node in budget._nodes))
+        return joined
+
+    @property
+    def spent(self) -> Spent:
+        """The tokens, cost and time used so far, with the reservations of calls that are being made."""
+        with _lock:
+            return Spent(self._used_tokens, self._used_cost, self._elapsed())
+
+    # --- model calls --------------------------------------------------------------------------------------------------
+
+    def reserve(self, model: ChatModel, input_tokens: int, output_tokens: int | None) -> Reservation:
+        """Reserve a call of `model` with a reply of at most `output_tokens`, here and above.
+
+        The reply may be limited further by what is left. Raises `BudgetExceeded` if too little is left, or if the cost
+        is limited and the model's price unknown.
+        """
+        wanted = _DEFAULT_OUTPUT_TOKENS if output_tokens is None else output_tokens
+        with _lock:
+            granted = min(budget._affordable(model, input_tokens, wanted) for budget in self._nodes)
+            usage = Usage(input_tokens=input_tokens, output_tokens=granted)
+            reservation = Reservation(self._nodes, usage, largest_cost(model, usage) or Decimal(0))
+            reservation.add(input_tokens + granted, reservation.cost_usd)
+        return reservation
+
+    @property
+    def _nodes(self) -> tuple[Budget, ...]:
+        return (self, *self._above)
+
+    def _affordable(self, model: ChatModel, input_tokens: int, wanted: int) -> int:
+        """Return the output tokens that this budget allows a call; raise `BudgetExceeded` if these are too few."""
+        least, granted = min(wanted, _LEAST_OUTPUT_TOKENS), wanted
+        if self.tokens is not None:
+            left = self.tokens - self._used_tokens - input_tokens
+            granted = min(granted, max(left // 2, min(least, left)))
+            if granted < least:
+                raise _exceeded(f"{self.tokens} tokens", f"{self._used_tokens} are used and {input_tokens} needed")
+        if self.cost_usd is not None:
+            input_cost = _known_cost(model, input_tokens, 0)
+            left = self.cost_usd - self._used_cost - input_cost
+            price = _known_cost(model, input_tokens, _MANY) - input_cost
+            if price > 0:
+                affordable = int(max(left / 2, min(price * least / _MANY, left)) * _MANY / price)
+                granted = min(granted, affordable)
+            if granted < least or left < 0:
+                raise _exceeded(f"${self.cost_usd}", f"${self._used_cost} are used and ${input_cost} needed for input")
+        if self.seconds is not None and self._elapsed() >= self.seconds:
+            raise _exceeded(f"{self.seconds:g} s", "they are used")
+        return granted
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def start_work(self, clock: Clock) -> None:
+        """Count the time, here and above, until `end_work`."""
+        self._change_work(clock, 1)
+
+    def end_work(self, clock: Clock) -> None:
+        """End what `start_work` began, also for the time of waiting for a person."""
+        self._change_work(clock, -1)
+
+    def seconds_left(self) -> float:
+        """Return the nominal seconds until a budget, here or above, is used up by work without a break."""
+        with _lock:
+            return max(0.0, min(node._seconds_left() for node in self._nodes))
+
+    def _change_work(self, clock: Clock, by: int) -> None:
+        with _lock:
+            for node in self._nodes:
+                node._used_seconds = node._elapsed()
+                node._clock, node._since, node._at_work = clock, clock.monotonic(), node._at_work + by
+
+    def _elapsed(self) -> float:
+        if not self._at_work or self._clock is None:
+            return self._used_seconds
+        return self._used_seconds + self._clock.monotonic() - self._since
+
+    def _seconds_left(self) -> float:
+        return float("inf") if self.seconds is None else self.seconds - self._elapsed()
+
+
+def _exceeded(limit: str, detail: str) -> BudgetExceeded:
+    return BudgetExceeded(f"the budget of {limit} is exceeded: {detail}", code="budget_exceeded")
+
+
+def _known_cost(model: ChatModel, input_tokens: int, output_tokens: int) -> Decimal:
+    cost = largest_cost(model, Usage(input_tokens=input_tokens, output_tokens=output_tokens))
+    if cost is None:
+        text = f"the price of {model.name} is unknown, so its calls cannot be kept within a budget in US dollars"
+        raise BudgetExceeded(text, code="budget_exceeded")
+    return cost
+
+
+@dataclass(slots=True)
+class Reservation:
+    """The most that a call may use, held at its budgets until `settle`; `usage` has the reserved tokens."""
+
+    nodes: Sequence[Budget]
+    usage: Usage
+    cost_usd: Decimal
+
+    def add(self, tokens: int, cost: Decimal) -> None:
+        """Add to what is used; the caller holds the lock."""
+        for node in self.nodes:
+            node._used_tokens += tokens  # pyright: ignore[reportPrivateUsage]
+            node._used_cost += cost  # pyright: ignore[reportPrivateUsage]
+
+    def settle(self, usage: Usage | None) -> None:
+        """Replace the reservation by what was used; None if the call failed before the model answered.
+
+        A count that the provider did not report stays as it was reserved, and so does the cost of a reply that was cut.
+        """
+        if usage is None:
+            tokens, cost = 0, Decimal(0)
+        else:
+            counts = (usage.total_input_tokens, usage.total_output_tokens)
+            reserved = (self.usage.input_tokens or 0, self.usage.output_tokens or 0)
+            tokens = sum(given if count is None else count for count, given in zip(counts, reserved, strict=True))
+            cost = self.cost_usd if usage.cost_usd is None else usage.cost_usd
+        with _lock:
+            self.add(
+                tokens - sum(filter(None, (self.usage.input_tokens, self.usage.output_tokens))), cost - self.cost_usd
+            )
+
+
+def _dollars(value: object) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise wrong_type("cost_usd", value, "a number of US dollars")
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        raise ValueError(f"cost_usd must be a number of US dollars, not {value!r}") from None
+    if not amount.is_finite():
+        raise ValueError(f"cost_usd must be a finite number, not {value!r}")
+    return amount
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type("seconds", value, "a number of seconds")
+    if not math.isfinite(value):
+        raise ValueError(f"seconds must be a finite number, not {value!r}")
+    return float(value)

@@ -1,0 +1,64 @@
+"""Budgets of teams and of their participants."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenticx.runtime import Budget
+from agenticx.teams import AssistantAgent, RoundRobinGroupChat, SelectorGroupChat, TeamError
+from agenticx.testing import ScriptedModel, say, usage
+
+pytestmark = pytest.mark.anyio
+
+
+def assistant(name: str, tokens: int, **options) -> AssistantAgent:
+    """Return an agent each of whose replies takes so many tokens."""
+    replies = [[say(f"{name} {number}"), usage(tokens - 10, 10)] for number in range(20)]
+    return AssistantAgent(name, ScriptedModel(replies), **options)
+
+
+async def test_all_speeches_of_a_team_share_its_budget():
+    budget = Budget(tokens=2_000)
+    team = RoundRobinGroupChat([assistant("a", 600), assistant("b", 500)], budget=budget)
+
+    with pytest.raises(TeamError, match="the budget of 2000 tokens is exceeded"):
+        await team.run(task="go")
+    assert budget.spent.tokens == 600 + 500 + 600
+
+
+async def test_a_participant_has_a_budget_of_its_own_within_that_of_the_team():
+    own, shared = Budget(tokens=1_000), Budget(tokens=50_000)
+    team = RoundRobinGroupChat([assistant("a", 800, budget=own), assistant("b", 500)], budget=shared)
+
+    with pytest.raises(TeamError, match="the budget of 1000 tokens is exceeded"):
+        await team.run(task="go")
+    assert (own.spent.tokens, shared.spent.tokens) == (800, 800 + 500)
+
+
+async def test_inner_teams_and_the_choice_of_a_speaker_are_within_the_budgets_of_the_outer_ones():
+    budget = Budget(tokens=10_000)
+    chooser = ScriptedModel([[say("b"), usage(90, 10)], [say("c"), usage(190, 10)]])
+    inner = SelectorGroupChat(
+        [assistant("a", 600), assistant("b", 500), assistant("c", 700)],
+        chooser,
+        max_turns=2,
+        allow_repeated_speaker=True,
+    )
+
+    await RoundRobinGroupChat([inner], max_turns=1, budget=budget).run(task="go")
+
+    assert budget.spent.tokens == 100 + 500 + 200 + 700
+
+
+async def test_a_choice_beyond_the_budget_is_not_made():
+    chooser = ScriptedModel()
+    team = SelectorGroupChat([assistant("a", 10), assistant("b", 10)], chooser, budget=Budget(tokens=100))
+
+    with pytest.raises(TeamError, match="the budget of 100 tokens is exceeded"):
+        await team.run(task="go " * 500)
+    assert chooser.requests == []
+
+
+async def test_a_budget_must_be_a_budget():
+    with pytest.raises(TypeError, match="budget must be a Budget, not int"):
+        RoundRobinGroupChat([assistant("a", 10)], budget=5)  # pyright: ignore[reportArgumentType]
