@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -76,7 +76,7 @@ class TurnContext:
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
     reply with calls ends the turn, and they are not run. All model calls of the turn, and of those below it, are made
-    within `budget`.
+    within `budget`. After `work_seconds`, in which waiting for a person does not count, it ends with `timeout.turn`.
 
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
@@ -100,6 +100,7 @@ class TurnContext:
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
     budget: Budget | None = None
+    work_seconds: float | None = None
 
 
 def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
@@ -186,7 +187,7 @@ class Turn:
     def __post_init__(self) -> None:
         context, parent = self.context, self.context.parent
         self.budget = Budget.joined(context.budget, None if parent is None else parent.budget)
-        self.work_clock = WorkClock(self.budget, self.clock, lambda: self.interrupts.fire("budget_exceeded"))
+        self.work_clock = WorkClock(self.clock, self._time_limits())
         self._use(self._within_budget(self.agent))
         self.id = context.turn_id or new_id("turn")
         above = None if parent is None else parent.child_turns
@@ -357,6 +358,24 @@ class Turn:
         self.session.state.context_variables.update(result.variables or {})
         return None
 
+    def _time_limits(self) -> list[tuple[Budget, Callable[[], None]]]:
+        limits: list[tuple[Budget, Callable[[], None]]] = []
+        if self.budget is not None:
+            limits.append((self.budget, lambda: self.interrupts.fire("budget_exceeded")))
+        if self.context.work_seconds is not None:
+            limits.append((Budget(seconds=self.context.work_seconds), lambda: self.interrupts.fire("timeout.turn")))
+        return limits
+
+    @contextmanager
+    def waiting_for_person(self) -> Generator[None]:
+        """Count the time of the block neither in this turn's limits nor in those of the turns above."""
+        with ExitStack() as stack:
+            turn: Turn | None = self
+            while turn is not None:
+                stack.enter_context(turn.work_clock.waiting_for_person())
+                turn = turn.context.parent
+            yield
+
     def _within_budget(self, agent: TurnAgent) -> TurnAgent:
         """Return `agent` with a model whose calls are made within the turn's budget, if there is one."""
         return agent if self.budget is None else replace(agent, model=BudgetedModel(agent.model, self.budget))
@@ -391,7 +410,9 @@ class Turn:
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
     def append_steering(self) -> None:
-        """Append the messages that the user sent since the last model call, so that the next one has them."""
+        """Append what was sent since the last model call, so that the next one has it."""
+        if notices := self.session.take_notices():
+            self.append(UserMessage(content="\n\n".join(notices), injected=True))
         for message in self.steering.take() if self.steering.left else ():
             self.emit(
                 EventType.STEERED,

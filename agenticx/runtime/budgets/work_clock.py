@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from agenticx.clocks import Clock
@@ -12,53 +12,60 @@ from agenticx.runtime.budgets.budget import Budget
 
 __all__ = ["WorkClock"]
 
+_MARGIN_SECONDS = 0.001
+
 
 class WorkClock:
-    """The time of one turn in its budget: it runs from `start` to `end`, except while the turn waits for a person.
+    """The time of one turn in its budgets: it runs from `start` to `end`, except while the turn waits for a person.
 
-    `on_expiry` is called on the event loop if the time of a budget is used up while the turn is at work.
+    Each of `limits` is a budget and a function that is called on the event loop if the budget's time is used up while
+    the turn is at work.
     """
 
-    def __init__(self, budget: Budget | None, clock: Clock, on_expiry: Callable[[], None]) -> None:
-        self._budget = budget
+    def __init__(self, clock: Clock, limits: Sequence[tuple[Budget, Callable[[], None]]]) -> None:
         self._clock = clock
-        self._on_expiry = on_expiry
+        self._limits = limits
         self._waiting = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timers: dict[Budget, asyncio.TimerHandle] = {}
         self._is_running = False
 
     def start(self) -> None:
         """Start to count."""
-        if self._budget is not None and not self._is_running:
-            self._is_running = True
-            self._budget.start_work(self._clock)
-            self._check()
+        if self._is_running or self._waiting:
+            return
+        self._is_running = True
+        for budget, on_expiry in self._limits:
+            budget.start_work(self._clock)
+            self._check(budget, on_expiry)
 
     def end(self) -> None:
         """Stop to count."""
-        if self._budget is not None and self._is_running:
-            self._is_running = False
-            self._budget.end_work(self._clock)
-            if self._timer is not None:
-                self._timer.cancel()
+        if not self._is_running:
+            return
+        self._is_running = False
+        for budget, _ in self._limits:
+            budget.end_work(self._clock)
+        for timer in self._timers.values():
+            timer.cancel()
 
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
         """Do not count the time of the block."""
+        was_running = self._is_running
         self._waiting += 1
         self.end()
         try:
             yield
         finally:
             self._waiting -= 1
-            if not self._waiting:
+            if was_running:
                 self.start()
 
-    def _check(self) -> None:
-        """End the turn if a budget's time is used up, else check again when it would be."""
-        assert self._budget is not None
-        left = self._budget.seconds_left()
+    def _check(self, budget: Budget, on_expiry: Callable[[], None]) -> None:
+        """Report that the time of the budget is used up, or check again when it would be."""
+        left = budget.seconds_left()
         if left <= 0:
-            self._on_expiry()
+            on_expiry()
         elif math.isfinite(left):
-            self._timer = asyncio.get_running_loop().call_later(self._clock.real(left) + 0.001, self._check)
+            seconds = self._clock.real(left) + _MARGIN_SECONDS
+            self._timers[budget] = asyncio.get_running_loop().call_later(seconds, self._check, budget, on_expiry)

@@ -250,7 +250,7 @@ class CallAuthorizer:
         asked_at = self.clock.monotonic()
         answer: ConfirmAnswer | None = None
         try:
-            with turn.work_clock.waiting_for_person():
+            with turn.waiting_for_person():
                 answer = await user_code.call(
                     turn.gate.ask, request, announce, what=_GATE, limit=self.clock.real(limit)
                 )
