@@ -19,9 +19,15 @@ from agenticx.teams.subagents.manager import AgentTeamManager
 from agenticx.teams.subagents.records import SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools.registry import tool
-from tests.support.jumping_clock import LoopClock
+from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """Return an event loop whose time passes only while a turn waits."""
+    return VIRTUAL_TIME
 
 
 @tool(risk="read")
@@ -156,7 +162,7 @@ async def test_a_paused_subagent_goes_on_with_a_message(tmp_path: Path) -> None:
     assert paused.startswith("[sub-agent scout-1 paused; a message resumes it]\nIt used its 10 rounds.")
     assert completed == "[sub-agent scout-1 completed]\nIt rains."
     texts = [message.content for message in team.models[1].requests[0].messages]
-    assert texts[1] == "work"
+    assert texts[0] == "work"
     assert texts[-1] == "Only the weather!"
 
 
