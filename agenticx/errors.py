@@ -5,6 +5,7 @@
     ├── ModelError             the model call failed; carries an error code (`provider.auth`, …)
     │   └── ClockExpired       a time limit of the call passed (`timeout.first_chunk`, …)
     ├── ToolError              the tool failed in a way the model should read and react to
+    │   ├── CallBlocked        a limit forbids the call for now
     │   └── InvalidArguments   the call's arguments do not parse or do not fit the schema
     ├── UserCodeError          user code (tool, hook, gate, model) raised, hung or returned an invalid value
     ├── AttachmentRefused      an attached file is of no accepted type or cannot be read
@@ -35,6 +36,7 @@ __all__ = [
     "AgenticXError",
     "AttachmentRefused",
     "AttachmentTooLarge",
+    "CallBlocked",
     "ClockExpired",
     "HookFailed",
     "InvalidArguments",
@@ -115,6 +117,10 @@ class ClockExpired(ModelError):
 
 class ToolError(AgenticXError):
     """A tool's failure to do what was asked; the model reads the message, which names a valid alternative."""
+
+
+class CallBlocked(ToolError):
+    """A call that a limit forbids for now; its result is `blocked`, and the turn goes on."""
 
 
 class InvalidArguments(ToolError):

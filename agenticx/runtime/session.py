@@ -40,7 +40,8 @@ class Session:
     restarted. `size_at_failed_compaction` is the size, in messages and characters, of the history when a summary last
     failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
     keeps the earlier content of files that tools changed. `active_agent` is the name of the agent that a handoff made
-    the one to answer the next message, None before any.
+    the one to answer the next message, None before any. `notices` are texts for the model, such as the endings of
+    sub-agents, which the next model call gets in one message.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Session:
     active_agent: str | None
     compacted: list[Message]
     stored_compacted: int
+    notices: list[str]
     _running: object = field(repr=False)
     _replacements: list[Message] = field(repr=False)
     _call_ids: set[str] = field(repr=False)
@@ -84,6 +86,7 @@ class Session:
         self.size_at_failed_compaction = None
         self.snapshots = snapshots
         self.active_agent = None
+        self.notices = []
         self.compacted = list(compacted)
         self.stored_compacted = stored_compacted
         self._running = None
@@ -190,6 +193,11 @@ class Session:
         chosen = new_id("call") if is_ambiguous or not preferred else preferred
         self._call_ids.add(chosen)
         return chosen
+
+    def take_notices(self) -> list[str]:
+        """Remove and return the notices."""
+        notices, self.notices = self.notices, []
+        return notices
 
     def share_call_ids(self, other: Session) -> None:
         """Have call ids that are unique within both sessions, whose turns are written to one log."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from agenticx import user_code
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, HookFailed, InvalidArguments, ToolError, UserCodeError
+from agenticx.errors import AgenticXError, CallBlocked, HookFailed, InvalidArguments, ToolError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.messages import ToolCall, ToolMessage, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer, CallRefused
@@ -217,7 +217,7 @@ class ToolCalls:
                 return CallOutcome(text, "invalid_arguments", truncated)
             except AgenticXError as exc:
                 text, truncated = render_value(str(exc) if isinstance(exc, ToolError) else f"Error: {exc}", limit)
-                return CallOutcome(text, "error", truncated)
+                return CallOutcome(text, "blocked" if isinstance(exc, CallBlocked) else "error", truncated)
 
         return body
 

@@ -116,7 +116,8 @@ class TurnContext:
     model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
-    reply with calls ends the turn, and they are not run. All model calls of the turn are made within `budget`.
+    reply with calls ends the turn, and they are not run. All model calls of the turn, and of those below it, are made
+    within `budget`. After `work_seconds`, in which waiting for a person does not count, it ends with `timeout.turn`.
 
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
@@ -140,6 +141,7 @@ class TurnContext:
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
     budget: Budget | None = None
+    work_seconds: float | None = None
 
 
 def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
@@ -227,7 +229,9 @@ class Turn:
         self.session_id = self.session.id if above is None else above.session_id
         self.budget = context.budget if above is None else Budget.joined(context.budget, above.budget)
         self._use(self._within_budget(self.agent))
-        self.work_clock = WorkClock(self.budget, self.clock, lambda: self.interrupts.fire("budget_exceeded"))
+        seconds = None if context.work_seconds is None else Budget(seconds=context.work_seconds)
+        limits = {"budget_exceeded": self.budget, "timeout.turn": seconds}
+        self.work_clock = WorkClock(self.clock, limits, lambda reason: self.interrupts.fire(reason))
         below = None if above is None else above.child_turns
         self.child_turns = context.child_turns or below or ChannelChildTurns(self.channel)
         self.channel.pacer = context.pacer
@@ -403,8 +407,8 @@ class Turn:
 
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
-        """Do not count the time of the block in the budgets of the turn and of those above it."""
-        parent = None if self.context.outlives_parent else self.context.parent
+        """Count the time of the block neither in the limits of the turn nor in those of the turns above it."""
+        parent = self.context.parent
         above = nullcontext() if parent is None else parent.waiting_for_person()
         with self.work_clock.waiting_for_person(), above:
             yield
@@ -439,7 +443,9 @@ class Turn:
         self.append(UserMessage(content=f"[reminder] {text[0].upper()}{text[1:]}", injected=True))
 
     def append_steering(self) -> None:
-        """Append the messages that the user sent since the last model call, so that the next one has them."""
+        """Append what was sent since the last model call, so that the next one has it."""
+        if notices := self.session.take_notices():
+            self.append(UserMessage(content="\n\n".join(notices), injected=True))
         for message in self.steering.take() if self.steering.left else ():
             self.emit(
                 EventType.STEERED,

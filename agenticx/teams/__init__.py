@@ -111,6 +111,8 @@ from agenticx.teams.messages import (
     ToolCallSummaryMessage,
     UserInputRequestedEvent,
 )
+from agenticx.teams.subagents.manager import AgentTeamManager
+from agenticx.teams.subagents.records import SubagentEnding, SubagentLimits
 from agenticx.teams.termination.base import (
     AndTerminationCondition,
     OrTerminationCondition,
@@ -140,6 +142,7 @@ __all__ = [
     "AgentInstanceMissing",
     "AgentInstantiationContext",
     "AgentMetadata",
+    "AgentTeamManager",
     "AgentType",
     "AndTerminationCondition",
     "AssistantAgent",
@@ -189,6 +192,8 @@ __all__ = [
     "StopMessageTermination",
     "StructuredMessage",
     "StuckTermination",
+    "SubagentEnding",
+    "SubagentLimits",
     "Subscription",
     "SubscriptionExists",
     "Swarm",

@@ -4,61 +4,77 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 from agenticx.clocks import Clock
 from agenticx.runtime.budgets.budget import Budget
+from agenticx.runtime.interrupts import InterruptReason
 
 __all__ = ["WorkClock"]
 
+_MARGIN_SECONDS = 0.001
+
 
 class WorkClock:
-    """The time of one turn in its budget: it runs from `start` to `end`, except while the turn waits for a person.
+    """The time of one turn in its budgets: it runs from `start` to `end`, except while the turn waits for a person.
 
-    `on_expiry` is called on the event loop if the time of a budget is used up while the turn is at work.
+    `limits` are budgets by the reason that is passed to `on_expiry`, on the event loop, if the time of one is used up
+    while the turn is at work; None is no budget.
     """
 
-    def __init__(self, budget: Budget | None, clock: Clock, on_expiry: Callable[[], None]) -> None:
-        self._budget = budget
+    def __init__(
+        self,
+        clock: Clock,
+        limits: Mapping[InterruptReason, Budget | None],
+        on_expiry: Callable[[InterruptReason], None],
+    ) -> None:
         self._clock = clock
+        self._budgets = {reason: budget for reason, budget in limits.items() if budget is not None}
         self._on_expiry = on_expiry
         self._waiting = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_running = False
+        self._timers: dict[InterruptReason, asyncio.TimerHandle] = {}
+        self._is_running = self._has_ended = False
 
     def start(self) -> None:
         """Start to count."""
-        if self._budget is not None and not self._is_running:
-            self._is_running = True
-            self._budget.start_work(self._clock)
-            self._check()
+        if self._is_running or self._has_ended or self._waiting:
+            return
+        self._is_running = True
+        for reason, budget in self._budgets.items():
+            budget.start_work(self._clock)
+            self._check(reason, budget)
 
     def end(self) -> None:
-        """Stop to count."""
-        if self._budget is not None and self._is_running:
-            self._is_running = False
-            self._budget.end_work(self._clock)
-            if self._timer is not None:
-                self._timer.cancel()
+        """Stop to count, for good."""
+        self._has_ended = True
+        self._pause()
+
+    def _pause(self) -> None:
+        if not self._is_running:
+            return
+        self._is_running = False
+        for budget in self._budgets.values():
+            budget.end_work(self._clock)
+        for timer in self._timers.values():
+            timer.cancel()
 
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
         """Do not count the time of the block."""
         self._waiting += 1
-        self.end()
+        self._pause()
         try:
             yield
         finally:
             self._waiting -= 1
-            if not self._waiting:
-                self.start()
+            self.start()
 
-    def _check(self) -> None:
-        """End the turn if a budget's time is used up, else check again when it would be."""
-        assert self._budget is not None
-        left = self._budget.seconds_left()
+    def _check(self, reason: InterruptReason, budget: Budget) -> None:
+        """Report that the time of the budget is used up, or check again when it would be."""
+        left = budget.seconds_left()
         if left <= 0:
-            self._on_expiry()
+            self._on_expiry(reason)
         elif math.isfinite(left):
-            self._timer = asyncio.get_running_loop().call_later(self._clock.real(left) + 0.001, self._check)
+            seconds = self._clock.real(left) + _MARGIN_SECONDS
+            self._timers[reason] = asyncio.get_running_loop().call_later(seconds, self._check, reason, budget)

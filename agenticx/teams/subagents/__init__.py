@@ -1,0 +1,4 @@
+"""Sub-agents: agents that work for a parent, beside it, and report back.
+
+`manager` starts them and delivers their endings, `meta_tools` are the tools with which a model does so.
+"""

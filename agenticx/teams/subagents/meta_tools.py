@@ -1,0 +1,119 @@
+"""The tools by which an agent starts sub-agents and talks to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from agenticx.errors import CallBlocked
+from agenticx.runtime import current_turn
+from agenticx.tools.registry import FunctionTool, tool
+
+if TYPE_CHECKING:
+    from agenticx.teams.subagents.manager import AgentTeamManager
+
+__all__ = ["meta_tools"]
+
+_WAIT_SECONDS = 86_400.0
+
+
+class StatusQueries:
+    """The queries of each turn, of which there may be few, some time apart."""
+
+    def __init__(self, manager: AgentTeamManager) -> None:
+        self._manager = manager
+        self._turn_id: dict[str, str] = {}
+        self._made: dict[str, int] = {}
+        self._last: dict[str, float] = {}
+
+    def check(self) -> None:
+        """Count a query of the turn in which the call runs; raise `CallBlocked` if it is one too many or too early."""
+        turn = current_turn()
+        agent_id, turn_id = ("", "") if turn is None else (turn.agent_id, turn.id)
+        if self._turn_id.get(agent_id) != turn_id:
+            self._turn_id[agent_id], self._made[agent_id] = turn_id, 0
+            self._last.pop(agent_id, None)
+        settings, now = self._manager.settings, self._manager.clock.monotonic()
+        budget, cooldown = settings.status_query_budget_per_turn, settings.status_query_cooldown_seconds
+        advice = "wait_subagents waits without asking; endings are reported to you by themselves"
+        if self._made[agent_id] >= budget:
+            raise CallBlocked(
+                f"Blocked: {budget} status queries per turn were made, ask again in the next turn; {advice}."
+            )
+        if (left := self._last.get(agent_id, now - cooldown) + cooldown - now) > 0:
+            raise CallBlocked(f"Blocked: ask again in {left:.1f} s; {advice}.")
+        self._made[agent_id] += 1
+        self._last[agent_id] = now
+
+
+def meta_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
+    """Return the tools of a manager, for the agents of its tree; none of them asks the user."""
+    queries = StatusQueries(manager)
+
+    @tool(risk="read", read_only=False, parallel=True)
+    async def spawn_subagent(
+        task: str, name: str = "agent", tools: list[str] | None = None, model: str | None = None
+    ) -> dict[str, Any]:
+        """Start a sub-agent that works on a task beside you, and return its id.
+
+        Describe the task fully: the sub-agent does not see this conversation. You get its result by itself once it has
+        ended. `tools` names those of your tools that it may use, by default all of them.
+        """
+        return {"agent_id": await manager.spawn(task, name=name, tools=tools, model=model)}
+
+    @tool(risk="read", read_only=False)
+    async def cancel_subagent(agent_id: str) -> str:
+        """Stop a sub-agent and those that it has started."""
+        await manager.cancel(agent_id)
+        return f"{agent_id} is being stopped"
+
+    @tool(risk="read", read_only=False)
+    async def retry_subagent(agent_id: str) -> str:
+        """Have a sub-agent that has ended begin its task anew, with an empty conversation."""
+        await manager.retry(agent_id)
+        return f"{agent_id} has begun anew"
+
+    @tool(risk="read", read_only=False)
+    async def message_subagent(agent_id: str, text: str) -> str:
+        """Send a message to a sub-agent; one that is paused or has ended goes on with it."""
+        await manager.message(agent_id, text)
+        return f"{agent_id} gets the message"
+
+    @tool(risk="read", read_only=False)
+    async def query_subagent_status(agent_id: str | None = None) -> Any:
+        """Return the state of a sub-agent, or of all of them. Few queries are allowed; prefer wait_subagents."""
+        queries.check()
+        return manager.list() if agent_id is None else manager.status(agent_id)
+
+    @tool(risk="read", read_only=False)
+    async def list_subagents() -> list[str]:
+        """Return the ids of the sub-agents that you have started, and of those below them."""
+        return [status["agent_id"] for status in manager.list()]
+
+    @tool(risk="read", read_only=False, timeout=_WAIT_SECONDS)
+    async def wait_subagents(
+        ids: list[str] | None = None,
+        mode: Literal["any", "all"] = "all",
+        timeout: float | None = None,
+    ) -> Any:
+        """Wait until one or all of the sub-agents have ended and return their states; by default all that you started.
+
+        Their results follow in a message. `timeout` is in seconds.
+        """
+        return await manager.wait(ids, mode, timeout)
+
+    @tool(risk="read", read_only=False)
+    async def check_resources() -> dict[str, Any]:
+        """Return how many sub-agents are at work and queued, the limits, and what is used of the budget."""
+        return manager.resources()
+
+    return (
+        spawn_subagent,
+        cancel_subagent,
+        retry_subagent,
+        message_subagent,
+        query_subagent_status,
+        list_subagents,
+        wait_subagents,
+        check_resources,
+    )

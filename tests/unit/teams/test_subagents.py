@@ -1,0 +1,333 @@
+"""Sub-agents: their start, limits and tools, and the delivery of their endings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import InvalidArguments, ToolError
+from agenticx.messages import UserMessage
+from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
+from agenticx.settings import load_settings
+from agenticx.teams.subagents.manager import AgentTeamManager
+from agenticx.teams.subagents.records import SubagentLimits
+from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
+from agenticx.tools.registry import tool
+from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """Return an event loop whose time passes only while a turn waits."""
+    return VIRTUAL_TIME
+
+
+@tool(risk="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@tool(risk="read")
+def look_at(number: int) -> str:
+    """Look at one."""
+    return f"seen {number}"
+
+
+@tool(risk="execute")
+def act() -> str:
+    """Act."""
+    return "done"
+
+
+class Team:
+    """A main agent with sub-agents: `script` are the replies of the main agent, `workers` those of one model each."""
+
+    def __init__(self, home: Path, workers: Sequence[Sequence[Any]], *, gate: Any = None, **options: Any) -> None:
+        self.clock = LoopClock()
+        self.settings = load_settings({}, environ={"AGX_HOME": str(home)})
+        self.gate = ScriptedGate() if gate is None else gate
+        self.session = Session(workspace=home)
+        self.models = [ScriptedModel(script, clock=self.clock) for script in workers]
+        self._unused = list(self.models)
+        self.manager = AgentTeamManager(
+            lambda _: self.runtime(self._unused.pop(0)),
+            session=self.session,
+            settings=self.settings,
+            clock=self.clock,
+            **options,
+        )
+
+    def runtime(self, model: Any) -> AgentRuntime:
+        return AgentRuntime(model, self.gate, settings=self.settings, clock=self.clock)
+
+    async def run(self, script: Sequence[Any], stop: Any = None, on: Callable[[RuntimeEvent], object] | None = None):
+        """Run a turn of the main agent and return its events and its model."""
+        model = ScriptedModel(script, clock=self.clock)
+        events: list[RuntimeEvent] = []
+        tools = [*self.manager.meta_tools(), look, look_at, act]
+        async for event in self.runtime(model).run_turn("go", self.session, stop, tools=tools):
+            events.append(event)
+            if on is not None:
+                on(event)
+        check_grammar([event for event in events if event.turn_id == events[0].turn_id])
+        model.assert_done()
+        return events, model
+
+
+def spawn(task: str = "work", **options: Any) -> Any:
+    return call("spawn_subagent", {"task": task, **options})
+
+
+def results(events: Sequence[RuntimeEvent]) -> list[tuple[str, str]]:
+    """Return the outcome and the text of each result of the main agent."""
+    return [(e.data["outcome"], e.data["result"]) for e in events if e.type == "tool_result" and e.agent_id == "meta"]
+
+
+def notices(session: Session) -> list[str]:
+    return [message.content for message in session.messages if isinstance(message, UserMessage) and message.injected]
+
+
+async def test_a_result_is_delivered_between_two_rounds_of_the_parent(tmp_path: Path) -> None:
+    team = Team(tmp_path, [["The log is empty."]])
+    events, model = await team.run([spawn("Read the log", name="reader"), call("wait_subagents"), "It is empty."])
+
+    assert json.loads(results(events)[0][1]) == {"agent_id": "reader-1"}
+    (waited,) = json.loads(results(events)[1][1])
+    assert (waited["agent_id"], waited["state"]) == ("reader-1", "completed")
+    assert notices(team.session) == ["[sub-agent reader-1 completed]\nThe log is empty."]
+    assert model.requests[-1].messages[-1].content == "[sub-agent reader-1 completed]\nThe log is empty."
+    assert team.models[0].requests[0].messages[-1].content == "Read the log"
+    own = [(e.type, e.data["parent_agent_id"], e.data["depth"]) for e in events if e.type.startswith("subagent_")]
+    assert own == [("subagent_started", "meta", 1), ("subagent_completed", "meta", 1)]
+    child = [event for event in events if event.agent_id == "reader-1" and event.turn_id != events[0].turn_id]
+    assert child[0].data["parent_turn_id"] == events[0].turn_id
+    check_grammar(child)
+
+
+async def test_several_endings_are_one_message(tmp_path: Path) -> None:
+    team = Team(tmp_path, [["one"], ["two"], [hang()]], limits=SubagentLimits(seconds=30))
+    await team.run([[spawn(name="a"), spawn(name="b"), spawn(name="c")], call("wait_subagents"), "done"])
+
+    (notice,) = notices(team.session)
+    assert sorted(notice.split("\n\n")) == [
+        "[sub-agent a-1 completed]\none",
+        "[sub-agent b-2 completed]\ntwo",
+        "[sub-agent c-3 failed: timeout.turn]\nthe turn exceeded its time limit",
+    ]
+
+
+async def test_what_ends_with_the_parent_is_delivered_at_the_start_of_its_next_turn(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[hang()]])
+    await team.run([spawn(), "I do not wait."])
+    assert notices(team.session) == []
+    _, model = await team.run(["I see."])
+
+    assert notices(team.session) == ["[sub-agent agent-1 failed: stopped]\nthe turn was stopped"]
+    assert [message.role for message in model.requests[0].messages[-2:]] == ["user", "user"]
+    await team.run(["Nothing new."])
+    assert len(notices(team.session)) == 1
+
+
+async def test_a_stop_of_the_parent_stops_its_subagents_also_queued_ones(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[hang()], ["never"]], limits=SubagentLimits(running=1))
+    stop = StopSignal()
+    asyncio.get_running_loop().call_later(5, stop.set)
+    events, _ = await team.run([[spawn(name="a"), spawn(name="b")], call("wait_subagents")], stop)
+
+    assert events[-1].data["code"] == "stopped"
+    await asyncio.sleep(1)
+    assert {status["agent_id"]: status["code"] for status in team.manager.list()} == {
+        "a-1": "stopped",
+        "b-2": "stopped",
+    }
+    assert team.models[1].requests == []
+
+
+async def test_a_paused_subagent_goes_on_with_a_message(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[call("look_at", {"number": number}) for number in range(10)], [say("It rains.")]])
+    first = [spawn(name="scout"), call("wait_subagents")]
+    second = [call("message_subagent", {"agent_id": "scout-1", "text": "Only the weather!"}), call("wait_subagents")]
+    await team.run([*first, *second, "done"])
+
+    paused, completed = notices(team.session)
+    assert paused.startswith("[sub-agent scout-1 paused; a message resumes it]\nIt used its 10 rounds.")
+    assert completed == "[sub-agent scout-1 completed]\nIt rains."
+    texts = [message.content for message in team.models[1].requests[0].messages]
+    assert texts[0] == "work"
+    assert texts[-1] == "Only the weather!"
+
+
+async def test_a_message_reaches_a_subagent_at_work(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[[pause(5), call("look")], "Understood."]])
+    message = call("message_subagent", {"agent_id": "agent-1", "text": "In French!"})
+    await team.run([spawn(), [pause(1), message], call("wait_subagents"), "done"])
+
+    assert team.models[0].requests[1].messages[-1].content == "In French!"
+
+
+async def test_a_retry_begins_with_an_empty_conversation(tmp_path: Path) -> None:
+    team = Team(tmp_path, [["bad"], ["good"]])
+    retry = call("retry_subagent", {"agent_id": "agent-1"})
+    await team.run([spawn("Guess."), call("wait_subagents"), retry, call("wait_subagents"), "done"])
+
+    assert [text.split("\n")[1] for text in notices(team.session)] == ["bad", "good"]
+    assert [message.content for message in team.models[1].requests[0].messages] == ["Guess."]
+
+
+async def test_a_cancelled_subagent_ends_as_stopped(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[hang()]])
+    cancel = call("cancel_subagent", {"agent_id": "agent-1"})
+    await team.run([spawn(), [pause(1), cancel], call("wait_subagents"), "done"])
+
+    assert notices(team.session) == ["[sub-agent agent-1 failed: stopped]\nthe turn was stopped"]
+
+
+async def test_a_subagent_has_tools_of_its_parent_only(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[call("look"), "ok"]])
+    events, _ = await team.run(
+        [
+            [spawn(tools=[]), spawn(tools=["delete_everything"]), spawn(tools=["look"])],
+            call("wait_subagents"),
+            "done",
+        ]
+    )
+
+    (none, _), (unknown, text), (ok, _) = results(events)[:3]
+    assert (none, unknown, ok) == ("invalid_arguments", "invalid_arguments", "ok")
+    assert "unknown tools delete_everything; those that can be given are: spawn_subagent, " in text
+    assert [schema.name for schema in team.models[0].requests[0].tools] == ["look"]
+
+
+async def test_a_subagent_asks_the_gate_of_its_parent(tmp_path: Path) -> None:
+    gate = ScriptedGate(False)
+    team = Team(tmp_path, [[call("act"), "not allowed"]], gate=gate)
+    await team.run([spawn(name="doer"), call("wait_subagents"), "done"])
+
+    (request,) = gate.requests
+    assert (request.agent_id, request.agent_path) == ("doer-1", ("meta", "doer-1"))
+    assert notices(team.session) == ["[sub-agent doer-1 completed]\nnot allowed"]
+
+
+async def test_waiting_for_a_person_counts_in_no_time_limit(tmp_path: Path) -> None:
+    class SlowGate(ScriptedGate):
+        async def ask(self, request: Any, announce: Callable[[], None]) -> Any:
+            announce()
+            await asyncio.sleep(300)
+            return await super().ask(request, announce)
+
+    inner = [spawn("act", name="leaf"), call("wait_subagents"), "mid done"]
+    team = Team(tmp_path, [inner, [call("act"), "leaf done"]], gate=SlowGate(True), limits=SubagentLimits(seconds=20))
+    await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
+
+    assert notices(team.session) == ["[sub-agent mid-1 completed]\nmid done"]
+
+
+async def test_subagents_that_wait_for_their_own_leave_their_place(tmp_path: Path) -> None:
+    mid = [spawn("go", name="leaf"), call("wait_subagents"), "mid done"]
+    team = Team(tmp_path, [mid, ["leaf done"]], limits=SubagentLimits(running=1))
+    events, _ = await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
+
+    assert notices(team.session) == ["[sub-agent mid-1 completed]\nmid done"]
+    depths = {e.agent_id: (e.data["parent_agent_id"], e.data["depth"]) for e in events if e.type == "subagent_started"}
+    assert depths == {"mid-1": ("meta", 1), "leaf-2": ("mid-1", 2)}
+    assert team.models[0].requests[2].messages[-1].content == "[sub-agent leaf-2 completed]\nleaf done"
+
+
+async def test_the_ending_of_an_orphan_is_delivered_above(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[spawn("go", name="leaf"), "mid does not wait"], [hang()]])
+    await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
+    await team.run(["next"])
+
+    told = "\n\n".join(notices(team.session))
+    assert "[sub-agent mid-1 completed]\nmid does not wait" in told
+    assert told.count("[sub-agent leaf-2 failed: stopped]") == 1
+
+
+async def test_limits_of_depth_and_number_are_results_of_the_call(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[spawn("deeper"), "no"], [hang()], [hang()]], limits=SubagentLimits(depth=1, children=2))
+    events, _ = await team.run([spawn(), call("wait_subagents"), [spawn(), spawn(), spawn()], "done"])
+
+    assert team.models[0].requests[1].messages[-1].content == "sub-agents may be 1 deep; do the work yourself"
+    outcome, text = results(events)[4]
+    assert (outcome, text) == ("error", "queue_full: 2 sub-agents have not ended; wait for one of them")
+
+
+async def test_status_queries_are_few_and_the_turn_goes_on(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[hang()]])
+    query = call("query_subagent_status")
+    script = [spawn(), query, query, [pause(8), query], [pause(8), query], "done"]
+    events, _ = await team.run(script)
+
+    outcomes = [outcome for outcome, _ in results(events)[1:]]
+    assert outcomes == ["ok", "blocked", "ok", "blocked"]
+    assert "wait_subagents waits without asking" in results(events)[2][1]
+    assert events[-1].type == "final"
+    events, _ = await team.run([query, "done"])
+    assert results(events)[0][0] == "ok"
+
+
+async def test_a_budget_ends_a_subagent_and_the_parent_goes_on(tmp_path: Path) -> None:
+    budget = Budget(tokens=2_000)
+    greedy = [[call("look"), usage(900, 100)]] * 2
+    team = Team(tmp_path, [greedy], budget=budget)
+    events, _ = await team.run([spawn(name="greedy"), call("wait_subagents"), call("check_resources"), "what there is"])
+
+    (notice,) = notices(team.session)
+    assert notice.startswith("[sub-agent greedy-1 failed: budget_exceeded]\nthe budget of 2000 tokens is exceeded")
+    assert json.loads(results(events)[2][1])["tokens_used"] == 2_000
+    assert events[-1].type == "final"
+
+
+async def test_agents_of_others_cannot_be_addressed(tmp_path: Path) -> None:
+    meddling = [call("cancel_subagent", {"agent_id": "a-1"}), "I cannot"]
+    team = Team(tmp_path, [["a is done"], meddling], limits=SubagentLimits(running=1))
+    await team.run([[spawn(name="a"), spawn(name="b")], call("wait_subagents"), "done"])
+
+    assert team.models[1].requests[1].messages[-1].content == "there is no sub-agent 'a-1'; known: none"
+
+
+async def test_closing_ends_all_and_lets_none_begin(tmp_path: Path) -> None:
+    team = Team(tmp_path, [[hang()]])
+    agent_id = await team.manager.spawn("work")
+    await asyncio.sleep(1)
+    await team.manager.aclose()
+
+    assert team.manager.status(agent_id)["code"] == "stopped"
+    with pytest.raises(ToolError, match="no sub-agent can be started any more"):
+        await team.manager.spawn("work")
+
+
+async def test_outside_of_a_turn_there_are_no_tools_to_choose_from(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArguments, match="unknown tools look; those that can be given are: none"):
+        await Team(tmp_path, []).manager.spawn("work", tools=["look"])
+
+
+def test_limits_must_be_above_zero() -> None:
+    with pytest.raises(ValueError, match="running must be above 0, not 0"):
+        SubagentLimits(running=0)
+
+
+async def test_no_order_of_endings_loses_one(tmp_path: Path, rng: random.Random, count: Callable[..., int]) -> None:
+    for _ in range(count(5, 50, 1_000)):
+        number = rng.randint(1, 6)
+        replies = [rng.choice([["ok"], [[pause(rng.random()), "late"]], [hang()]]) for _ in range(number)]
+        limits = SubagentLimits(seconds=2, running=rng.randint(1, 4))
+        team = Team(tmp_path, replies, limits=limits)
+        calls = [spawn(name=f"w{index}") for index in range(number)]
+        script = [calls, *rng.choice([[], [call("wait_subagents", {"mode": "any"})], [call("wait_subagents")]]), "done"]
+        await team.run(script)
+        await asyncio.sleep(3)
+        await team.run(["and now"])
+
+        told = "\n".join(notices(team.session))
+        for index in range(number):
+            assert told.count(f"[sub-agent w{index}-{index + 1} ") == 1
