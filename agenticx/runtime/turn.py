@@ -24,7 +24,7 @@ from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
-from agenticx.runtime.interrupts import Interrupts
+from agenticx.runtime.interrupts import InterruptReason, Interrupts
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.repetition.polling import PollBackoff
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumePoint
@@ -230,7 +230,7 @@ class Turn:
         self.budget = context.budget if above is None else Budget.joined(context.budget, above.budget)
         self._use(self._within_budget(self.agent))
         seconds = None if context.work_seconds is None else Budget(seconds=context.work_seconds)
-        limits = {"budget_exceeded": self.budget, "timeout.turn": seconds}
+        limits: Mapping[InterruptReason, Budget | None] = {"budget_exceeded": self.budget, "timeout.turn": seconds}
         self.work_clock = WorkClock(self.clock, limits, lambda reason: self.interrupts.fire(reason))
         below = None if above is None else above.child_turns
         self.child_turns = context.child_turns or below or ChannelChildTurns(self.channel)

@@ -30,7 +30,9 @@ class WorkClock:
         on_expiry: Callable[[InterruptReason], None],
     ) -> None:
         self._clock = clock
-        self._budgets = {reason: budget for reason, budget in limits.items() if budget is not None}
+        self._budgets: dict[InterruptReason, Budget] = {
+            reason: budget for reason, budget in limits.items() if budget is not None
+        }
         self._on_expiry = on_expiry
         self._waiting = 0
         self._timers: dict[InterruptReason, asyncio.TimerHandle] = {}
