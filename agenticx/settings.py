@@ -28,7 +28,6 @@ from agenticx.setting_values import absolute_path, clamped, folder_path, integer
 __all__ = [
     "PROJECT_FILE",
     "PROJECT_SETTINGS",
-    "UNUSED_SETTINGS",
     "Settings",
     "child_environment",
     "config_layers",
@@ -220,9 +219,6 @@ PROJECT_SETTINGS = frozenset(
     if name.endswith(("_seconds", "_rounds", "_chars", "_messages", "_turn", "_turns"))
 )
 """Settings that a project file may set: durations and amounts, each bounded by its range."""
-
-UNUSED_SETTINGS = frozenset({"status_query_budget_per_turn", "status_query_cooldown_seconds", "team_max_turns"})
-"""Settings that are validated, but have no effect until agents and teams exist."""
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------

@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from agenticx.settings import PROJECT_SETTINGS, UNUSED_SETTINGS, Settings
+from agenticx.settings import PROJECT_SETTINGS, Settings
 
 HEADER = """\
 # All settings of AgenticX with their defaults. This file is documentation: it is generated from the code, and AgenticX
 # does not read it. To change a setting, put it into ~/.agenticx/settings.toml or set the environment variable AGX_NAME
 # (the name in capital letters). Settings marked [project] may also be in .agenticx/settings.toml of a workspace, which
-# is read when a turn begins. Settings marked [not read yet] are validated but have no effect yet. Seconds are decimals
-# from 0.05 to 86400 unless stated otherwise; a value out of range is an error at the start.
+# is read when a turn begins. Seconds are decimals from 0.05 to 86400 unless stated otherwise; a value out of range is
+# an error at the start.
 """
 
 
@@ -23,7 +23,6 @@ def render() -> str:
     lines = [HEADER]
     for name, field in Settings.model_fields.items():
         mark = " [project]" if name in PROJECT_SETTINGS else ""
-        mark += " [not read yet]" if name in UNUSED_SETTINGS else ""
         unset = field.default is None
         lines += [f"# {field.description}{mark}", f"{'# ' if unset else ''}{name} = {_value(field)}", ""]
     return "\n".join(lines)

@@ -148,7 +148,8 @@ class BaseGroupChat(Team):
         self._condition = termination_condition
         self._max_turns = max_turns
         if max_turns is None and termination_condition is None:
-            self._max_turns = (settings or load_settings()).team_max_turns
+            settings = settings or load_settings()
+            self._max_turns = settings.team_max_turns
         self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
         self._types = MessageTypes([*_structured_types(participants), *(custom_message_types or ())])
         self._emits_events = emit_team_events

@@ -1,4 +1,4 @@
-"""The manager of a tree of sub-agents: it starts them, and delivers each ending to the parent exactly once."""
+"""The manager of a tree of sub-agents, which starts them and delivers each ending once."""
 
 from __future__ import annotations
 

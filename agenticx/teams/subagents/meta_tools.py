@@ -48,7 +48,11 @@ class StatusQueries:
 
 def meta_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
     """Return the tools of a manager, for the agents of its tree; none of them asks the user."""
-    queries = StatusQueries(manager)
+    return (*_working_tools(manager), *_looking_tools(manager))
+
+
+def _working_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
+    """Return the tools that start sub-agents and change what they do."""
 
     @tool(risk="read", read_only=False, parallel=True)
     async def spawn_subagent(
@@ -79,6 +83,13 @@ def meta_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
         await manager.message(agent_id, text)
         return f"{agent_id} gets the message"
 
+    return (spawn_subagent, cancel_subagent, retry_subagent, message_subagent)
+
+
+def _looking_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
+    """Return the tools that tell of sub-agents, and wait for them."""
+    queries = StatusQueries(manager)
+
     @tool(risk="read", read_only=False)
     async def query_subagent_status(agent_id: str | None = None) -> Any:
         """Return the state of a sub-agent, or of all of them. Few queries are allowed; prefer wait_subagents."""
@@ -107,13 +118,4 @@ def meta_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
         """Return how many sub-agents are at work and queued, the limits, and what is used of the budget."""
         return manager.resources()
 
-    return (
-        spawn_subagent,
-        cancel_subagent,
-        retry_subagent,
-        message_subagent,
-        query_subagent_status,
-        list_subagents,
-        wait_subagents,
-        check_resources,
-    )
+    return (query_subagent_status, list_subagents, wait_subagents, check_resources)
