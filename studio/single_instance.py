@@ -20,6 +20,9 @@ from agenticx.sessions.store.owner import OwnedElsewhere, OwnerLock
 __all__ = ["lock_home"]
 
 _TAKE_OVER_SECONDS = 10.0
+_ANSWER_SECONDS = 3.0
+"""The longest wait for a studio that cannot be asked to end."""
+
 _PAUSE_SECONDS = 0.05
 
 
@@ -51,18 +54,21 @@ def _take_over(home: Path, stopped: Callable[[], bool]) -> OwnerLock:
     Each gets one signal, once its answer has confirmed that it is that studio: the second one would end it at once. A
     studio that is starting is asked again until it is ready; one that is ending does not answer any more.
     """
-    deadline = time.monotonic() + _TAKE_OVER_SECONDS
+    began = time.monotonic()
     signalled: set[str] = set()
+    problem: str | None = None
     while True:
         try:
             return OwnerLock(home / STUDIO_FILE)
         except OwnedElsewhere as exc:
             owner = exc
-        left = deadline - time.monotonic()
-        if left <= 0 or stopped():
-            text = f"{_named(home, owner.pid)} did not end within {_TAKE_OVER_SECONDS:g} seconds"
+        if signalled:
+            problem = None
+        passed = time.monotonic() - began
+        if stopped() or passed >= (_TAKE_OVER_SECONDS if problem is None else _ANSWER_SECONDS):
+            text = problem or f"{_named(home, owner.pid)} did not end within {_TAKE_OVER_SECONDS:g} seconds"
             raise OwnedElsewhere(text, pid=owner.pid) from owner
-        address = _confirmed(home, owner.pid, left)
+        address, problem = _confirmed(home, owner.pid, min(_TAKE_OVER_SECONDS - passed, _ANSWER_SECONDS))
         if address is not None and address.instance not in signalled:
             signalled.add(address.instance)
             with suppress(ProcessLookupError):
@@ -70,13 +76,20 @@ def _take_over(home: Path, stopped: Callable[[], bool]) -> OwnerLock:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _confirmed(home: Path, pid: int, seconds: float) -> StudioAddress | None:
-    """Return the address of the studio that is the process `pid`, if it answers and says so."""
-    with suppress(ServerUnresponsive):
+def _confirmed(home: Path, pid: int, seconds: float) -> tuple[StudioAddress | None, str | None]:
+    """Return the address of the studio that is the process `pid`, if it answers and says so; else why it cannot.
+
+    There is no reason for a studio that does not listen: it is ending.
+    """
+    address = read_address(home)
+    if pid and (address is None or address.pid != pid):
+        reason = f"{str(home / STUDIO_FILE)!r} does not have its address: it is starting, or the file was removed"
+        return None, f"the studio (process {pid}) cannot be asked to end; {reason}; `kill {pid}` ends it"
+    try:
         address = asyncio.run(find_studio(home, response_timeout=seconds))
-        if address is not None and address.pid == pid:
-            return address
-    return None
+    except ServerUnresponsive as exc:
+        return None, str(exc)
+    return (address if address is not None and address.pid == pid else None), None
 
 
 def _already_running(home: Path, pid: int) -> OwnedElsewhere:

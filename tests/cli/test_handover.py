@@ -181,6 +181,42 @@ def test_a_chat_goes_on_soon_after_its_server_was_killed_in_a_turn(agx: Any, ter
     assert [event["data"]["code"] for event in events if event["type"] == "error"] == ["interrupted"]
 
 
+@pytest.mark.parametrize(
+    ("message", "prompt"),
+    [("Write note.txt with the text hi", "[e]dit: "), ("ask me: Which colour? (red, blue)", "(Ctrl-D: none): ")],
+)
+def test_a_chat_that_loses_its_server_closes_the_question_and_asks_it_again_when_the_session_is_opened(
+    agx: Any, terminal: Callable[..., Any], message: str, prompt: str
+) -> None:
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        chat = terminal("chat")
+        chat.wait_for("› ")
+        chat.type(f"{message}\r")
+        chat.wait_for(prompt)
+        server.kill()
+        server.wait(PATIENCE)
+        chat.wait_for("lost the server at http://127.0.0.1:")
+        chat.wait_for("`/open last` in `agx chat` a question that waits for an answer")
+        chat.wait_for("› ")
+    with agx.start("serve", "--port", "0") as server:
+        assert "/#" in server.stderr.readline()
+        chat.type("/open last\r")
+        chat.wait_for(prompt)
+        chat.type("n\n")
+        chat.wait_for("› ")
+        chat.type("say on\r")
+        chat.wait_for("\non\n")
+        chat.wait_for("› ")
+        chat.type("\x04")
+        assert chat.exit_code() == 0
+        server.terminate()
+        server.wait(PATIENCE)
+    assert "Unhandled exception" not in chat.screen
+    assert "Task was destroyed" not in chat.screen
+    assert chat.screen.count(prompt) == 2
+
+
 @contextmanager
 def proxy_that_kills(home: Path, pid: int) -> Generator[None]:
     """Put a proxy between clients and the server, which is killed once it has accepted a turn; its answer is lost."""

@@ -177,11 +177,33 @@ async def test_of_many_newcomers_that_take_over_at_once_one_stays(tmp_path: Path
         assert {(await outcome(newcomer))[0] for newcomer in newcomers} <= {0, 1}  # 1: a slow machine, ten seconds over
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGSTOP")
+@pytest.mark.parametrize("is_suspended", [True, False])
+async def test_take_over_says_why_a_studio_cannot_be_asked_to_end(tmp_path: Path, is_suspended: bool) -> None:
+    home = tmp_path / "home"
+    async with agx_serve(home) as first:
+        pid, file = first.process.pid, home / "studio.json"
+        if is_suspended:
+            first.process.send_signal(signal.SIGSTOP)
+        else:
+            file.unlink()
+        code, out, err = await outcome(await agx(home, *SERVE, "--take-over"))
+        first.process.send_signal(signal.SIGCONT)
+        assert (code, out) == (1, "")
+        if is_suspended:
+            hint = f"if it is suspended, `kill -CONT {pid}` resumes it"
+            assert err == f"agx: the server at {first.url} (process {pid}) does not answer; {hint}\n"
+        else:
+            reason = f"{str(file)!r} does not have its address: it is starting, or the file was removed"
+            assert err == f"agx: the studio (process {pid}) cannot be asked to end; {reason}; `kill {pid}` ends it\n"
+
+
 @pytest.mark.parametrize("health", [b'{"instance": "of another run"}', None])
 def test_a_studio_that_does_not_confirm_its_instance_gets_no_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, health: bytes | None
 ) -> None:
     monkeypatch.setattr(single_instance, "_TAKE_OVER_SECONDS", 0.3)
+    monkeypatch.setattr(single_instance, "_ANSWER_SECONDS", 0.2)
     signals: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     lock = OwnerLock(tmp_path / "studio.json")  # by this process, which the discovery file names too
@@ -190,7 +212,8 @@ def test_a_studio_that_does_not_confirm_its_instance_gets_no_signal(
             address = StudioAddress("127.0.0.1", listening.getsockname()[1], "of a run", tmp_path / "token")
             address.write_file(tmp_path)
             threading.Thread(target=answer_health, args=(listening, health), daemon=True).start()
-            sentence = f"the studio at {address.url} \\(process {os.getpid()}\\) did not end within 0.3 seconds"
+            named = f"at {address.url} \\(process {os.getpid()}\\)"
+            sentence = f"{named} did not end within 0.3 seconds" if health else f"{named} does not answer"
             with pytest.raises(OwnedElsewhere, match=sentence):
                 single_instance.lock_home(tmp_path, take_over=True)
     finally:

@@ -106,7 +106,8 @@ async def find_studio(home: Path, *, response_timeout: float = _HEALTH_SECONDS) 
 
 def studio_endpoint(address: StudioAddress) -> ServerEndpoint:
     """Return the endpoint of a studio, with its token; raises `SettingsError` if that cannot be read."""
-    return ServerEndpoint(address.host, address.port, _read_server_token(address.token_file), address.pid)
+    token = _read_server_token(address.token_file)
+    return ServerEndpoint(address.host, address.port, token, address.pid, token_file=address.token_file)
 
 
 async def _instance_at(address: StudioAddress, response_timeout: float) -> str | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, SettingsError
@@ -45,6 +46,8 @@ class ServerEndpoint:
     pid: int | None = None
     response_timeout: float = _RESPONSE_TIMEOUT
     """Seconds that the server may take to start a response."""
+    token_file: Path | None = None
+    """The file that the token was read from."""
 
     @property
     def url(self) -> str:
@@ -78,7 +81,7 @@ class ServerEndpoint:
                 async with aclosing(self._read_chunks(response)) as chunks:
                     if response.head.status >= 400:
                         content = await _read_up_to(_MAX_PROBLEM_BYTES, chunks)
-                        raise _error_from_problem(response.head.status, content)
+                        raise self._error_from_problem(response.head.status, content)
                     yield chunks
 
     def unresponsive_error(self) -> ServerUnresponsive:
@@ -87,6 +90,13 @@ class ServerEndpoint:
             return ServerUnresponsive(f"the server at {self.url} does not answer")
         hint = f"if it is suspended, `kill -CONT {self.pid}` resumes it"
         return ServerUnresponsive(f"the server at {self.url} (process {self.pid}) does not answer; {hint}")
+
+    def _error_from_problem(self, status: int, content: bytes) -> AgenticXError:
+        error = _error_from_problem(status, content)
+        if isinstance(error, RequestRejected) and error.code == "unauthorized" and self.token_file is not None:
+            problem = f"{str(self.token_file)!r} was replaced and no longer has the token of the server at {self.url}"
+            return RequestRejected(f"{problem}; restart that: `agx serve --take-over`", error.code)
+        return error
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None) -> bytes:
         headers = {"Host": f"{self.host}:{self.port}", "Connection": "close"}

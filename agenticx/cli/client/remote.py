@@ -269,7 +269,8 @@ class RemoteClient:
         waited = now - self._lost_since
         if waited > RETRY_LIMIT_SECONDS or (waited > self._restart_seconds and not self._has_owner()):
             raise ServerLost(
-                f"lost the server at {self._server.url}; when it runs again, `agx sessions show` shows the outcome"
+                f"lost the server at {self._server.url}; when it runs again, `agx sessions show` shows the outcome, "
+                "`/open last` in `agx chat` a question that waits for an answer"
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal, Protocol
@@ -79,6 +79,10 @@ class ConfirmResponder(Protocol):
         """Handle the end of that question, with any answer, from any client."""
         ...
 
+    async def aclose(self) -> None:
+        """Close all questions, because the turn is not followed any more; none is shown or answered afterwards."""
+        ...
+
 
 class NullConfirmResponder:
     """A responder that ignores questions, because a policy where the turn runs answers them."""
@@ -90,6 +94,9 @@ class NullConfirmResponder:
         return
 
     def on_closed(self, request_id: str) -> None:
+        return
+
+    async def aclose(self) -> None:
         return
 
 
@@ -116,10 +123,22 @@ class AutomaticConfirmResponder:
     def on_closed(self, request_id: str) -> None:
         return
 
+    async def aclose(self) -> None:
+        await _cancel(self._tasks)
+
     def _start(self, sending: Awaitable[None]) -> None:
         task = asyncio.create_task(_send(sending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel these tasks, and wait until they have ended."""
+    if open_tasks := [task for task in tasks if not task.done()]:
+        for task in open_tasks:
+            if not task.cancelling():  # a second request would cut short the end of an editor
+                task.cancel()
+        await asyncio.wait(open_tasks)
 
 
 async def _send(sending: Awaitable[None]) -> None:
@@ -162,9 +181,12 @@ class TerminalConfirmResponder:
         self._tasks[data["id"]] = asyncio.create_task(self._ask_question(data))
 
     def on_closed(self, request_id: str) -> None:
-        task = self._tasks.pop(request_id, None)
+        task = self._tasks.get(request_id)
         if task is not None:
             task.cancel()
+
+    async def aclose(self) -> None:
+        await _cancel(self._tasks.values())
 
     async def _ask(self, data: Mapping[str, Any]) -> None:
         async with self._prompt_lock:

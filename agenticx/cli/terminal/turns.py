@@ -52,6 +52,7 @@ async def show_turn(
             raise
         finally:
             stop_task.cancel()
+            await confirms.aclose()  # while the keys are kept: a question reads them until it has ended
     if last is None:
         output.show_note(Note("the turn's log could not be written to its end", "bad"))
         return FAILED
