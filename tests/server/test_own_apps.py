@@ -109,6 +109,7 @@ async def test_serve_runs_an_application_with_its_own_model_tool_and_hook(tmp_pa
     [
         ("my_studio", "it must be MODULE:NAME"),
         (":app", "it must be MODULE:NAME"),
+        ("../my_studio:app", "it must be MODULE:NAME"),
         ("my_studio:", "it must be MODULE:NAME"),
         ("none_such:app", "there is no module 'none_such'"),
         ("my_studio:none_such", "'none_such' is missing, not an application of studio.create_app"),
@@ -126,6 +127,9 @@ async def test_serve_says_what_is_wrong_with_an_application(tmp_path: Path, name
     assert err.splitlines()[-1].startswith(f"agx: --app is {name!r}")
     assert words in err.splitlines()[-1]
     assert ("Traceback" in err) is ("raised" in words)
+    frames = [line for line in err.splitlines() if line.startswith("  File ")]
+    assert all(str(tmp_path) in frame for frame in frames)
+    assert len(frames) == ("raised" in words)
 
 
 async def test_the_models_of_an_application_may_be_names_of_the_catalogue(tmp_path: Path) -> None:
