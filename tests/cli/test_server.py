@@ -336,22 +336,6 @@ def test_sessions_are_read_beside_a_suspended_server_and_the_note_names_its_proc
     assert seconds < 6
 
 
-def test_a_token_file_that_was_replaced_beside_its_server_is_named_with_a_remedy(agx: Any, studio: CliStudio) -> None:
-    file = studio.home / "token"
-    file.write_text("x" * 43)
-    done = agx("sessions", "list")
-    assert (done.returncode, done.stdout) == (1, "")
-    where = f"the server at http://127.0.0.1:{studio.port}"
-    assert done.stderr == (
-        f"agx: {str(file)!r} was replaced and no longer has the token of {where}; "
-        "restart that: `agx serve --take-over`\n"
-    )
-    with agx.start("serve", "--port", "0", "--take-over") as second:
-        assert "/#" in second.stderr.readline()
-        assert agx("sessions", "list").returncode == 0
-        second.terminate()
-
-
 @pytest.mark.parametrize("announced", [True, False])
 @pytest.mark.cases(quick=1)
 def test_open_names_the_process_that_owns_the_sessions_and_does_not_answer(agx: Any, announced: bool) -> None:

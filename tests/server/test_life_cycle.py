@@ -198,6 +198,18 @@ async def test_take_over_says_why_a_studio_cannot_be_asked_to_end(tmp_path: Path
             assert err == f"agx: the studio (process {pid}) cannot be asked to end; {reason}; `kill {pid}` ends it\n"
 
 
+async def test_a_token_file_that_was_replaced_is_named_until_a_newcomer_takes_over(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    async with agx_serve(home) as first:
+        (home / "token").write_text("x" * 43)
+        code, out, err = await outcome(await agx(home, "sessions", "list"))
+        assert (code, out) == (1, "")
+        problem = f"{str(home / 'token')!r} was replaced and no longer has the token of the server at {first.url}"
+        assert err == f"agx: {problem}; restart that: `agx serve --take-over`\n"
+        async with agx_serve(home, "--take-over"):
+            assert (await outcome(await agx(home, "sessions", "list")))[0] == 0
+
+
 @pytest.mark.parametrize("health", [b'{"instance": "of another run"}', None])
 def test_a_studio_that_does_not_confirm_its_instance_gets_no_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, health: bytes | None
