@@ -7,12 +7,13 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from agenticx.errors import ResourcesExhausted
 
-__all__ = ["LARGE", "run_in_thread", "run_sized", "start_thread"]
+__all__ = ["LARGE", "has_running_loop", "run_in_thread", "run_sized", "start_thread"]
 
 T = TypeVar("T")
 
@@ -21,6 +22,14 @@ LARGE = 64 * 1024
 
 _START_SECONDS = 10.0
 """Real seconds within which a started thread must begin."""
+
+
+def has_running_loop() -> bool:
+    """Return whether an event loop runs in this thread."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        return True
+    return False
 
 
 def start_thread(work: Callable[[], None], *, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 import signal
 import socket
 import sys
@@ -43,6 +44,8 @@ from studio.services import Services
 from studio.single_instance import lock_home
 
 __all__ = ["StudioServer", "configure", "freeze_startup_memory", "listen", "main", "run", "serve"]
+
+_STDOUT, _STDERR = 1, 2
 
 _log = get_logger(__name__)
 
@@ -100,26 +103,44 @@ def _parse_port(text: str) -> int:
 
 
 def run(arguments: Namespace) -> int:
-    stop, stdout, stderr = threading.Event(), sys.stdout, sys.stderr
+    stop, stderr = threading.Event(), sys.stderr
     if arguments.exit_with_parent:
         watch_parent(partial(_stop_without_parent, stop))
-    with redirect_stdout(sys.stderr):
+    with _kept_stdout() as stdout:
         app = create_app() if arguments.app is None else import_app(arguments.app)
-    settings = _parts(app).settings or load_settings()
-    with background_logging(settings.log_level) as announce, redirect_stdout(sys.stderr):
-        return serve(
-            settings,
-            app,
-            host=arguments.host,
-            port=arguments.port,
-            allow_remote=arguments.allow_remote,
-            open_page=arguments.open,
-            take_over=arguments.take_over,
-            stop=stop,
-            announce=announce,
-            announce_json=(lambda line: _print_line(stdout, json.dumps(line))) if arguments.json else None,
-            notify=partial(_print_line, stderr),  # other lines are queued until the ready line
-        )
+        settings = _parts(app).settings or load_settings()
+        with background_logging(settings.log_level) as announce:
+            return serve(
+                settings,
+                app,
+                host=arguments.host,
+                port=arguments.port,
+                allow_remote=arguments.allow_remote,
+                open_page=arguments.open,
+                take_over=arguments.take_over,
+                stop=stop,
+                announce=announce,
+                announce_json=(lambda line: _print_line(stdout, json.dumps(line))) if arguments.json else None,
+                notify=partial(_print_line, stderr),  # other lines are queued until the ready line
+            )
+
+
+@contextmanager
+def _kept_stdout() -> Generator[TextIO]:
+    """Yield stdout, which nothing else writes to: what the application and its processes print goes to stderr."""
+    stdout = sys.stdout
+    with redirect_stdout(sys.stderr):
+        if stdout is not sys.__stdout__:  # a stream of a program that calls this
+            yield stdout
+            return
+        kept = os.fdopen(os.dup(_STDOUT), "w", encoding="utf-8")
+        os.dup2(_STDERR, _STDOUT)
+        try:
+            yield kept
+        finally:
+            os.dup2(kept.fileno(), _STDOUT)
+            with suppress(OSError):  # the reader closed the pipe
+                kept.close()
 
 
 def _stop_without_parent(stop: threading.Event, ended: str) -> None:

@@ -23,7 +23,7 @@ from agenticx.runtime.events import RuntimeEvent
 from agenticx.runtime.hooks import AgentHook
 from agenticx.runtime.session import checked_session
 from agenticx.settings import Settings, load_settings
-from agenticx.threads import run_in_thread, start_thread
+from agenticx.threads import has_running_loop, run_in_thread, start_thread
 
 __all__ = ["AgentExecutor"]
 
@@ -260,9 +260,7 @@ def _positive(value: object, name: str) -> int:
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`, run on an event loop of its own: in a thread if the caller's has a running one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not has_running_loop():
         return asyncio.run(work)
     outcome: list[T] = []
     failure: list[BaseException] = []

@@ -39,6 +39,7 @@ from agenticx.runtime.interrupts import StopSignal
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import TurnContext
+from agenticx.threads import has_running_loop
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
@@ -198,11 +199,9 @@ class RunMethods(ABC):
 
         Raises `RuntimeError` inside a running event loop.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self._run_once(user_input, session, output_type, options))
-        raise RuntimeError("run_sync cannot be called while an event loop is running; use `await runtime.run(...)`")
+        if has_running_loop():
+            raise RuntimeError("run_sync cannot be called while an event loop is running; use `await runtime.run(...)`")
+        return asyncio.run(self._run_once(user_input, session, output_type, options))
 
     async def _run_once(
         self, user_input: UserInput, session: Session | None, output_type: Any, options: RunOptions

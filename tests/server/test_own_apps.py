@@ -36,11 +36,14 @@ pytestmark = pytest.mark.anyio
 
 MODULE = '''
 """An application."""
+import subprocess
+
 from agenticx import AgentHook, tool
 from agenticx.testing import ScriptedModel, call, say
 from studio import create_app
 
 print("printed while it is imported")
+subprocess.run(["echo", "printed by a process"], check=True)
 
 
 @tool(risk="read")
@@ -97,6 +100,7 @@ async def test_serve_runs_an_application_with_its_own_model_tool_and_hook(tmp_pa
     code, out, err = await outcome(process)
     assert (code, out) == (0, "")
     assert "printed while it is imported\n" in err
+    assert "printed by a process\n" in err
     assert "printed by a tool\n" in err
 
 
