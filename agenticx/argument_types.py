@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 __all__ = [
     "check_callable",
     "check_int",
     "check_iterable",
+    "check_mapping",
     "check_path",
     "check_sequence",
     "check_str",
@@ -72,6 +73,20 @@ def check_iterable(name: str, value: object, items: str) -> None:
     """Raise `TypeError` as `check_sequence` does, but accept sets and iterators too."""
     if _is_text_or_mapping(value) or not isinstance(value, Iterable):
         raise wrong_type(name, value, f"a list of {items}")
+
+
+def check_mapping(name: str, value: object) -> None:
+    """Raise `TypeError` if the argument `name` is no dict or other mapping, or one of its keys is no str.
+
+    >>> check_mapping("variables", {5: 1})
+    Traceback (most recent call last):
+    TypeError: the keys of variables must be str, not int
+    """
+    if not isinstance(value, Mapping):
+        raise wrong_type(name, value, "a dict")
+    for key in cast("Mapping[object, object]", value):
+        if not isinstance(key, str):
+            raise TypeError(f"the keys of {name} must be str, not {type(key).__name__}")
 
 
 def _is_text_or_mapping(value: object) -> bool:

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -46,17 +47,23 @@ def integer(low: int, high: int) -> BeforeValidator:
 
 
 def clamped(low: int, high: int, name: str) -> BeforeValidator:
-    """Accept whole numbers; one outside the range becomes the nearest inside it, with a log line."""
+    """Accept whole numbers; one outside the range becomes the nearest inside it, with one log line for it."""
     allowed = f"must be a whole number from {low} to {high}"
 
     def check(value: object) -> int:
         parsed = _parse(int, value, allowed)
         nearest = min(max(parsed, low), high)
         if nearest != parsed:
-            _log.warning("%s is %d; using %d, the nearest from %d to %d", name, parsed, nearest, low, high)
+            _warn_once("%s is %d; using %d, the nearest from %d to %d", name, parsed, nearest, low, high)
         return nearest
 
     return BeforeValidator(check)
+
+
+@lru_cache(maxsize=64)
+def _warn_once(*message: Any) -> None:
+    """Log a warning unless this process did: the settings of a workspace are read for each turn."""
+    _log.warning(*message)
 
 
 def _parse(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Number:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
+from unicodedata import category
 from uuid import uuid4
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator
@@ -47,8 +48,15 @@ class Agent(BaseModel):
     tool_choice: str | None = None
     parallel_tool_calls: bool = True
     llm_hooks: Annotated[Sequence[AgentHook], AfterValidator(tuple)] = ()
-    max_iterations: int = Field(default=25, ge=1)
-    max_retry_limit: int = Field(default=2, ge=0)
+    max_iterations: int = Field(default=25, ge=1, strict=True)
+    max_retry_limit: int = Field(default=2, ge=0, strict=True)
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if any(category(char) in ("Cc", "Zl", "Zp") for char in name):
+            raise ValueError("a name must be one line without control characters")
+        return name
 
     @field_validator("model")
     @classmethod

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_mapping, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
@@ -153,9 +153,10 @@ class AgentExecutor:
         _checked_agent(agent)
         override = None if model is None else self._models.resolve(model)
         agents = self._agents(override=override)
+        variables = _copied_variables(context_variables)
         acting = await run_in_thread(agents.of, agent, name="agx models")
         session = Session(messages=list(messages))
-        session.state.context_variables.update(context_variables or {})
+        session.state.context_variables.update(variables)
         before = {message.message_id for message in session.messages}
         runtime = self._runtime(acting.model)
         rounds = _positive(max_turns, "max_turns")
@@ -186,6 +187,7 @@ class AgentExecutor:
         limits = [self._max_iterations, agent.max_iterations]
         if max_turns is not None:
             limits.append(_positive(max_turns, "max_turns"))
+        variables = _copied_variables(context_variables)
         agents = self._agents(task)
         acting = await run_in_thread(agents.of, agent, name="agx models")
         return Execution(
@@ -196,7 +198,7 @@ class AgentExecutor:
             acting=acting,
             runtime=self._runtime(acting.model),
             session=self._session,
-            context_variables=dict(context_variables or {}),
+            context_variables=variables,
             max_rounds=min(limits),
             execute_tools=execute_tools,
             guide_rails=self._guide_rails,
@@ -239,6 +241,13 @@ def _checked_agent(agent: object) -> Agent:
     if not isinstance(agent, Agent):
         raise TypeError(f"agent must be an Agent, given here or with the task, not {type(agent).__name__}")
     return agent
+
+
+def _copied_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    if variables is None:
+        return {}
+    check_mapping("context_variables", variables)
+    return dict(variables)
 
 
 def _positive(value: object, name: str) -> int:

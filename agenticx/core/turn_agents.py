@@ -23,9 +23,18 @@ __all__ = ["Models", "TurnAgents"]
 
 
 class Models:
-    """The models of an executor, by name. `default` is used for agents that have none."""
+    """The models of an executor, by name. `default` is used for agents that have none.
+
+    Raises `SettingsError` for a `default` that is no model's name, `TypeError` for one that is no model.
+    """
 
     def __init__(self, default: Any, settings: Settings) -> None:
+        if isinstance(default, str):
+            from agenticx.llms.catalog.resolve import find_model_facts  # on first use, as below
+
+            find_model_facts(default)
+        elif default is not None:
+            adapt(default)
         self._settings = settings
         self._default = default
         self._resolved: dict[str, ChatModel] = {}

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import assert_never
+from typing import assert_never, cast
 
+from agenticx.argument_types import check_int, check_str, check_type, wrong_type
 from agenticx.errors import ModelError
 from agenticx.llms.base import (
     Delta,
@@ -30,6 +31,7 @@ __all__ = [
     "Script",
     "Step",
     "call",
+    "check_script",
     "cut",
     "fail",
     "finish",
@@ -91,11 +93,13 @@ Script = str | Part | ModelError | Sequence["Script"] | Callable[[ModelRequest],
 
 def say(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
     """Return visible text, in one delta, in `pieces` deltas of about the same length, or in the given pieces."""
+    check_str("text", text)
     return _Batches(tuple((TextDelta(piece),) for piece in _split(text, pieces)))
 
 
 def think(text: str, *, pieces: int | Sequence[str] | None = None) -> Part:
     """Return reasoning text, split like that of `say`."""
+    check_str("text", text)
     return _Batches(tuple((ThinkingDelta(piece),) for piece in _split(text, pieces)))
 
 
@@ -110,6 +114,11 @@ def call(
 
     Calls without `id` are numbered call_1, call_2, …
     """
+    check_str("name", name)
+    if arguments is not None:
+        check_type("arguments", arguments, (Mapping, str), "a dict, or a str that is sent unchanged")
+    if id is not None:
+        check_str("id", id)
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return _Call(name, _split(text, pieces), id)
 
@@ -149,6 +158,7 @@ def hang() -> Part:
 
 def stall_after(batches: int) -> Part:
     """Return a silence after the first `batches` deltas of the reply, wherever this part appears in it."""
+    check_int("batches", batches)
     return Hang(batches)
 
 
@@ -159,6 +169,7 @@ def cut() -> Part:
 
 def fail(error: ModelError) -> Part:
     """Return an end of the reply by `error`."""
+    check_type("error", error, ModelError, "a ModelError")
     return Fail(error)
 
 
@@ -173,6 +184,16 @@ def _split(text: str, pieces: int | Sequence[str] | None) -> tuple[str, ...]:
         raise ValueError(f"pieces must be at least 1, not {pieces}")
     cuts = [len(text) * number // pieces for number in range(pieces + 1)]
     return tuple(text[start:end] for start, end in pairwise(cuts) if end > start)
+
+
+def check_script(name: str, script: object) -> None:
+    """Raise `TypeError` if `script`, called `name` in the message, is no reply."""
+    if isinstance(script, str | ModelError | Part) or callable(script):
+        return
+    if isinstance(script, bytes | bytearray) or not isinstance(script, Sequence):
+        raise wrong_type(name, script, "a text, a part such as say(…) or call(…), a ModelError, a function or a list")
+    for number, part in enumerate(cast("Sequence[object]", script)):
+        check_script(f"{name}[{number}]", part)
 
 
 # --- playing ---------------------------------------------------------------------------------------------------------
@@ -225,7 +246,9 @@ def _flatten(script: Script, request: ModelRequest) -> Iterator[Part]:
     elif isinstance(script, Part):
         yield script
     elif callable(script):
-        yield from _flatten(script(request), request)
+        made = script(request)
+        check_script("the reply that a function returns", made)
+        yield from _flatten(made, request)
     else:
         for part in script:
             yield from _flatten(part, request)

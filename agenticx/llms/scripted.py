@@ -20,6 +20,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self, assert_never
 
+from agenticx.argument_types import check_iterable
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, InlineForm, ModelRequest
@@ -31,6 +32,7 @@ from agenticx.llms.script_parts import (
     Pause,
     Script,
     call,
+    check_script,
     cut,
     fail,
     finish,
@@ -83,7 +85,10 @@ class ScriptedModel:
         inline_calls: Sequence[InlineForm] = (),
         clock: Clock | None = None,
     ) -> None:
+        check_iterable("replies", replies, "replies, each a text, a part or a list of parts")
         self._replies: deque[Script] = deque(replies)
+        for number, reply in enumerate(self._replies):
+            check_script(f"replies[{number}]", reply)
         self._planned = len(self._replies)
         self.name = name
         self.context_window = context_window

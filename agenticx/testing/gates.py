@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from agenticx.argument_types import check_type
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmGate, ConfirmRequest, QuestionAnswer, QuestionRequest
 
 __all__ = ["GateAnswer", "ScriptedGate"]
@@ -25,6 +26,8 @@ class ScriptedGate(ConfirmGate):
     """
 
     def __init__(self, *answers: GateAnswer) -> None:
+        for number, answer in enumerate(answers):
+            _check_answer(f"answers[{number}]", answer)
         self._answers: deque[GateAnswer] = deque(answers)
         self._planned = len(self._answers)
         self.requests: list[ConfirmRequest] = []
@@ -68,6 +71,13 @@ class ScriptedGate(ConfirmGate):
     ) -> None:
         if exc_type is None:
             self.assert_done()
+
+
+def _check_answer(name: str, answer: object) -> None:
+    expected = 'True, False, a ConfirmAnswer, a QuestionAnswer, "silent" or an exception'
+    if isinstance(answer, str) and answer != "silent":
+        raise ValueError(f"{name} must be {expected}, not {answer!r}")
+    check_type(name, answer, (bool, ConfirmAnswer, QuestionAnswer, str, Exception), expected)
 
 
 def _decision(answer: bool | ConfirmAnswer | QuestionAnswer) -> ConfirmAnswer:

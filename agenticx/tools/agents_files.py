@@ -15,6 +15,7 @@ import os
 from codecs import getincrementaldecoder
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from agenticx.errors import AgenticXError
@@ -47,7 +48,7 @@ class AgentsFile:
 
 
 def find_agents_files(workspace: Path) -> Sequence[AgentsFile]:
-    """Return the files that apply in a workspace, the nearest last; those that cannot be read are left out.
+    """Return the files that apply in a workspace, the nearest last; for those that cannot be read there is a log line.
 
     Blocks; not for an event loop.
     """
@@ -100,13 +101,21 @@ def _read(root: Path, file: Path, limit: int) -> AgentsFile | None:
     """Return a file below `root` with at most `limit` bytes of its text, None if it has none or cannot be read."""
     try:
         content, status = read_file(resolve_in_workspace(str(file), root), limit)
-    except AgenticXError:  # none, a link that leads out of the repository, a folder, no permission
+    except AgenticXError as exc:  # none, a link that leads out of the repository, a folder, no permission
+        if os.path.lexists(root / file):
+            _warn_once(root / file, str(exc))
         return None
     is_cut = status.st_size > len(content)
     decoder = getincrementaldecoder("utf-8-sig")("replace")
     text = decoder.decode(content, final=not is_cut)  # of a cut text the last character may be incomplete
     text = without_invisible(clean_text(text)).strip()
     return AgentsFile(root / file, text, status.st_size, is_cut) if text else None
+
+
+@lru_cache(maxsize=64)
+def _warn_once(file: Path, reason: str) -> None:
+    """Log that a file is left out unless this process did: the files are read for each turn."""
+    _log.warning("instructions are left out", file=str(file), reason=reason)
 
 
 def _marked(file: AgentsFile) -> str:

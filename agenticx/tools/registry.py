@@ -178,6 +178,7 @@ def _check_options(
 ) -> None:
     if name is not None:
         check_str("name", name)
+        _validate_name(cast("str", name))
     if description is not None:
         check_str("description", description)
     if timeout is not None:

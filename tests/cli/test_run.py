@@ -58,6 +58,14 @@ def test_the_log_of_a_turn_is_shown_only_if_its_level_was_set(agx: Any) -> None:
     assert words == ["llm_call", "tool_call", "llm_call", "turn"]
 
 
+def test_a_number_outside_its_range_is_pointed_out_once(agx: Any) -> None:
+    (agx.folder / ".agenticx").mkdir()
+    (agx.folder / ".agenticx" / "settings.toml").write_text("max_tool_rounds = 1000000\n")
+    done = agx("run", "say hi")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert done.stderr == "max_tool_rounds is 1000000; using 120, the nearest from 10 to 120\n"
+
+
 def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
     assert agx("run", "-", stdin="say from a pipe\n").stdout == "from a pipe\n"
 

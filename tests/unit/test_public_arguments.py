@@ -22,8 +22,11 @@ from agenticx import (
     resolve_model,
     tool,
 )
+from agenticx.core import AgentExecutor
+from agenticx.errors import SettingsError
 from agenticx.llms import resolve_wire
 from agenticx.settings import load_settings
+from agenticx.testing import ScriptedGate, ScriptedModel, call, fail, say, stall_after, think
 from studio import create_app
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +92,23 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (AsyncConfirmGate, {"remembered": "x"}, "remembered must be an int, not str"),
     (SyncConfirmGate, {"read_line": "x"}, "read_line must be a function that takes the prompt and returns a line, not"),
     (create_app, {"settings": 5}, "settings must be Settings"),
+    (AgentExecutor, {"llm_provider": 5}, "5 is not a model: it has none of the methods"),
+    (say, {"text": 5}, "text must be a str, not int"),
+    (think, {"text": None}, "text must be a str, not NoneType"),
+    (call, {"name": 5, "arguments": {}}, "name must be a str, not int"),
+    (call, {"name": "ls", "arguments": 5}, "arguments must be a dict, or a str that is sent unchanged, not int"),
+    (call, {"name": "ls", "id": 5}, "id must be a str, not int"),
+    (fail, {"error": "cut"}, "error must be a ModelError, not str"),
+    (stall_after, {"batches": "2"}, "batches must be an int, not str"),
+    (ScriptedModel, {"replies": "hello"}, "replies must be a list of replies, each a text, a part or a list of parts,"),
+    (ScriptedModel, {"replies": 5}, "replies must be a list of replies, each a text, a part or a list of parts, not"),
+    (ScriptedModel, {"replies": ["hi", {}]}, "replies[1] must be a text, a part such as say(…) or call(…), a Model"),
+    (
+        ScriptedModel,
+        {"replies": [["hi", 5]]},
+        "replies[0][1] must be a text, a part such as say(…) or call(…)",
+    ),
+    (lambda answer: ScriptedGate(True, answer), {"answer": 5}, "answers[1] must be True, False, a ConfirmAnswer, a"),
     (create_app, {"tools": 5}, "tools must be a list of tools and functions, not int"),
 ]
 
@@ -106,6 +126,16 @@ def test_an_argument_of_a_wrong_type_is_named(
 def test_a_time_out_that_never_or_always_fires_is_refused_when_the_tool_is_made(seconds: float) -> None:
     with pytest.raises(ValueError, match=f"timeout must be a positive number of seconds, not {seconds}"):
         made_tool(timeout=seconds)
+
+
+def test_a_text_that_is_no_answer_of_a_gate_is_refused_when_the_gate_is_made() -> None:
+    with pytest.raises(ValueError, match=r"answers\[0\] must be True, .*, \"silent\" or an exception, not 'yes'"):
+        ScriptedGate(cast("Any", "yes"))
+
+
+def test_an_empty_name_of_a_tool_is_refused() -> None:
+    with pytest.raises(ValueError, match="'' cannot be a tool's name"):
+        made_tool(name="")
 
 
 def test_an_unknown_risk_is_refused_when_the_tool_is_made() -> None:
@@ -148,6 +178,24 @@ async def test_an_argument_of_a_turn_is_named_before_the_turn_begins(argument: d
 async def test_an_argument_of_open_hub_is_named(argument: dict[str, Any], problem: str) -> None:
     with pytest.raises(TypeError) as raised:
         async with open_hub(**{"url": "memory://", **argument}):
+            pass
+    assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        ({"model": ""}, "model '' is not provider:name, as in "),
+        ({"workspace": "/none/such"}, "the workspace '/none/such' is not a folder"),
+        ({"workspace": __file__}, f"the workspace {__file__!r} is not a folder"),
+        ({"workspace": "~nobody-here/x"}, "~nobody-here/x' is not a folder"),
+    ],
+)
+async def test_a_model_or_workspace_that_cannot_be_used_is_refused_when_the_hub_is_opened(
+    argument: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(SettingsError) as raised:
+        async with open_hub("memory://", settings=load_settings(environ={}), **argument):
             pass
     assert problem in str(raised.value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from os import PathLike
@@ -13,10 +14,11 @@ from agenticx.argument_types import check_path, check_type
 from agenticx.clocks import Clock
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.base import ChatModel
+from agenticx.llms.catalog.resolve import find_model_facts
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.model_cache import ModelCache, NamedModels
 from agenticx.runtime import AgentHook, AsyncConfirmGate, HookRegistry
-from agenticx.sessions.hub.hub import Hub
+from agenticx.sessions.hub.hub import Hub, workspace_folder
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_store
 from agenticx.sessions.store.memory import MemoryStore
@@ -62,9 +64,9 @@ async def open_hub(
     turns are stopped as by a shutdown of the studio; one that waits for an answer continues when the hub is opened
     again.
 
-    Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model or a
-    setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools, hooks and other arguments
-    that are none.
+    Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model, a
+    workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools, hooks and
+    other arguments that are none.
     """
     if url is not None:
         check_type("url", url, str, "a str such as 'sqlite:///chat.db'")
@@ -98,15 +100,24 @@ def _models(
     workspace: str | PathLike[str] | None,
 ) -> tuple[Settings, NamedModels]:
     """Return the settings of a hub and its models; blocks."""
-    given: dict[str, Any] = {} if workspace is None else {"workspace_root": Path(workspace).expanduser().absolute()}
+    given: dict[str, Any] = {} if workspace is None else {"workspace_root": _existing(workspace)}
     if url is not None and url != MEMORY_URL:
         given["store_url"] = absolute_url(url)
+    if name is not None:
+        find_model_facts(name)
     if name is not None or own is not None:
         given["model"] = name
     settings = (settings or load_settings()).model_copy(update=given)
     models = NamedModels(settings, own=None if own is None else {own.name: own})
     models.check_names(settings)
     return settings, models
+
+
+def _existing(workspace: str | PathLike[str]) -> Path:
+    """Return the absolute path of a folder; raise `SettingsError` if it is none."""
+    folder = Path(os.path.expanduser(workspace)).absolute()  # unlike Path.expanduser, leaves an unknown user's
+    workspace_folder(folder)
+    return folder
 
 
 async def _open_store(settings: Settings) -> Store:

@@ -65,7 +65,7 @@ from agenticx.threads import run_in_thread, run_sized
 from agenticx.tools.base import Tool
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest"]
+__all__ = ["Hub", "HubClosed", "TurnConflict", "TurnFailed", "TurnRequest", "workspace_folder"]
 
 _OWNER_SECONDS = 10.0  # time for the lease of an owner that does not answer to run out
 _CLOSING_OWNER_SECONDS = 0.5  # for an owner that is ending too to give the session up
@@ -139,7 +139,7 @@ class Hub(QuestionMethods):
         tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields)
-        folder = await run_in_thread(_folder, workspace or settings.workspace_root, name="agx workspace")
+        folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
         record = SessionRecord(
             name=name,
             model=model,
@@ -464,7 +464,7 @@ def _check_session_id(session_id: object) -> None:
         raise wrong_type("session_id", session_id, "the id of a session, which is a str")
 
 
-def _folder(given: str | PathLike[str] | None) -> str:
+def workspace_folder(given: str | PathLike[str] | None) -> str:
     """Return the resolved path of a workspace, by default the current folder; raise `SettingsError` if it is none."""
     try:
         folder = Path.cwd() if given is None else Path(given).resolve()

@@ -86,7 +86,11 @@ def test_functions_are_another_name_for_tools_and_agents_are_frozen() -> None:
     [
         ({"instructions": lambda one, two: "x"}, "takes no argument or context_variables"),
         ({"max_iterations": 0}, "greater than or equal to 1"),
+        ({"max_iterations": True}, "valid integer"),
+        ({"max_iterations": "5"}, "valid integer"),
+        ({"max_retry_limit": True}, "valid integer"),
         ({"name": ""}, "at least 1 character"),
+        ({"name": "a\nb"}, "one line without control characters"),
         ({"tools": (5,)}, "tools"),
     ],
 )
@@ -368,6 +372,29 @@ async def test_limits_and_rows_that_cannot_be_used_are_refused() -> None:
         await executor.achat(adder, [])
     with pytest.raises(TypeError, match=r"messages\[0\]: the role must be one of"):
         await executor.achat(adder, [{"role": "nobody"}])
+
+
+@pytest.mark.parametrize("name", ["", "nobody:nothing"])
+def test_an_executor_whose_model_has_no_known_name_is_refused_when_it_is_made(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"model {name!r}"):
+        AgentExecutor(name)
+
+
+@pytest.mark.parametrize(
+    ("variables", "problem"),
+    [
+        (5, "context_variables must be a dict, not int"),
+        ("x", "context_variables must be a dict, not str"),
+        ([], "context_variables must be a dict, not list"),
+        ({5: 1}, "the keys of context_variables must be str, not int"),
+    ],
+)
+async def test_context_variables_that_are_none_are_refused(variables: Any, problem: str) -> None:
+    executor = AgentExecutor(ScriptedModel([]))
+    with pytest.raises(TypeError, match=problem):
+        await executor.arun(adder, task(), context_variables=variables)
+    with pytest.raises(TypeError, match=problem):
+        await executor.achat(adder, [{"role": "user", "content": "hi"}], context_variables=variables)
 
 
 async def test_an_executor_with_a_session_continues_the_conversation() -> None:

@@ -271,6 +271,12 @@ async def test_a_call_of_a_blocked_model_can_be_cancelled() -> None:
     assert call.cancelled()
 
 
+async def test_a_model_that_has_returned_is_not_logged_as_abandoned(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(100):
+        await error_of(InvokeModel(5), HELLO)
+    assert not caplog.records
+
+
 async def test_a_model_faster_than_its_reader_is_paused() -> None:
     produced = 0
 

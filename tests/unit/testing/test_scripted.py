@@ -49,6 +49,11 @@ async def deltas(script, **options):
     return [batch[0] if len(batch) == 1 else batch async for batch in model.stream(REQUEST)]
 
 
+async def test_a_function_that_returns_no_reply_is_named_in_the_call():
+    with pytest.raises(TypeError, match="the reply that a function returns must be a text, a part"):
+        await deltas(lambda request: {})
+
+
 async def test_parts_become_deltas_and_an_end_marker():
     assert await deltas([think("Hm."), say("Hello", pieces=2), call("add", {"a": 1}, pieces=2), call("now")]) == [
         ThinkingDelta("Hm."),

@@ -62,8 +62,8 @@ def test_links_are_followed_inside_the_repository_only(repository: Path, tmp_pat
     assert [text for _, text in found(tmp_path / "link")] == ["shared"]
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe", "loop", "empty", "blank"])
-def test_what_is_no_readable_text_is_left_out(repository: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop", "outside", "empty", "blank"])
+def test_what_is_no_readable_text_is_left_out(repository: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     file = repository / "AGENTS.md"
     match kind:
         case "folder":
@@ -72,9 +72,14 @@ def test_what_is_no_readable_text_is_left_out(repository: Path, kind: str) -> No
             os.mkfifo(file)
         case "loop":
             file.symlink_to("AGENTS.md")
+        case "outside":
+            file.symlink_to("../AGENTS.md")
         case _:
             file.write_text("" if kind == "empty" else " \n\ufeff\n")
-    assert found(repository) == []
+    assert found(repository) == found(repository) == []
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == (kind not in ("empty", "blank"))
+    assert all(f"instructions are left out file={file}" in line.replace("'", "") for line in lines)
 
 
 def test_together_they_have_32_kib_and_the_farthest_is_cut(repository: Path) -> None:
