@@ -185,6 +185,7 @@ def test_a_chat_goes_on_soon_after_its_server_was_killed_in_a_turn(agx: Any, ter
     ("message", "prompt"),
     [("Write note.txt with the text hi", "[e]dit: "), ("ask me: Which colour? (red, blue)", "(Ctrl-D: none): ")],
 )
+@pytest.mark.cases(quick=1)
 def test_a_chat_that_loses_its_server_closes_the_question_and_asks_it_again_when_the_session_is_opened(
     agx: Any, terminal: Callable[..., Any], message: str, prompt: str
 ) -> None:

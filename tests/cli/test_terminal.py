@@ -273,6 +273,7 @@ def test_a_paste_at_a_question_is_read_as_if_it_was_typed(agx: Any, terminal: Ca
 
 @pytest.mark.promise("E2")
 @pytest.mark.parametrize("end", ["y\n\x1b[201~", "y\ny\n\x1b[201~\n", "y\n"])
+@pytest.mark.cases(quick=1)
 def test_the_rest_of_a_paste_that_began_before_a_question_does_not_answer_it(
     agx: Any, terminal: Callable[..., Any], end: str
 ) -> None:

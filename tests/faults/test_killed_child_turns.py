@@ -99,7 +99,7 @@ async def test_turns_below_a_turn_whose_process_is_killed_are_ended_before_it(
     tmp_path: Path, rng: random.Random, count: Count
 ) -> None:
     codes = set[str]()
-    for number in range(count(4, 8, 200)):
+    for number in range(count(1, 8, 200)):
         folder, commit = tmp_path / str(number), rng.randint(1, COMMITS)
         seconds = None if rng.random() < 0.5 else rng.random() * 0.002
         body = f"asyncio.run(run_until_killed(Path({str(folder)!r}), {commit}, {seconds}))"
