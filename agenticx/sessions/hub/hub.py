@@ -80,8 +80,9 @@ class Hub(QuestionMethods):
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
-    A turn runs with `settings` as they apply in its session's workspace. The catalog of `store` lists and finds
-    sessions, its log has their events. All methods must be called on one event loop.
+    A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
+    model calls in the turns of a session, None for most sessions. The catalog of `store` lists and finds sessions, its
+    log has their events. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Hub(QuestionMethods):
         gate: AsyncConfirmGate | None = None,
         hooks: HookRegistry | Sequence[AgentHook] = (),
         system_prompt: str | None = None,
+        work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -109,6 +111,7 @@ class Hub(QuestionMethods):
             hooks=HookRegistry.from_hooks(hooks),
             clock=clock or SystemClock(),
             own_system_prompt=system_prompt,
+            work=work,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)

@@ -59,8 +59,8 @@ class TurnServices:
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
-    `config/prompts/system.md`, and a session's own prompt either of them. `closing` is set once no turn may begin any
-    more.
+    `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
+    model calls in all turns of a session, None for most sessions. `closing` is set once no turn may begin any more.
     """
 
     store: Store
@@ -70,6 +70,7 @@ class TurnServices:
     gate: AsyncConfirmGate
     hooks: HookRegistry
     clock: Clock
+    work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
@@ -87,7 +88,7 @@ class TurnServices:
         model = self.models(model_name or record.model)
         if sampling is not None:
             check_sampling(model, sampling)
-        return TurnSetup(model=model, tools=self.tools(record), work=work)
+        return TurnSetup(model=model, tools=self.tools(record), work=work or self.work(record))
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
         """Raise the error of `models` or `tools` for an unknown name among the `changes` that led to `record`."""
