@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
+from agenticx.assembly import make_hub, make_toolbox
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.model_cache import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
-from agenticx.sessions.hub.assembly import make_hub, make_toolbox
 from agenticx.sessions.hub.hub import Hub
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store
