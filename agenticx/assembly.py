@@ -73,12 +73,7 @@ async def open_hub(
     workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools, hooks and
     other arguments that are none.
     """
-    if url is not None:
-        check_type("url", url, str, "a str such as 'sqlite:///chat.db'")
-    if workspace is not None:
-        check_path("workspace", workspace)
-    if settings is not None:
-        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
+    _check_arguments(url, workspace, settings)
     registry, agents = HookRegistry.from_hooks(hooks), checked_agents(agents)
     own_model = None if model is None or isinstance(model, str) else adapt(model)
     toolbox = None if tools is None else Toolbox(tools)
@@ -101,6 +96,15 @@ async def open_hub(
         stack.push_async_callback(hub.close)
         await hub.recover()
         yield hub
+
+
+def _check_arguments(url: object, workspace: object, settings: object) -> None:
+    if url is not None:
+        check_type("url", url, str, "a str such as 'sqlite:///chat.db'")
+    if workspace is not None:
+        check_path("workspace", workspace)
+    if settings is not None:
+        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
 
 
 def _models(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from agenticx.argument_types import check_type
 from agenticx.core.agent import Agent
 from agenticx.core.turn_agents import TurnAgents
-from agenticx.errors import SettingsError
+from agenticx.errors import UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import HookRegistry
@@ -29,10 +29,10 @@ class SessionAgents:
         self._hooks = hooks
 
     def check_name(self, name: str) -> None:
-        """Raise `SettingsError` for the name of no agent."""
+        """Raise `UnknownAgent` for the name of no agent."""
         if name not in self._by_name:
             known = ", ".join(map(repr, self._by_name)) or "none"
-            raise SettingsError(f"unknown agent {name!r}; known agents: {known}; null stands for the main agent")
+            raise UnknownAgent(f"unknown agent {name!r}; known agents: {known}; null stands for the main agent")
 
     def agent(self, name: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgent:
         """Return the agent of that name for one turn; raises as `check_name` does, and the error of `models`."""

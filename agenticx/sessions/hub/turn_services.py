@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
+from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
@@ -41,7 +41,7 @@ class AgentSource(Protocol):
     """
 
     def check_name(self, name: str) -> None:
-        """Raise `SettingsError` for the name of no agent; the message has the known ones."""
+        """Raise `UnknownAgent` for the name of no agent."""
         ...
 
     def agent(self, name: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgent:
@@ -124,9 +124,9 @@ class TurnServices:
         return TurnSetup(model=model, tools=tools, agent=agent, work=work)
 
     def _agents_for(self, name: str | None) -> AgentSource:
-        """Return the agents besides the main one; raise `SettingsError` if there are none."""
+        """Return the agents besides the main one; raise `UnknownAgent` if there are none."""
         if self.agents is None:
-            raise SettingsError(f"unknown agent {name!r}: there is the main agent only, which null stands for")
+            raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
         return self.agents
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
