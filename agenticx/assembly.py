@@ -70,8 +70,7 @@ async def open_hub(
     again.
 
     Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model, a
-    workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools, hooks and
-    other arguments that are none.
+    workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for arguments that are none.
     """
     _check_arguments(url, workspace, settings)
     registry, agents = HookRegistry.from_hooks(hooks), checked_agents(agents)
