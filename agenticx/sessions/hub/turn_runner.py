@@ -177,7 +177,7 @@ class TurnRunner:
             await self._abort(running, "interrupted", "The server shut down before the turn had ended.")
             raise
         except StoreError as exc:
-            why = exc if isinstance(exc, OwnershipLost) else None
+            why = exc if isinstance(exc, SessionNotFound | OwnershipLost) else None
             await self._abort(running, "storage", f"The session's log could not be written: {exc}", why)
         except (SettingsError, ResourcesExhausted) as exc:
             await self._abort(running, "internal", f"The turn could not begin: {exc}", exc)
