@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agenticx.assembly import open_hub
     from agenticx.attachments import load_attachment
     from agenticx.errors import AgenticXError
     from agenticx.llms import Sampling, resolve_model
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
         SyncConfirmGate,
         TurnError,
     )
-    from agenticx.sessions.hub.assembly import open_hub
     from agenticx.tools import Assessment, ToolContext, tool
     from agenticx.tools.builtin import builtin_tools
 
@@ -71,7 +71,7 @@ _MODULES = {
     "agenticx.errors": ("AgenticXError",),
     "agenticx.llms": ("Sampling", "resolve_model"),
     "agenticx.messages": ("UserMessage",),
-    "agenticx.sessions.hub.assembly": ("open_hub",),
+    "agenticx.assembly": ("open_hub",),
     "agenticx.tools": ("Assessment", "ToolContext", "tool"),
     "agenticx.tools.builtin": ("builtin_tools",),
 }

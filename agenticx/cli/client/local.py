@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Literal
 
+from agenticx.assembly import make_hub
 from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
@@ -17,7 +18,6 @@ from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.sessions.history.fork import fork
-from agenticx.sessions.hub.assembly import make_hub
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.records import SessionRecord
