@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 
-from agenticx.argument_types import check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
@@ -16,7 +15,6 @@ from agenticx.teams.messages import RequestUsage
 __all__ = [
     "Collectors",
     "Spending",
-    "checked_budget",
     "collected_by",
     "current_budget",
     "current_collectors",
@@ -107,13 +105,6 @@ def waiting_for_person() -> Generator[None]:
     finally:
         for spending in collectors:
             spending.end_wait()
-
-
-def checked_budget(budget: Budget | None) -> Budget | None:
-    """Return `budget`; raise TypeError if it is none."""
-    if budget is not None:
-        check_type("budget", budget, Budget, "a Budget")
-    return budget
 
 
 def current_budget(own: Budget | None = None) -> Budget | None:

@@ -18,12 +18,13 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError
 from agenticx.logs import get_logger
 from agenticx.runtime import Budget, ConfirmGate, Session
+from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
-from agenticx.teams.agents.spending import Spending, checked_budget, collected_by, current_collectors
+from agenticx.teams.agents.spending import Spending, collected_by, current_collectors
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
