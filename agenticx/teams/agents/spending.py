@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
+from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.teams.messages import RequestUsage
 
 __all__ = [
@@ -33,10 +34,9 @@ class Spending:
 
     def __init__(self, budget: Budget | None = None, clock: Clock | None = None) -> None:
         self.budget = budget
-        self._clock = clock or SystemClock()
-        self._seconds = 0.0  # those before `_since`
-        self._since = self._clock.monotonic()
-        self._waits = 0
+        self._time = Budget()  # without limits: it only measures
+        self.work_clock = WorkClock(clock or SystemClock(), {"budget_exceeded": self._time}, lambda _: None)
+        self.work_clock.start()
         self.usage = RequestUsage()
         self.cost_usd: float | None = 0.0
         self.reports = 0
@@ -55,18 +55,7 @@ class Spending:
     @property
     def seconds(self) -> float:
         """The nominal seconds of the run so far, without those in which it waits for a person."""
-        return self._seconds + (0.0 if self._waits else self._clock.monotonic() - self._since)
-
-    def begin_wait(self) -> None:
-        """Stop the time; waits may overlap."""
-        self._seconds = self.seconds
-        self._waits += 1
-        self._since = self._clock.monotonic()
-
-    def end_wait(self) -> None:
-        """Let the time go on, if no other wait is open."""
-        self._waits -= 1
-        self._since = self._clock.monotonic()
+        return self._time.spent.seconds
 
     def _add_cost(self, cost: Decimal | None) -> None:
         self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + float(cost)
@@ -97,14 +86,10 @@ def collected_by(collectors: Collectors) -> Generator[None]:
 @contextmanager
 def waiting_for_person() -> Generator[None]:
     """Do not count the time of the block for the runs; it may be closed in another context."""
-    collectors = _current.get()
-    for spending in collectors:
-        spending.begin_wait()
-    try:
+    with ExitStack() as waits:
+        for spending in _current.get():
+            waits.enter_context(spending.work_clock.waiting_for_person())
         yield
-    finally:
-        for spending in collectors:
-            spending.end_wait()
 
 
 def current_budget(own: Budget | None = None) -> Budget | None:
