@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 
@@ -11,14 +11,13 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
 from agenticx.runtime.budgets.work_clock import WorkClock
+from agenticx.teams.context_scopes import scoped
 from agenticx.teams.messages import RequestUsage
 
 __all__ = [
-    "Collectors",
     "Spending",
     "collected_by",
     "current_budget",
-    "current_collectors",
     "report_usage",
     "request_usage",
     "waiting_for_person",
@@ -61,26 +60,13 @@ class Spending:
         self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + float(cost)
 
 
-Collectors = tuple[Spending, ...]
+_current: ContextVar[tuple[Spending, ...]] = ContextVar("agenticx_spending", default=())
 """The runs for which the code runs, the outermost first."""
 
-_current: ContextVar[Collectors] = ContextVar("agenticx_spending", default=())
 
-
-def current_collectors() -> Collectors:
-    """Return the runs for which the code runs."""
-    return _current.get()
-
-
-@contextmanager
-def collected_by(collectors: Collectors) -> Generator[None]:
-    """Add the calls of the block, which runs in a task of its own, to these runs."""
-    before = _current.get()
-    _current.set(collectors)
-    try:
-        yield
-    finally:
-        _current.set(before)
+def collected_by(spending: Spending) -> AbstractContextManager[None]:
+    """Add the calls of the block to this run too."""
+    return scoped(_current, (*_current.get(), spending))
 
 
 @contextmanager
