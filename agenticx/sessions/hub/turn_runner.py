@@ -31,6 +31,7 @@ from agenticx.runtime import (
     TurnContext,
 )
 from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
@@ -228,6 +229,18 @@ class TurnRunner:
             sampling=running.turn.sampling,
             context=context,
         )
+
+    async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
+        """Return a turn that is over, or only in the log, for others to begin below it and outlive it.
+
+        `agent_path` names its agent, and those above that. Raises as `TurnServices.setup` and `read_configuration` do.
+        """
+        services, record = self._services, self._writer.record
+        setup = services.setup(record, None, None)
+        configuration = await services.read_configuration(record)
+        runtime = services.runtime(setup.model, configuration.settings)
+        context = TurnContext(turn_id=turn_id, child_turns=self.children)
+        return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn; those after its terminal event are dropped."""
