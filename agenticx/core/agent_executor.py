@@ -9,7 +9,7 @@ from contextlib import aclosing
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from agenticx.argument_types import check_mapping, check_type
+from agenticx.argument_types import check_mapping
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
@@ -21,6 +21,7 @@ from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session
+from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.session import checked_session
@@ -98,9 +99,7 @@ class AgentExecutor:
         self._guide_rails = tuple(guide_rails)
         limit = self._clock.real(self._settings.hook_timeout_seconds)
         self._hooks = HookRegistry(tuple(hooks), limit=limit)
-        if budget is not None:
-            check_type("budget", budget, Budget, "a Budget")
-        self._budget = budget
+        self._budget = checked_budget(budget)
         session_id = session if isinstance(session, str) else None
         self._session = None if session is None or session_id is not None else checked_session(session)
         self._stored: StoredRuns | None = None
