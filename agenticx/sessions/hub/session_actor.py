@@ -60,7 +60,7 @@ class SessionActor:
         self._snapshots = _snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
-        self.turns = TurnRunner(self.session, self._writer, services, self._on_free)
+        self.turns = TurnRunner(self.session, self._writer, services, self._on_free, loaded.subagent_facts)
         self.unresumed = loaded.running
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users, self.deleted = 0, False
@@ -95,6 +95,9 @@ class SessionActor:
                 return await self.answer(command)
             case commands.Delete():
                 return await run_to_completion(self.delete())
+            case commands.ListSubagents() | commands.DirectSubagent():
+                self._check_open()
+                return await self.turns.subagents.perform(command)
 
     @contextmanager
     def _used(self) -> Generator[None]:
@@ -344,7 +347,7 @@ class SessionActor:
         """Request the end of the running turn and return it, None when none runs; hand back the queued messages."""
         await self.lease.check()
         self._queue.cancel()
-        self.turns.children.stop()
+        self.turns.stop_below()
         if (running := self.turns.running) is not None:
             running.stop.set()
             return running.turn
@@ -393,6 +396,7 @@ class SessionActor:
                     self.turns.end_later(turn)
         elif self.turns.running is None:
             await self.turns.end_interrupted(loaded, None)
+        await self.turns.subagents.recover(loaded)
         if self.unresumed is None:
             await self._recover_facts(loaded)
 
@@ -460,6 +464,7 @@ class SessionActor:
             self._check_open()
             await self._dispatch()
             await self._check_free()
+            self.turns.subagents.check_free()
             log, private = self._services.log, self._services.settings.private_paths
             return await rewind(log, self.session, self._writer, message_id, self._snapshots, private=private)
 

@@ -228,6 +228,13 @@ MIGRATIONS: tuple[Migration, ...] = (
         DROP TABLE usage_by_model;
         """,
     ),
+    Migration(
+        "0014 facts about sub-agents",
+        """
+        CREATE INDEX subagent_facts ON facts (session)
+            WHERE kind IN ('subagent_started', 'subagent_ended', 'subagent_delivered');
+        """,
+    ),
 )
 
 
