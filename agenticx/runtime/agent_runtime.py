@@ -232,7 +232,7 @@ class AgentRuntime(RunMethods):
         sampling: Sampling | None = None,
     ) -> Turn:
         context = context or TurnContext()
-        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling)
+        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, context.shares_history)
         if context.parent is not None and agent.name == MAIN_AGENT:
             raise ValueError(f"a turn below another one needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         return Turn(
@@ -254,6 +254,7 @@ class AgentRuntime(RunMethods):
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None,
         system_prompt: str | None,
         sampling: Sampling | None,
+        shares_history: bool,
     ) -> TurnAgent:
         """Return the runtime's agent under this name, with what is not None instead of its own."""
         agent = self._agent
@@ -263,6 +264,7 @@ class AgentRuntime(RunMethods):
             tools=agent.tools if tools is None else tools if isinstance(tools, Toolbox) else Toolbox(tools),
             system_prompt=agent.system_prompt if system_prompt is None else system_prompt,
             sampling=agent.sampling if sampling is None else agent.sampling.updated(self._checked_sampling(sampling)),
+            shares_history=shares_history,
         )
 
     def _checked_sampling(self, sampling: Sampling) -> Sampling:

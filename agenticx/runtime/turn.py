@@ -112,8 +112,8 @@ class TurnContext:
     are sent to the model with its next call. With a `pacer` text deltas are written at its ticks. `permission_mode`
     takes the place of the session's for this turn.
 
-    `agent` takes the place of the runtime's model, tools, prompt and sampling. `max_rounds` is the largest number of
-    model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
+    `agent` takes the place of the runtime's, whose `shares_history` is given here. `max_rounds` is the largest number
+    of model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
     reply with calls ends the turn, and they are not run. All model calls of the turn, and of those below it, are made
@@ -137,6 +137,7 @@ class TurnContext:
     pacer: WritePacer | None = None
     permission_mode: PermissionMode | None = None
     agent: TurnAgent | None = None
+    shares_history: bool = False
     max_rounds: int | None = None
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True

@@ -125,7 +125,7 @@ def _order_problems(event: View, sequences: dict[object, int]) -> list[str]:
 
 
 def _outcome_problems(event: View, messages: dict[object, str | None]) -> list[str]:
-    if event.envelope is None or event.type not in _QUEUE_EVENTS or event.agent_id != "meta":
+    if event.envelope is None or event.type not in _QUEUE_EVENTS or event.data.get("parent_turn_id"):
         return []
     message_id = event.data.get("message_id")
     message = (event.envelope.get("session_id"), message_id)

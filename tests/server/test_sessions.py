@@ -31,6 +31,7 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
             "workspace": str(studio.workspace.resolve()),
             "tools": ["note"],
             "system_prompt": None,
+            "agent": None,
             "pinned": False,
             "archived": False,
             "forked_from": None,

@@ -305,6 +305,7 @@ class SessionChangedData(TypedDict, total=False):
     permission_mode: str
     tools: list[str] | None
     system_prompt: str | None
+    agent: str | None
     pinned: bool
     archived: bool
     rewound_to: str | None

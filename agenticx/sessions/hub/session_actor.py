@@ -455,7 +455,7 @@ class SessionActor:
             self._services.check_change(record, changes)
             event = RuntimeEvent(EventType.SESSION_CHANGED, changes)
             await run_to_completion(self._writer.commit(None, [event], record=record))
-            self.session.permission_mode = record.permission_mode
+            self.session.permission_mode, self.session.active_agent = record.permission_mode, record.agent
             return record
 
     async def rewind(self, message_id: str | None) -> RewindResult:

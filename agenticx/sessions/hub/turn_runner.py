@@ -23,6 +23,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
+    EventType,
     RuntimeEvent,
     Session,
     Steering,
@@ -183,7 +184,7 @@ class TurnRunner:
             await self._abort(running, "interrupted", "The server shut down before the turn had ended.")
             raise
         except StoreError as exc:
-            why = exc if isinstance(exc, OwnershipLost) else None
+            why = exc if isinstance(exc, SessionNotFound | OwnershipLost) else None
             await self._abort(running, "storage", f"The session's log could not be written: {exc}", why)
         except (SettingsError, ResourcesExhausted) as exc:
             await self._abort(running, "internal", f"The turn could not begin: {exc}", exc)
@@ -216,6 +217,9 @@ class TurnRunner:
             steering=running.steering,
             pacer=services.pacer,
             permission_mode=running.turn.permission_mode,
+            agent=setup.agent,
+            shares_history=services.agents is not None,
+            on_exhausted=configuration.settings.on_exhausted,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)
@@ -243,7 +247,7 @@ class TurnRunner:
             with suppress(StoreError):
                 await self.children.end_unended()
         if running.started.done():
-            stored = await self._writer.commit(running.turn.id, batch)
+            stored = await self._write_later_events(running.turn.id, batch)
         else:
             stored = await self._write_first_events(running, batch)
             running.started.set_result(stored[0].seq - 1)
@@ -272,6 +276,18 @@ class TurnRunner:
             return await self._writer.commit(
                 turn.id, first, begins=turn, record=named, facts=[fact], on_stored=on_stored
             )
+
+    async def _write_later_events(self, turn_id: str, batch: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
+        """Store events of a turn that has begun; with a handoff, the session's active agent changes in one commit."""
+        handoffs = [at for at, event in enumerate(batch) if event.type is EventType.HANDOFF]
+        if not handoffs:
+            return await self._writer.commit(turn_id, batch)
+        last = handoffs[-1]
+        async with self.record_lock:
+            record = replace(self._writer.record, agent=batch[last].data["to_agent"])
+            changed = RuntimeEvent(EventType.SESSION_CHANGED, {"agent": record.agent})
+            events = [*batch[: last + 1], changed, *batch[last + 1 :]]
+            return await self._writer.commit(turn_id, events, record=record)
 
     async def announce_name(self) -> None:
         """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""

@@ -228,6 +228,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         DROP TABLE usage_by_model;
         """,
     ),
+    Migration("0013 active agents", ""),  # of sessions, which earlier releases would let the main agent answer
     Migration(
         "0014 facts about sub-agents",
         """
