@@ -31,6 +31,7 @@ from agenticx.runtime import (
     TurnContext,
 )
 from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
@@ -255,6 +256,17 @@ class TurnRunner:
             self._mark_closed(running)
             if not self._services.closing:
                 await self.announce_name()
+
+    async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
+        """Return a turn that is over, or only in the log, for others to begin below it and outlive it."""
+        services, record = self._services, self._writer.record
+        setup = services.setup(record, None, None)
+        configuration = await services.read_configuration(record)
+        runtime = services.runtime(setup.model, configuration.settings)
+        context = TurnContext(turn_id=turn_id, child_turns=self.children)
+        turn = runtime._new_turn(self._session, setup.tools, agent_path[-1], None, None, context)
+        turn.accepts_children = False
+        return turn
 
     async def write_fact(self, fact: Fact) -> None:
         """Store a fact of the running turn."""
