@@ -34,7 +34,7 @@ from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
 from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
-from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurn, ChildTurns, ChildTurnWriter
+from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.tools.permissions import PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
@@ -264,6 +264,11 @@ class Turn:
         return () if self.context.parent is None else self.agent_path
 
     @property
+    def outlives_parent(self) -> bool:
+        """True if the turn goes on after the end of the one above it."""
+        return self.context.outlives_parent and self.child_turns.is_durable
+
+    @property
     def hook_context(self) -> HookContext:
         return HookContext(self.session_id, self.agent_id, self.round)
 
@@ -278,44 +283,19 @@ class Turn:
         """Reserve the session, emit the first event and append the user's message, whose attachments are checked."""
         if message.attachments:
             check_attachments(message.attachments)
+        self.session.begin_turn(self)
         context = self.context
         parent_id = None if context.parent is None else context.parent.id
-        if context.parent is None:
-            self.session.begin_turn(self)
-        else:
-            self._begin_below(context.parent, message.content)
         started = {"input": message.content, "model": self.model_name, "message_id": message.message_id}
         ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": parent_id}
         optional = {**ids, **attachment_data(message)}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         self.append(message)
 
-    def _begin_below(self, parent: Turn, text: str) -> None:
-        """Reserve the session and take a place below `parent`; raise `AgenticXError` if that is about to end."""
-        outlives = self.context.outlives_parent and self.child_turns.is_durable
-        if not (parent.accepts_children or outlives):
-            raise AgenticXError(f"no turn can begin below turn {parent.id!r} of {parent.agent_id!r}, which has ended")
-        self.session.begin_turn(self)
-        self.session.share_call_ids(parent.session)
-        child = ChildTurn(
-            id=self.id,
-            parent_id=parent.id,
-            agent_id=self.agent_id,
-            input=text,
-            outlives_parent=outlives,
-            stop=self.stop,
-        )
-        self.writer = self.child_turns.begin(child)
-        self.journal = self.writer.journal
-        parent.children[self.id] = self
-        if parent.stopped:
-            self.stop()
-
     async def end_children(self) -> None:
         """Stop the turns below this one, but for those that outlive it, and wait until their ends are written."""
         self.accepts_children = False
-        durable = self.child_turns.is_durable
-        ending = [child for child in self.children.values() if not (durable and child.context.outlives_parent)]
+        ending = [child for child in self.children.values() if not child.outlives_parent]
         for child in ending:
             child.stop()
         with suppress(TimeoutError):

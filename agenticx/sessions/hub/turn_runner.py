@@ -238,6 +238,18 @@ class TurnRunner:
                 context=context,
             )
 
+    async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
+        """Return a turn that is over, or only in the log, for others to begin below it and outlive it.
+
+        `agent_path` names its agent, and those above that. Raises as `TurnServices.setup` and `read_configuration` do.
+        """
+        services, record = self._services, self._writer.record
+        setup = services.setup(record, None, None)
+        configuration = await services.read_configuration(record)
+        runtime = services.runtime(setup.model, configuration.settings)
+        context = TurnContext(turn_id=turn_id, child_turns=self.children)
+        return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
+
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn; those after its terminal event are dropped."""
         if running.closed:
@@ -256,17 +268,6 @@ class TurnRunner:
             self._mark_closed(running)
             if not self._services.closing:
                 await self.announce_name()
-
-    async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
-        """Return a turn that is over, or only in the log, for others to begin below it and outlive it."""
-        services, record = self._services, self._writer.record
-        setup = services.setup(record, None, None)
-        configuration = await services.read_configuration(record)
-        runtime = services.runtime(setup.model, configuration.settings)
-        context = TurnContext(turn_id=turn_id, child_turns=self.children)
-        turn = runtime._new_turn(self._session, setup.tools, agent_path[-1], None, None, context)
-        turn.accepts_children = False
-        return turn
 
     async def write_fact(self, fact: Fact) -> None:
         """Store a fact of the running turn."""
