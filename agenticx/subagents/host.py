@@ -25,8 +25,8 @@ class SubagentHost(Protocol):
         """Record a run before it begins, with events that belong to no turn."""
         ...
 
-    async def record_ending(self, ending: SubagentEnding, events: Sequence[RuntimeEvent], /) -> None:
-        """Record an ending of which no turn has a terminal event, with events that belong to no turn.
+    async def record_ending(self, ending: SubagentEnding, /) -> None:
+        """Record an ending of which no turn has a terminal event.
 
         The terminal event of a turn is recorded as the ending of its run with the event itself.
         """
@@ -53,7 +53,7 @@ class MemoryHost:
     async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], /) -> None:
         return None
 
-    async def record_ending(self, ending: SubagentEnding, events: Sequence[RuntimeEvent], /) -> None:
+    async def record_ending(self, ending: SubagentEnding, /) -> None:
         return None
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:

@@ -262,10 +262,9 @@ class AgentTeamManager:
     async def deliver(self, ending: SubagentEnding) -> None:
         """Deliver the ending of a run of an earlier process, which is recorded."""
         agent = self._tree.find(ending.agent_id, None)
-        agent.state, agent.ending = ending.state, ending
+        self._tree.end(agent, ending)
         self._inbox(agent.parent).append(ending.notice(is_stored=True))
-        data = {"text": ending.text, "code": ending.code or "internal"}
-        await self._write(self._unless_in_turn(agent, EventType.SUBAGENT_ERROR, data))
+        await self._write(self._unless_in_turn(agent, *_event_of(ending)))
 
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 
@@ -379,24 +378,19 @@ class AgentTeamManager:
                 agent.has_place = True
 
     async def _finish(self, agent: Subagent, ending: SubagentEnding, *, is_recorded: bool) -> None:
-        """Record the ending, then deliver it with the endings that the agent was not told of."""
-        if not self._is_abandoned:
-            events: Sequence[Event] = ()
-            if ending.state == "completed":
-                events = self._unless_in_turn(agent, EventType.SUBAGENT_COMPLETED, {"result": ending.text})
-            elif ending.state == "error":
-                data = {"text": ending.text, "code": ending.code or "internal"}
-                events = self._unless_in_turn(agent, EventType.SUBAGENT_ERROR, data)
-            await self._write(events, None if is_recorded else ending)
+        """Record the ending, then deliver it with the endings that the agent was not told of, then emit its event."""
+        if not (is_recorded or self._is_abandoned):
+            await self._store(self._host.record_ending(ending))
+        event = self._unless_in_turn(agent, *_event_of(ending)) if ending.state != "paused" else ()
         self._tree.end(agent, ending)
         left: list[Notice] = []
         if agent.session is not None:
             agent.session.return_notices()
-            left = agent.session.notices
-            agent.session.notices = []
+            left, agent.session.notices = agent.session.notices, []
         self._inbox(agent.parent).extend([ending.notice(is_stored=self._host.is_durable), *left])
         agent.ended.set()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
+        await self._write(event)
 
     def _inbox(self, agent: Subagent | None) -> list[Notice]:
         """Return the notices of an agent, or of the nearest one above it that has not ended; None is the main agent."""
@@ -416,13 +410,15 @@ class AgentTeamManager:
         turn.channel.put(event)
         return ()
 
-    async def _write(self, events: Sequence[Event], ending: SubagentEnding | None = None) -> None:
-        """Append events that belong to no turn, and record an ending."""
+    async def _write(self, events: Sequence[Event]) -> None:
+        """Append events that belong to no turn."""
+        if events and not self._is_abandoned:
+            await self._store(self._host.write(events))
+
+    async def _store(self, write: Awaitable[None]) -> None:
+        """Await a write; one that fails is logged, as the work of a sub-agent does not depend on it."""
         try:
-            if ending is not None:
-                await self._host.record_ending(ending, events)
-            elif events:
-                await self._host.write(events)
+            await write
         except StoreError as exc:
             _log.error("event or ending of a sub-agent could not be stored", error=str(exc))
 
@@ -473,3 +469,10 @@ class AgentTeamManager:
             raise
         except AgenticXError as exc:
             raise InvalidArguments(str(exc)) from exc
+
+
+def _event_of(ending: SubagentEnding) -> tuple[EventType, dict[str, Any]]:
+    """Return the type and the data of the event that reports the ending of work that is not paused."""
+    if ending.state == "completed":
+        return EventType.SUBAGENT_COMPLETED, {"result": ending.text}
+    return EventType.SUBAGENT_ERROR, {"text": ending.text, "code": ending.code or "internal"}

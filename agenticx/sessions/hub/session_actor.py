@@ -13,13 +13,12 @@ from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreEr
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
-from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
 from agenticx.sessions.hub.recovery import end_leftover_processes, read_resume_point
 from agenticx.sessions.hub.retries import RetriedWork
-from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind
+from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind, session_snapshots
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
@@ -27,7 +26,6 @@ from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup, TurnWor
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
-from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.hosts import is_workspace_here
 from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
@@ -57,7 +55,7 @@ class SessionActor:
         self._services = services
         self._queue = MessageQueue()
         self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock)
-        self._snapshots = _snapshots(lease, services.store.blobs, self._writer)
+        self._snapshots = session_snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
         self.turns = TurnRunner(self.session, self._writer, services, self._on_free, loaded.subagent_facts)
@@ -386,10 +384,10 @@ class SessionActor:
 
     async def _recover(self, *, may_resume: bool) -> None:
         loaded = await self.lease.load()
+        await end_leftover_processes(self._services.log, loaded.open_facts)
         if (turn := loaded.running) is not None and self.turns.running is None:
             with bound_ids(session=self.id, turn=turn.id):
                 try:
-                    await end_leftover_processes(self._services.log, loaded.open_facts)
                     await self._recover_turn(loaded, turn, may_resume=may_resume)
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))
@@ -493,12 +491,3 @@ class SessionActor:
             self.turns.pending_end = None
             if self._snapshots is not None:  # only now: with a lost lease, they are another owner's
                 await self._snapshots.delete()
-
-
-def _snapshots(lease: AttachmentLease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:
-    """Return the snapshots of a session, None in a store without contents."""
-    if blobs is None:
-        return None
-    return SessionSnapshots(
-        lease.session_id, blobs, read=lease.file_facts, commit=lambda facts: writer.commit(None, facts=facts)
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ class SubagentSession:
         return hub_over(self.store, models=models.__getitem__, tools=lambda _: self.tools, **options)
 
     @asynccontextmanager
-    async def hub(self, main: Sequence[Any], **workers: Sequence[Any]) -> AsyncIterator[Hub]:
+    async def hub(self, main: Sequence[Any], **workers: Sequence[Any]) -> AsyncGenerator[Hub]:
         """Yield a hub that has recovered, and close it."""
         hub = self.new_hub(main, workers)
         if not self._is_created:

@@ -85,7 +85,7 @@ async def test_what_ended_while_nobody_listened_is_delivered_after_a_restart_onc
 
 async def test_a_stop_of_the_session_stops_running_and_queued_ones(tmp_path: Path, open_store: OpenStore) -> None:
     session = SubagentSession(tmp_path, open_store, subagent_max_running=1)
-    async with session.hub([[spawn("a"), spawn("b")], "Later.", "ok"], a=[hang()], b=["never"]) as hub:
+    async with session.hub([spawn("a"), spawn("b"), "Later.", "ok"], a=[hang()], b=["never"]) as hub:
         await session.run(hub)
         await session.wait_for_event("round_start", "a-1")
         await hub.stop(session.id)

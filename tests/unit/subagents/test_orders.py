@@ -35,7 +35,7 @@ def anyio_backend() -> Any:
 
 
 class Order:
-    """One order: a process that starts sub-agents and ends in some way, and one after it that is told of all endings."""
+    """A process that starts sub-agents and ends in some way, and one after it whose agent is told of all endings."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.rng = rng
@@ -101,9 +101,7 @@ class Order:
 def delivered_to_main(loaded: Loaded) -> Counter[str]:
     """Return how often the main agent was told of each sub-agent."""
     told = [one.content for one in loaded.state.messages if isinstance(one, UserMessage) and one.injected]
-    return Counter(
-        part.split()[1] for text in told for part in text.split("\n\n") if part.startswith("[sub-agent ")
-    )
+    return Counter(part.split()[1] for text in told for part in text.split("\n\n") if part.startswith("[sub-agent "))
 
 
 async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: random.Random, count: Count) -> None:

@@ -130,7 +130,7 @@ class SessionSubagents:
                 ending = SubagentEnding(
                     turn_id=run.turn_id, agent_id=run.agent_id, state="error", text=_INTERRUPTED, code="interrupted"
                 )
-                await self.record_ending(ending, ())
+                await self.record_ending(ending)
                 await self.manager.deliver(ending)
 
     @property
@@ -170,9 +170,9 @@ class SessionSubagents:
         self._records.runs[run.turn_id] = run
         await run_to_completion(self._writer.commit(None, events, facts=[started_fact(run)]))
 
-    async def record_ending(self, ending: SubagentEnding, events: Sequence[RuntimeEvent], /) -> None:
+    async def record_ending(self, ending: SubagentEnding, /) -> None:
         self._records.endings[ending.turn_id] = ending
-        await run_to_completion(self._writer.commit(None, events, facts=[ended_fact(ending)]))
+        await run_to_completion(self._writer.commit(None, facts=[ended_fact(ending)]))
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
         await run_to_completion(self._writer.commit(None, events))
