@@ -1,4 +1,4 @@
-"""The session in which sub-agents run, as their manager uses it: records of their runs and endings, and events."""
+"""The session in which sub-agents run, as their manager uses it, with records of runs and endings."""
 
 from __future__ import annotations
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agenticx.errors import CallBlocked, ToolError
 from agenticx.runtime import current_turn
@@ -14,25 +13,24 @@ from agenticx.tools.registry import FunctionTool, tool
 if TYPE_CHECKING:
     from agenticx.subagents.manager import AgentTeamManager
 
-__all__ = ["current_manager", "meta_tools", "session_tools"]
+__all__ = ["CURRENT_OWNER", "meta_tools", "session_tools"]
 
 _WAIT_SECONDS = 86_400.0
 
-
-_CURRENT_MANAGER: ContextVar[AgentTeamManager | None] = ContextVar("agenticx_subagents", default=None)
 
 FindManager = Callable[[], "AgentTeamManager"]
 """A function that returns the manager of the turn in which it is called."""
 
 
-@contextmanager
-def current_manager(manager: AgentTeamManager) -> Generator[None]:
-    """Let `session_tools` use `manager` in the block and in the tasks that it starts."""
-    token = _CURRENT_MANAGER.set(manager)
-    try:
-        yield
-    finally:
-        _CURRENT_MANAGER.reset(token)
+class ManagerOwner(Protocol):
+    """A session of a hub, which makes its manager when that is first needed."""
+
+    @property
+    def manager(self) -> AgentTeamManager: ...
+
+
+CURRENT_OWNER: ContextVar[ManagerOwner | None] = ContextVar("agenticx_subagents", default=None)
+"""The session of a hub in whose turn the code runs."""
 
 
 def session_tools() -> Sequence[FunctionTool]:
@@ -41,9 +39,9 @@ def session_tools() -> Sequence[FunctionTool]:
 
 
 def _find_current() -> AgentTeamManager:
-    if (manager := _CURRENT_MANAGER.get()) is None:
+    if (owner := CURRENT_OWNER.get()) is None:
         raise ToolError("sub-agents work in the sessions of a hub only; elsewhere use the tools of an AgentTeamManager")
-    return manager
+    return owner.manager
 
 
 class StatusQueries:

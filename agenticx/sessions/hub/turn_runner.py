@@ -42,6 +42,7 @@ from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
+from agenticx.subagents.meta_tools import CURRENT_OWNER
 
 __all__ = ["RunningTurn", "TurnRunner"]
 
@@ -204,6 +205,7 @@ class TurnRunner:
         self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup
     ) -> None:
         """Run the turn to its end, and write its events in batches."""
+        CURRENT_OWNER.set(self.subagents)
         session, services, sink = self._session, self._services, partial(self._write_events, running)
         if self.children.unended:
             await self.children.end_unended()
@@ -227,16 +229,15 @@ class TurnRunner:
         else:
             run = partial(runtime.write_turn, turn_input)
         prompt = configuration.system_prompt
-        with self.subagents.in_turns():
-            await run(
-                session,
-                sink,
-                running.stop,
-                tools=setup.tools,
-                system_prompt=prompt,
-                sampling=running.turn.sampling,
-                context=context,
-            )
+        await run(
+            session,
+            sink,
+            running.stop,
+            tools=setup.tools,
+            system_prompt=prompt,
+            sampling=running.turn.sampling,
+            context=context,
+        )
 
     async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
         """Return a turn that is over, or only in the log, for others to begin below it and outlive it.

@@ -1,4 +1,4 @@
-"""Random orders of the ends of sub-agents and of their parent, in processes that end or die: no ending is lost."""
+"""Random orders of the ends of sub-agents and of their parent, also in processes that die."""
 
 from __future__ import annotations
 

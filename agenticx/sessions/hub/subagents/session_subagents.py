@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import Any
 
 from agenticx.errors import SessionBusy
@@ -20,7 +18,7 @@ from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.meta_tools import current_manager
+from agenticx.subagents.meta_tools import CURRENT_OWNER
 from agenticx.subagents.records import SubagentEnding, SubagentLimits, SubagentRun
 
 __all__ = ["SessionSubagents"]
@@ -52,12 +50,18 @@ class SessionSubagents:
         self._ended_turn = ended_turn
         self._records = RunRecords.from_facts(facts)
         self._begun_here = set[str]()
+        self._manager: AgentTeamManager | None = None
         turns.records = self
         session.notices += [ending.notice(is_stored=True) for ending in self._records.undelivered.values()]
 
-    @cached_property
+    @property
     def manager(self) -> AgentTeamManager:
         """The manager, which is made when it is first needed."""
+        if self._manager is None:
+            self._manager = self._new_manager()
+        return self._manager
+
+    def _new_manager(self) -> AgentTeamManager:
         settings = self._services.settings
         limits = SubagentLimits(
             depth=settings.subagent_max_depth,
@@ -89,23 +93,22 @@ class SessionSubagents:
         if self.is_busy:
             raise SessionBusy(f"sub-agents of session {self._session.id!r} work; stop it, or wait for them")
 
-    def in_turns(self) -> AbstractContextManager[None]:
-        """Let the tools of turns that begin in the block find the manager."""
-        return current_manager(self.manager)
-
     async def perform(self, command: ListSubagents | DirectSubagent) -> Any:
         """Carry out a command and return its result; raises as the methods of the manager do."""
-        with current_manager(self.manager):
-            match command:
-                case ListSubagents():
-                    return self.manager.list()
-                case DirectSubagent(action="cancel"):
+        if isinstance(command, ListSubagents):
+            return self.manager.list()
+        token = CURRENT_OWNER.set(self)  # for the task of a run that begins
+        try:
+            match command.action:
+                case "cancel":
                     await self.manager.cancel(command.agent_id)
-                case DirectSubagent(action="retry"):
+                case "retry":
                     await self.manager.retry(command.agent_id)
-                case DirectSubagent():
+                case "message":
                     await self.manager.message(command.agent_id, command.text)
-            return self.manager.status(command.agent_id)
+        finally:
+            CURRENT_OWNER.reset(token)
+        return self.manager.status(command.agent_id)
 
     def stop(self) -> None:
         """Stop all sub-agents."""
