@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from itertools import chain, repeat
 from os import PathLike
@@ -54,7 +54,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import TurnServices, TurnWork
+from agenticx.sessions.hub.turn_services import TurnServices, TurnWork, refuse_teams
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -81,8 +81,9 @@ class Hub(QuestionMethods):
     `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
-    model calls in the turns of a session, None for most sessions. The catalog of `store` lists and finds sessions, its
-    log has their events. All methods must be called on one event loop.
+    model calls in the turns of a session, None for most sessions; `check_team` raises a `SettingsError` for a session
+    whose team cannot be used. The catalog of `store` lists and finds sessions, its log has their events. All methods
+    must be called on one event loop.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Hub(QuestionMethods):
         hooks: HookRegistry | Sequence[AgentHook] = (),
         system_prompt: str | None = None,
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
+        check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -112,6 +114,7 @@ class Hub(QuestionMethods):
             clock=clock or SystemClock(),
             own_system_prompt=system_prompt,
             work=work,
+            check_team=check_team,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
@@ -128,11 +131,14 @@ class Hub(QuestionMethods):
         workspace: str | PathLike[str] | None = None,
         tools: Sequence[str] | None = None,
         system_prompt: str | None = None,
+        team: str | None = None,
     ) -> SessionRecord:
         """Create a session and return its record; the settings supply what is not given.
 
-        Raises `ValueError` for a value that cannot be stored, `SettingsError` for a workspace that is no folder, the
-        errors of `models` and `tools` for unknown names, `HubClosed`, `StoreError`.
+        Each message to a session with a `team` is the task of a run of that configured team; an empty one lets the team
+        go on. Raises `ValueError` for a value that cannot be stored, `SettingsError` for a workspace that is no folder
+        and for a team that cannot be used, the errors of `models` and `tools` for unknown names, `HubClosed`,
+        `StoreError`.
         """
         self._check_open()
         settings = self._services.settings
@@ -142,6 +148,8 @@ class Hub(QuestionMethods):
         tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields)
+        if team is not None:
+            check_text("team", team)
         folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
         record = SessionRecord(
             name=name,
@@ -151,9 +159,11 @@ class Hub(QuestionMethods):
             workspace_host=this_host(),
             tools=None if tools is None else tuple(tools),
             system_prompt=system_prompt,
+            team=team,
             created_at=rfc3339(self._services.clock.now()),
         )
         self._services.setup(record, None, None)
+        await self._services.check_team(record)
         await self.store.create(record)
         return record
 

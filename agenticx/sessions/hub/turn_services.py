@@ -24,7 +24,7 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["TurnConfiguration", "TurnServices", "TurnSetup", "TurnWork"]
+__all__ = ["TurnConfiguration", "TurnServices", "TurnSetup", "TurnWork", "refuse_teams"]
 
 TurnWork = Callable[[Turn], Awaitable[str]]
 """The `work` of a `TurnContext`."""
@@ -53,6 +53,12 @@ class TurnSetup:
     work: TurnWork | None = None
 
 
+async def refuse_teams(record: SessionRecord) -> None:
+    """Raise `SettingsError` for a session with a team."""
+    if record.team is not None:
+        raise SettingsError(f"this hub has no configured teams, so a session cannot have the team {record.team!r}")
+
+
 @dataclass(slots=True, kw_only=True)
 class TurnServices:
     """The store, models, tools and settings that the turns of all sessions share.
@@ -60,7 +66,8 @@ class TurnServices:
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
-    model calls in all turns of a session, None for most sessions. `closing` is set once no turn may begin any more.
+    model calls in all turns of a session, None for most sessions, and `check_team` raises a `SettingsError` for a
+    record with a team that the hub cannot run. `closing` is set once no turn may begin any more.
     """
 
     store: Store
@@ -71,6 +78,7 @@ class TurnServices:
     hooks: HookRegistry
     clock: Clock
     work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
+    check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
