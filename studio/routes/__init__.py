@@ -24,6 +24,7 @@ from studio.routes import (
     page,
     questions,
     sessions,
+    teams,
     turns,
     usage,
 )
@@ -66,7 +67,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Create a session",
         _json(sessions.SessionResponse, 201),
         body=sessions.CreateSessionBody,
-        problems=("unknown_model", "unknown_tool", "bad_workspace", "storage"),
+        problems=("unknown_model", "unknown_tool", "unknown_team", "bad_workspace", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -291,6 +292,14 @@ TABLE: tuple[RouteSpec, ...] = (
         models_and_tools.tools,
         "Tools that sessions can use",
         _json(models_and_tools.ToolListResponse),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/teams",
+        "list_teams",
+        teams.teams,
+        "Configured teams",
+        _json(teams.TeamListResponse),
     ),
     RouteSpec(
         "POST",

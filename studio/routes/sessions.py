@@ -22,6 +22,7 @@ from agenticx.sessions.hub.records import (
 )
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord
+from agenticx.teams.configured.errors import TeamConfigError
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.permissions import PermissionMode
@@ -86,6 +87,7 @@ class CreateSessionBody(RequestBody):
     workspace: str | None = Field(None, max_length=4096)
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
     system_prompt: _SystemPrompt | None = None
+    team: str | None = Field(None, max_length=64, description="The configured team that the session's turns run.")
 
 
 class ChangeSessionBody(RequestBody):
@@ -111,6 +113,7 @@ class _SessionFields(TypedDict):
     permission_mode: PermissionMode
     workspace: str
     tools: list[str] | None
+    team: str | None
     pinned: bool
     archived: bool
     forked_from: str | None
@@ -121,8 +124,8 @@ class _SessionFields(TypedDict):
 class SessionResponse(_SessionFields):
     """A session.
 
-    Null means: no name yet, the default model, all tools, the usual system prompt, not forked from another session, no
-    running turn.
+    Null means: no name yet, the default model, all tools, no team, the usual system prompt, not forked from another
+    session, no running turn.
     """
 
     system_prompt: str | None
@@ -158,18 +161,23 @@ class SessionListResponse(TypedDict):
 
 
 async def create(request: Request) -> Response:
+    """Create a session; each message to one with a `team` is the task of a run of that configured team."""
     studio, body = services(request), await read_body(request, CreateSessionBody)
     await check_model(studio, body.model)
     workspace = _workspace(studio, body.workspace)
     tools = None if body.tools is None else _tool_names(studio, body.tools)
-    record = await studio.hub.create(
-        name=body.name,
-        model=body.model,
-        permission_mode=body.permission_mode,
-        workspace=workspace,
-        tools=tools,
-        system_prompt=body.system_prompt,
-    )
+    try:
+        record = await studio.hub.create(
+            name=body.name,
+            model=body.model,
+            permission_mode=body.permission_mode,
+            workspace=workspace,
+            tools=tools,
+            system_prompt=body.system_prompt,
+            team=body.team,
+        )
+    except TeamConfigError as exc:
+        raise Problem("unknown_team", str(exc), field="team") from exc
     return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
@@ -303,6 +311,7 @@ def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _Session
         "permission_mode": record.permission_mode,
         "workspace": record.workspace,
         "tools": None if record.tools is None else list(record.tools),
+        "team": record.team,
         "pinned": record.pinned,
         "archived": record.archived,
         "forked_from": record.forked_from,

@@ -108,6 +108,7 @@ def session_to_text(session: SessionInfo, events: Sequence[Envelope], *, with_id
         "name": record.name or "(without a name)",
         "folder": record.workspace,
         "model": record.model or "default",
+        **({} if record.team is None else {"team": record.team}),
         "mode": record.permission_mode,
         "created": local_time(record.created_at),
         "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",

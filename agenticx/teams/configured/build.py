@@ -32,12 +32,14 @@ class TeamParts:
     """The parts of a session that its team uses.
 
     `models` finds a model by name and raises an `AgenticXError` for an unknown one; `model` is that of agents without
-    a name of one. `tools` are those from which agents name theirs. `hooks` run in every speech of an agent.
+    a name of one. `tools` are those from which agents name theirs. `instructions` follow the system message of each
+    agent. `hooks` run in every speech of one.
     """
 
     model: ChatModel
     models: Callable[[str], ChatModel]
     tools: Iterable[Tool]
+    instructions: str
     hooks: HookRegistry
     settings: Settings
     clock: Clock
@@ -97,7 +99,7 @@ def _participant(team: str, config: ParticipantConfig, parts: TeamParts, toolbox
         _model(config.model, parts),
         tools=_tools_of(team, config, toolbox),
         handoffs=config.handoffs,
-        system_message=config.system_message,
+        system_message=config.system_message + parts.instructions,
         hooks=parts.hooks,
         settings=parts.settings,
         **described,

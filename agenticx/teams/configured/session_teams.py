@@ -22,10 +22,10 @@ from agenticx.teams.configured.build import TeamParts, build_team, check_parts
 from agenticx.teams.configured.config import TeamConfig
 from agenticx.teams.configured.errors import TeamConfigError
 from agenticx.teams.configured.files import TeamFiles
-from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
 from agenticx.teams.group_chats.team_turns import task_message
 from agenticx.threads import run_in_thread
+from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool
 
 __all__ = ["SessionTeams"]
@@ -66,9 +66,9 @@ class SessionTeams:
 
         A team or log that cannot be used is a `TeamConfigError`.
         """
-        config, settings = await run_in_thread(self._read, record, name, name="agx team")
+        config, parts = await run_in_thread(self._read, record, name, turn.agent.model, name="agx team")
         events = await read_events_on_path(self.log, record.id, TALK_EVENTS)
-        team = self._team(record, name, config, settings, turn)
+        team = build_team(name, config, parts)
         task = _last_message(turn)
         given = None if task is None or not (task.content or task.attachments) else task_message(task)
         try:
@@ -76,22 +76,22 @@ class SessionTeams:
         except ValueError as exc:  # other participants or messages than the log has, or a task that cannot begin a run
             raise TeamConfigError(f"team {name!r} cannot go on in this session: {exc}") from exc
 
-    def _read(self, record: SessionRecord, name: str) -> tuple[TeamConfig, Settings]:
-        """Return the configuration and the settings of a turn that begins now; blocks."""
-        return self.files.read(name), self.settings.in_workspace(Path(record.workspace))
-
-    def _team(
-        self, record: SessionRecord, name: str, config: TeamConfig, settings: Settings, turn: Turn
-    ) -> BaseGroupChat:
+    def _read(self, record: SessionRecord, name: str, model: ChatModel) -> tuple[TeamConfig, TeamParts]:
+        """Return the configuration and the parts for a turn that begins now; blocks."""
+        workspace = Path(record.workspace)
+        settings = self.settings.in_workspace(workspace)
         parts = TeamParts(
-            model=turn.agent.model,
+            model=model,
             models=self.models,
             tools=self.tools(record),
+            instructions=instructions_prompt(find_agents_files(workspace)),
             hooks=self.hooks,
-            settings=settings.model_copy(update={"max_tool_rounds": settings.max_tool_rounds}),
+            settings=settings.model_copy(
+                update={"max_tool_rounds": settings.max_tool_rounds}
+            ),
             clock=self.clock,
         )
-        return build_team(name, config, parts)
+        return self.files.read(name), parts
 
 
 def _last_message(turn: Turn) -> UserMessage | None:

@@ -269,7 +269,7 @@ class BaseGroupChat(Team):
             with collected_by((*current_collectors(), choice)):
                 name = await self.select_speaker(self._transcript, run)
         run.check()
-        turn.emit_speaker(name)
+        await turn.emit_speaker(name)
         if self._emits_events:
             used = choice.usage if choice.reports else None
             await run.emit(SelectSpeakerEvent(content=[name], models_usage=used, source=self.name))

@@ -33,9 +33,11 @@ class TeamTurn:
         self._team = team
         self._turn = turn
 
-    def emit_speaker(self, name: str) -> None:
-        """Emit `speaker_selected`."""
+    async def emit_speaker(self, name: str) -> None:
+        """Emit `speaker_selected` and wait until it is written, so that no event of the speech comes before it."""
         self._emit(EventType.SPEAKER_SELECTED, {"team": self._team, "speakers": [name]})
+        if self._turn is not None:
+            await self._turn.channel.wait_until_written()
 
     def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:
         """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all.
