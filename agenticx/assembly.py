@@ -12,6 +12,8 @@ from typing import Any
 
 from agenticx.argument_types import check_path, check_type
 from agenticx.clocks import Clock, SystemClock
+from agenticx.core.agent import Agent
+from agenticx.core.session_agents import SessionAgents, checked_agents
 from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import find_model_facts
@@ -42,6 +44,7 @@ async def open_hub(
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
+    agents: Iterable[Agent] = (),
     workspace: str | PathLike[str] | None = None,
     settings: Settings | None = None,
 ) -> AsyncGenerator[Hub]:
@@ -59,24 +62,20 @@ async def open_hub(
     `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for the store of the
     settings, by default the one in AGX_HOME. `model` is the default model: a name, a model, or an object of another
     library; a model that is given is not closed here. `tools` replace the built-in ones. `hooks` run in every turn.
-    `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `workspace` is the folder of
-    sessions that are created without one. Without `settings` they are read from the environment and the user's file.
+    `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the
+    main agent: a tool that returns one of them hands over to it, and it answers the next messages of that session too,
+    until another handoff or `hub.change(id, {"agent": NAME})`, where None is the main agent. `workspace` is the folder
+    of sessions that are created without one. Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
     turns are stopped as by a shutdown of the studio; one that waits for an answer continues when the hub is opened
     again.
 
     Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model, a
-    workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for models, tools, hooks and
-    other arguments that are none.
+    workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for arguments that are none.
     """
-    if url is not None:
-        check_type("url", url, str, "a str such as 'sqlite:///chat.db'")
-    if workspace is not None:
-        check_path("workspace", workspace)
-    if settings is not None:
-        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
-    registry = HookRegistry.from_hooks(hooks)
+    _check_arguments(url, workspace, settings)
+    registry, agents = HookRegistry.from_hooks(hooks), checked_agents(agents)
     own_model = None if model is None or isinstance(model, str) else adapt(model)
     toolbox = None if tools is None else Toolbox(tools)
     name = model if isinstance(model, str) else None
@@ -87,11 +86,26 @@ async def open_hub(
         store = MemoryStore() if url == MEMORY_URL else await _open_store(settings)
         stack.push_async_callback(store.aclose)
         hub = make_hub(
-            store, models=models, toolbox=toolbox, settings=settings, hooks=registry, system_prompt=system_prompt
+            store,
+            models=models,
+            toolbox=toolbox,
+            settings=settings,
+            hooks=registry,
+            system_prompt=system_prompt,
+            agents=agents,
         )
         stack.push_async_callback(hub.close)
         await hub.recover()
         yield hub
+
+
+def _check_arguments(url: object, workspace: object, settings: object) -> None:
+    if url is not None:
+        check_type("url", url, str, "a str such as 'sqlite:///chat.db'")
+    if workspace is not None:
+        check_path("workspace", workspace)
+    if settings is not None:
+        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
 
 
 def _models(
@@ -143,13 +157,14 @@ def make_hub(
     gate: AsyncConfirmGate | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
+    agents: Iterable[Agent] = (),
     clock: Clock | None = None,
 ) -> Hub:
     """Return a hub over an open store; a session has all tools of `toolbox`, or those that its record names.
 
     The turns of sessions with a team run the configured one of that name, see `TeamFiles`.
     """
-    hooks, clock = HookRegistry.from_hooks(hooks), clock or SystemClock()
+    registry, known, clock = HookRegistry.from_hooks(hooks), checked_agents(agents), clock or SystemClock()
 
     def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
         return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
@@ -159,7 +174,7 @@ def make_hub(
         log=store.log,
         models=models.get,
         tools=tools_of,
-        hooks=hooks,
+        hooks=registry,
         settings=settings,
         clock=clock,
     )
@@ -169,10 +184,11 @@ def make_hub(
         tools=tools_of,
         settings=settings,
         gate=gate,
-        hooks=hooks,
+        hooks=registry,
         system_prompt=system_prompt,
         work=teams.work,
         check_team=teams.check,
+        agents=SessionAgents(known, models=models.get, hooks=registry) if known else None,
         clock=clock,
     )
 

@@ -78,6 +78,10 @@ class SettingsError(AgenticXError):
     """A setting that cannot be used; the message names it, its value and the accepted range."""
 
 
+class UnknownAgent(SettingsError):
+    """Raised where a session has, or is to have, an agent that is not known here; the message lists the known ones."""
+
+
 class ModelError(AgenticXError):
     """A failed model call.
 

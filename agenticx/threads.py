@@ -131,10 +131,16 @@ def _deliver(
     try:
         loop.call_soon_threadsafe(set_outcome)
     except RuntimeError:  # the loop is closed: no task waits for the result
-        return
+        _drop_result(result)
 
 
 def _drop_outcome(future: asyncio.Future[Any]) -> None:
-    """Retrieve the outcome of a call that was abandoned; close it if it is a coroutine, which nothing will await."""
-    if future.exception() is None and inspect.iscoroutine(result := future.result()):
+    """Retrieve the outcome of a call that was abandoned."""
+    if future.exception() is None:
+        _drop_result(future.result())
+
+
+def _drop_result(result: Any) -> None:
+    """Close what an abandoned call returned if it is a coroutine, which nothing will await."""
+    if inspect.iscoroutine(result):
         result.close()

@@ -30,6 +30,8 @@ from starlette.middleware import Middleware
 from starlette.types import Scope
 
 from agenticx.argument_types import check_type
+from agenticx.core.agent import Agent
+from agenticx.core.session_agents import checked_agents
 from agenticx.llms.model_cache import ModelSource, NamedModels, OwnModels, own_models
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.records import check_text
@@ -55,6 +57,7 @@ class AppParts:
     tools: Toolbox | None = None
     hooks: HookRegistry | Sequence[AgentHook] = ()
     system_prompt: str | None = None
+    agents: Sequence[Agent] = ()
     settings: Settings | None = None
 
     def make_services(self, settings: Settings) -> Services:
@@ -71,6 +74,7 @@ class AppParts:
             tools=self.tools,
             hooks=self.hooks,
             system_prompt=self.system_prompt,
+            agents=self.agents,
         )
 
 
@@ -80,6 +84,7 @@ def create_app(
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
+    agents: Iterable[Agent] = (),
     settings: Settings | None = None,
 ) -> Starlette:
     """Return the studio as a Starlette application, to be served (`agx serve --app MODULE:NAME`) or mounted.
@@ -87,7 +92,8 @@ def create_app(
     `models` maps names to models, or to names of models of the catalogue; they are used beside the catalogue, the first
     of them by default. Or it is a function that returns the model of a name (None: the default). `tools` replace the
     built-in ones (`[*builtin_tools(), mine]` adds one). `hooks` run in every turn. `system_prompt` replaces
-    `config/prompts/system.md`, with the same placeholders. Without `settings` they are read from the environment and
+    `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent, see
+    `agenticx.open_hub`. Without `settings` they are read from the environment and
     the settings files as the application starts. An application that mounts this one must run its lifespan: see the
     docstring of this module. Raises `TypeError` or `ValueError` for models, tools, hooks, prompts and settings that are
     none.
@@ -101,6 +107,7 @@ def create_app(
         tools=None if tools is None else Toolbox(tools),
         hooks=HookRegistry.from_hooks(hooks),
         system_prompt=system_prompt,
+        agents=checked_agents(agents),
         settings=settings,
     )
     return _new_app(parts)

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from agenticx.assembly import make_hub, make_toolbox
 from agenticx.clocks import Clock, SystemClock
+from agenticx.core.agent import Agent
 from agenticx.llms.model_cache import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.hub import Hub
@@ -56,6 +57,7 @@ def make_services(
     tools: Iterable[Tool | Callable[..., Any]] | None = None,
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
+    agents: Iterable[Agent] = (),
     clock: Clock | None = None,
 ) -> Services:
     """Return the services of a server; all its turns run `hooks`, and have `system_prompt` instead of the usual one.
@@ -77,6 +79,7 @@ def make_services(
             settings=settings,
             hooks=hooks,
             system_prompt=system_prompt,
+            agents=agents,
             clock=clock,
         ),
         relay=Relay(store, clock=clock),

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequen
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from agenticx.argument_types import check_mapping, check_type
+from agenticx.argument_types import check_mapping
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
@@ -19,11 +19,12 @@ from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session
+from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import RuntimeEvent
-from agenticx.runtime.hooks import AgentHook
+from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.session import checked_session
 from agenticx.settings import Settings, load_settings
-from agenticx.threads import has_running_loop, run_in_thread, start_thread
+from agenticx.threads import has_running_loop, start_thread
 
 __all__ = ["AgentExecutor"]
 
@@ -83,10 +84,9 @@ class AgentExecutor:
         self._max_iterations = _positive(max_iterations, "max_iterations")
         self._gate = AutoApproveConfirmGate() if confirm_gate is None else confirm_gate
         self._guide_rails = tuple(guide_rails)
-        self._hooks = tuple(hooks)
-        if budget is not None:
-            check_type("budget", budget, Budget, "a Budget")
-        self._budget = budget
+        limit = self._clock.real(self._settings.hook_timeout_seconds)
+        self._hooks = HookRegistry(tuple(hooks), limit=limit)
+        self._budget = checked_budget(budget)
         self._session = None if session is None else checked_session(session)
         self._resolve_on_text = resolve_on_text
         self._results: dict[str, str] = {}
@@ -154,7 +154,7 @@ class AgentExecutor:
         override = None if model is None else self._models.resolve(model)
         agents = self._agents(override=override)
         variables = _copied_variables(context_variables)
-        acting = await run_in_thread(agents.of, agent, name="agx models")
+        acting = await agents.taking_over(agent)
         session = Session(messages=list(messages))
         session.state.context_variables.update(variables)
         before = {message.message_id for message in session.messages}
@@ -189,7 +189,7 @@ class AgentExecutor:
             limits.append(_positive(max_turns, "max_turns"))
         variables = _copied_variables(context_variables)
         agents = self._agents(task)
-        acting = await run_in_thread(agents.of, agent, name="agx models")
+        acting = await agents.taking_over(agent)
         return Execution(
             agent=agent,
             task=task,
@@ -209,9 +209,7 @@ class AgentExecutor:
 
     def _agents(self, task: Task | None = None, override: Any = None) -> TurnAgents:
         prompt = f"The answer is expected to be: {task.expected_output}" if task and task.expected_output else ""
-        return TurnAgents(
-            self._models, self._hooks, settings=self._settings, clock=self._clock, task_prompt=prompt, override=override
-        )
+        return TurnAgents(lambda agent: override or self._models.of(agent), self._hooks, task_prompt=prompt)
 
     def _runtime(self, model: Any) -> AgentRuntime:
         return AgentRuntime(model, self._gate, settings=self._settings, clock=self._clock)

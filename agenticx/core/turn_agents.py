@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any
 
-from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
 from agenticx.core.results import Result
 from agenticx.llms.base import ChatModel, ToolSchema
 from agenticx.llms.duck_typed.model import adapt
-from agenticx.runtime.hooks import AgentHook, HookRegistry
+from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.turn_agent import SystemPrompt, ToolResult, TurnAgent
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext, is_idempotent, is_parallel, runs_in_thread
-from agenticx.tools.registry import Toolbox, as_tool
+from agenticx.tools.registry import FunctionTool, Toolbox, as_tool
 
 __all__ = ["Models", "TurnAgents"]
 
@@ -65,25 +64,25 @@ class Models:
 
 
 class TurnAgents:
-    """The agents of one run, each as the runtime uses it."""
+    """The agents of one run, each as the runtime uses it.
+
+    `model_of` returns the model of an agent. `hooks` run while any of them acts, before its
+    own. The agents that are used are added to `by_name`.
+    """
 
     def __init__(
         self,
-        models: Models,
-        hooks: Sequence[AgentHook],
+        model_of: Callable[[Agent], ChatModel],
+        hooks: HookRegistry,
         *,
-        settings: Settings,
-        clock: Clock,
+        by_name: dict[str, Agent] | None = None,
         task_prompt: str = "",
-        override: ChatModel | None = None,
     ) -> None:
-        self._models = models
-        self._hooks = tuple(hooks)
-        self._hook_seconds = clock.real(settings.hook_timeout_seconds)
+        self._model_of = model_of
+        self._hooks = hooks
         self._task_prompt = task_prompt
-        self._override = override
         self._made: dict[int, tuple[Agent, TurnAgent]] = {}
-        self._by_name: dict[str, Agent] = {}
+        self._by_name: dict[str, Agent] = {} if by_name is None else by_name
 
     def of(self, agent: Agent) -> TurnAgent:
         """Return `agent` as the runtime uses it.
@@ -96,21 +95,29 @@ class TurnAgents:
             self._made[id(agent)] = (agent, self._make(agent))
         return self._made[id(agent)][1]
 
+    async def taking_over(self, agent: Agent) -> TurnAgent:
+        """Return the agent of a handoff as `of` does; its model is found in a thread, as that may send requests."""
+        return await run_in_thread(self.of, agent, name="agx models")
+
     def named(self, name: str) -> Agent:
         """Return the agent of this name that was used last."""
         return self._by_name[name]
 
+    def handing_over(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Return the tools; those that are functions may hand over to an agent that they return."""
+        return [_AgentTool(tool, self) if isinstance(tool, FunctionTool) else tool for tool in tools]
+
     def _make(self, agent: Agent) -> TurnAgent:
-        tools = Toolbox([_AgentTool(as_tool(tool), self) for tool in agent.tools])
+        tools = Toolbox(self.handing_over([as_tool(tool) for tool in agent.tools]))
         choice = agent.tool_choice
         if choice not in (None, "auto", "none", "required") and choice not in tools:
             known = ", ".join(tools.names) or "none"
             raise ValueError(f"tool_choice of agent {agent.name!r} names no tool of it: {choice!r}; its tools: {known}")
         return TurnAgent(
             name=agent.name,
-            model=self._override or self._models.of(agent),
+            model=self._model_of(agent),
             tools=Toolbox(()) if choice == "none" else tools,
-            hooks=HookRegistry((*self._hooks, *agent.llm_hooks), limit=self._hook_seconds),
+            hooks=self._hooks.with_hooks(agent.llm_hooks),
             system_prompt=self._system_prompt(agent),
             required_tool={None: None, "auto": None, "none": None, "required": ""}.get(choice, choice),
             parallel_calls=agent.parallel_tool_calls,
@@ -159,12 +166,10 @@ class _AgentTool:
         value: object = await returned if isawaitable(returned) else returned
         match value:
             case Agent():
-                return ToolResult(text=json.dumps({"assistant": value.name}), handover=await self._next(value))
+                handover = await self._agents.taking_over(value)
+                return ToolResult(text=json.dumps({"assistant": value.name}), handover=handover)
             case Result():
-                handover = None if value.agent is None else await self._next(value.agent)
+                handover = None if value.agent is None else await self._agents.taking_over(value.agent)
                 return ToolResult(text=value.value, variables=value.context_variables, handover=handover)
             case _:
                 return value
-
-    async def _next(self, agent: Agent) -> TurnAgent:
-        return await run_in_thread(self._agents.of, agent, name="agx models")

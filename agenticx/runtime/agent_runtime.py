@@ -31,29 +31,25 @@ from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
 from agenticx.messages import ToolCall, clean_text
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
+from agenticx.runtime.calls.loop_check import check_for_loop
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
-from agenticx.runtime.endings import Endings, LoopStopped
+from agenticx.runtime.endings import Endings
 from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.model_call import call_model
-from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall
+from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.results import RunMethods, UserInput
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
-from agenticx.runtime.tool_calls import CallOutcome, ToolCalls
-from agenticx.runtime.turn import (
-    EventSink,
-    Turn,
-    TurnContext,
-    check_turn_arguments,
-)
+from agenticx.runtime.tool_calls import ToolCalls
+from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnWork, check_turn_arguments
 from agenticx.runtime.turn_agent import TurnAgent
-from agenticx.runtime.turn_task import TurnTask, wait_for_abandoned_turn
+from agenticx.runtime.turn_task import TurnTask, begin_turn, wait_for_abandoned_turn
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool
@@ -168,7 +164,7 @@ class AgentRuntime(RunMethods):
         check_turn_arguments(agent_id, system_prompt, context)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
-        turn.begin(message)
+        begin_turn(turn, message)
         running = TurnTask(turn, self._run(turn, ()), should_stop)
         try:
             while batch := await running.take():
@@ -217,6 +213,28 @@ class AgentRuntime(RunMethods):
         turn.resume(point)
         await TurnTask(turn, self._run(turn, point.calls), should_stop).write_to(sink)
 
+    def ended_turn(
+        self,
+        session: Session,
+        *,
+        agent_path: Sequence[str] = (MAIN_AGENT,),
+        tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None = None,
+        context: TurnContext | None = None,
+    ) -> Turn:
+        """Return a turn that is over, such as one of an earlier process, for others to begin below it and outlive it.
+
+        `agent_path` names its agent, and those above that. Its id, gate, budget and permission mode are those of the
+        `context`, whose `child_turns` is where the turns below it are written.
+        """
+        *above, agent_id = agent_path
+        context = context or TurnContext()
+        if above:
+            around = self.ended_turn(session, agent_path=above, tools=tools, context=replace(context, turn_id=None))
+            context = replace(context, parent=around, budget=None)
+        turn = self._new_turn(session, tools, agent_id, None, None, context)
+        turn.accepts_children = False
+        return turn
+
     async def aclose(self) -> None:
         """Close the connections that the model keeps on the running event loop."""
         await close_model(self._model)
@@ -232,7 +250,7 @@ class AgentRuntime(RunMethods):
         sampling: Sampling | None = None,
     ) -> Turn:
         context = context or TurnContext()
-        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling)
+        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, context.shares_history)
         if context.parent is not None and agent.name == MAIN_AGENT:
             raise ValueError(f"a turn below another one needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         return Turn(
@@ -244,6 +262,7 @@ class AgentRuntime(RunMethods):
             clock=self._clock,
             loops=self._new_loop_detector(session),
             interrupts=Interrupts(self._turn_seconds),
+            settings=self._settings,
             gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
             context=context,
         )
@@ -254,6 +273,7 @@ class AgentRuntime(RunMethods):
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox | None,
         system_prompt: str | None,
         sampling: Sampling | None,
+        shares_history: bool,
     ) -> TurnAgent:
         """Return the runtime's agent under this name, with what is not None instead of its own."""
         agent = self._agent
@@ -263,6 +283,7 @@ class AgentRuntime(RunMethods):
             tools=agent.tools if tools is None else tools if isinstance(tools, Toolbox) else Toolbox(tools),
             system_prompt=agent.system_prompt if system_prompt is None else system_prompt,
             sampling=agent.sampling if sampling is None else agent.sampling.updated(self._checked_sampling(sampling)),
+            shares_history=shares_history,
         )
 
     def _checked_sampling(self, sampling: Sampling) -> Sampling:
@@ -294,12 +315,12 @@ class AgentRuntime(RunMethods):
 
         A partial answer after the time-out has the same limit again.
         """
-        if calls and turn.interrupts.fired:
+        if turn.interrupts.fired:
             self._calls.cancel(turn, calls)
         try:
             async with turn.interrupts:
                 if calls:
-                    await self._check_for_loop(turn, calls, await self._calls.resume(turn, calls))
+                    await check_for_loop(turn, calls, await self._calls.resume(turn, calls))
                 await self._turn(turn)
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or turn.on_exhausted != "partial":
@@ -311,7 +332,7 @@ class AgentRuntime(RunMethods):
 
     async def _turn(self, turn: Turn) -> None:
         if (work := turn.context.work) is not None:
-            return await self._endings.given_answer(turn, clean_text(await work(turn)), "answer")
+            return await self._endings.given_answer(turn, await self._done_work(turn, work), "answer")
         while turn.round < turn.max_rounds:
             turn.append_steering()
             turn.round += 1
@@ -337,6 +358,13 @@ class AgentRuntime(RunMethods):
             turn.hand_over()
             self._endings.checkpoint(turn)
         await self._end_out_of_rounds(turn)
+
+    async def _done_work(self, turn: Turn, work: TurnWork) -> str:
+        """Return the result of `work`; questions of an earlier process that it does not ask again are closed."""
+        try:
+            return clean_text(await work(turn))
+        finally:
+            self._calls.authorizer.close_resumed(turn, "restart")
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await self._call(turn, request)
@@ -375,25 +403,7 @@ class AgentRuntime(RunMethods):
         turn.append_reply(reply, message_id, calls)
         turn.made_calls = True
         outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
-        await self._check_for_loop(turn, calls, outcomes)
-
-    async def _check_for_loop(self, turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
-        """Check the finished round for loops: a warning appends a reminder after the results, a loop ends the turn."""
-        turn.loops.record_state(*turn.session.state.plan)
-        recorded = [_recorded_call(turn, call, outcome) for call, outcome in zip(calls, outcomes, strict=True)]
-        turn.read_only_calls.clear()
-        size = sum(len(call.arguments) + len(call.result) for call in recorded)
-        await run_sized(turn.loops.record_round, recorded, size=size, name="agx loop detector")
-        verdict = turn.loops.check()
-        if verdict is None:
-            return
-        if verdict.level == "critical":
-            raise LoopStopped(f"The turn was ended because {verdict.text}.", verdict.detector)
-        data = {"text": f"Loop warning: {verdict.text}.", "code": "loop_warning", "fatal": False}
-        turn.emit(EventType.ERROR, data | {"detector": verdict.detector})
-        turn.append_reminder(
-            f"{verdict.text}. Try something else, or answer with what you have and say what is missing."
-        )
+        await check_for_loop(turn, calls, outcomes)
 
     async def _submit_text(self, turn: Turn, reply: Reply) -> str | None:
         """Submit a reply without calls as the requested object; return its problem, None if it can be the answer."""
@@ -475,13 +485,3 @@ def _check_arguments(system_prompt: object, max_tool_rounds: int | None, compact
 def _max_tool_rounds(settings: Settings) -> int:
     """Return the configured number of rounds, or the default of a bare runtime if none is configured."""
     return settings.max_tool_rounds if "max_tool_rounds" in settings.model_fields_set else _DEFAULT_TOOL_ROUNDS
-
-
-def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
-    return RecordedCall(
-        tool=call.name,
-        arguments=call.arguments,
-        result=outcome.text,
-        outcome=outcome.outcome,
-        read_only=turn.is_read_only(call),
-    )

@@ -22,12 +22,13 @@ from agenticx.errors import (
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, ToolMessage, new_id
+from agenticx.runtime.calls.loop_check import LoopStopped
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
 from agenticx.runtime.turn import Turn, usage_data
 from agenticx.runtime.turn_agent import EndReason
 
-__all__ = ["Endings", "LoopStopped", "RoundsExhausted"]
+__all__ = ["Endings", "RoundsExhausted"]
 
 FinalReason = Literal["answer", "partial"] | EndReason
 
@@ -35,14 +36,6 @@ CHECKPOINT_ROUNDS = 8
 STOPPED_HOOKS_SECONDS = 0.1
 
 _log = get_logger(__name__)
-
-
-class LoopStopped(AgenticXError):
-    """Raised when the loop detector's verdict is critical, to end the turn."""
-
-    def __init__(self, message: str, detector: str) -> None:
-        super().__init__(message)
-        self.detector = detector
 
 
 class RoundsExhausted(AgenticXError):

@@ -1,18 +1,25 @@
-"""The journal of calls that are about to run, and the point at which an interrupted turn continues."""
+"""The journal of calls that are about to run, and turns of an earlier process that go on."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agenticx.llms.base import Usage
-from agenticx.messages import ToolCall
+from agenticx.messages import Message, ToolCall
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
-from agenticx.runtime.events import TurnState
+from agenticx.runtime.events import Event, TurnState
 
-__all__ = ["CallJournal", "NullCallJournal", "ResumePoint", "ResumedQuestion"]
+__all__ = [
+    "CallJournal",
+    "ChildTurnResumer",
+    "NullCallJournal",
+    "ResumePoint",
+    "ResumedQuestion",
+    "ResumedTurn",
+]
 
 
 class CallJournal(Protocol):
@@ -67,3 +74,36 @@ class ResumePoint:
     state: TurnState = "executing"
     usage: Usage | None = None
     last_text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedTurn:
+    """A turn below another one, of an earlier process, that waits for a person and goes on at `point`.
+
+    `agent_path` names its agent, after those of the turns above it. `messages` are its conversation, and `events` those
+    that the log has of it, from `turn_started` on. `children` go on below it.
+    """
+
+    turn_id: str
+    parent_turn_id: str
+    agent_path: Sequence[str]
+    point: ResumePoint
+    messages: Sequence[Message] = ()
+    events: Sequence[Event] = ()
+    children: Sequence[ResumedTurn] = ()
+
+    @property
+    def agent_id(self) -> str:
+        """The name of its agent."""
+        return self.agent_path[-1]
+
+
+class ChildTurnResumer(Protocol):
+    """The owner of turns that outlive their parents, which begins them again after a restart."""
+
+    def resume(self, resumed: ResumedTurn, /) -> bool:
+        """Have the turn go on, with a `TurnContext` that has it as `resumed`; return False if that is impossible.
+
+        It is ended as interrupted then.
+        """
+        ...

@@ -34,8 +34,9 @@ from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
 from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
-from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurn, ChildTurns, ChildTurnWriter
+from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
 from agenticx.runtime.turns.write_pacer import WritePacer
+from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
 
@@ -45,6 +46,7 @@ __all__ = [
     "EventSink",
     "Turn",
     "TurnContext",
+    "TurnWork",
     "attachment_data",
     "check_turn_arguments",
     "current_turn",
@@ -61,6 +63,9 @@ _log = get_logger(__name__)
 
 EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 """A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
+
+TurnWork = Callable[["Turn"], Awaitable[str]]
+"""The work of a turn in place of model calls; its result is the answer. See `TurnContext`."""
 
 OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]
 """The end of a turn that has used all of its rounds; see `TurnContext`."""
@@ -112,8 +117,8 @@ class TurnContext:
     are sent to the model with its next call. With a `pacer` text deltas are written at its ticks. `permission_mode`
     takes the place of the session's for this turn.
 
-    `agent` takes the place of the runtime's model, tools, prompt and sampling. `max_rounds` is the largest number of
-    model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
+    `agent` takes the place of the runtime's, whose `shares_history` is given here. `max_rounds` is the largest number
+    of model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
     reply with calls ends the turn, and they are not run. All model calls of the turn, and of those below it, are made
@@ -131,12 +136,13 @@ class TurnContext:
     outlives_parent: bool = False
     child_turns: ChildTurns | None = None
     gate: ConfirmGate | None = None
-    work: Callable[[Turn], Awaitable[str]] | None = None
+    work: TurnWork | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
     permission_mode: PermissionMode | None = None
     agent: TurnAgent | None = None
+    shares_history: bool = False
     max_rounds: int | None = None
     on_exhausted: OnExhausted | None = None
     execute_tools: bool = True
@@ -184,6 +190,7 @@ class Turn:
     clock: Clock
     loops: LoopDetector
     gate: ConfirmGate
+    settings: Settings = field(repr=False)
     id: str = field(init=False)
     session_id: str = field(init=False)
     agent_id: str = field(init=False)
@@ -263,6 +270,11 @@ class Turn:
         return () if self.context.parent is None else self.agent_path
 
     @property
+    def outlives_parent(self) -> bool:
+        """True if the turn goes on after the end of the one above it."""
+        return self.context.outlives_parent and self.child_turns.is_durable
+
+    @property
     def hook_context(self) -> HookContext:
         return HookContext(self.session_id, self.agent_id, self.round)
 
@@ -277,44 +289,19 @@ class Turn:
         """Reserve the session, emit the first event and append the user's message, whose attachments are checked."""
         if message.attachments:
             check_attachments(message.attachments)
+        self.session.begin_turn(self)
         context = self.context
         parent_id = None if context.parent is None else context.parent.id
-        if context.parent is None:
-            self.session.begin_turn(self)
-        else:
-            self._begin_below(context.parent, message.content)
         started = {"input": message.content, "model": self.model_name, "message_id": message.message_id}
         ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": parent_id}
         optional = {**ids, **attachment_data(message)}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         self.append(message)
 
-    def _begin_below(self, parent: Turn, text: str) -> None:
-        """Reserve the session and take a place below `parent`; raise `AgenticXError` if that is about to end."""
-        outlives = self.context.outlives_parent and self.child_turns.is_durable
-        if not (parent.accepts_children or outlives):
-            raise AgenticXError(f"no turn can begin below turn {parent.id!r} of {parent.agent_id!r}, which has ended")
-        self.session.begin_turn(self)
-        self.session.share_call_ids(parent.session)
-        child = ChildTurn(
-            id=self.id,
-            parent_id=parent.id,
-            agent_id=self.agent_id,
-            input=text,
-            outlives_parent=outlives,
-            stop=self.stop,
-        )
-        self.writer = self.child_turns.begin(child)
-        self.journal = self.writer.journal
-        parent.children[self.id] = self
-        if parent.stopped:
-            self.stop()
-
     async def end_children(self) -> None:
         """Stop the turns below this one, but for those that outlive it, and wait until their ends are written."""
         self.accepts_children = False
-        durable = self.child_turns.is_durable
-        ending = [child for child in self.children.values() if not (durable and child.context.outlives_parent)]
+        ending = [child for child in self.children.values() if not child.outlives_parent]
         for child in ending:
             child.stop()
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The task in which a turn runs, and its consumers."""
+"""The task in which a turn runs, and its consumers; the beginning of a turn below another one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from contextvars import copy_context
 from typing import Any
 
 from agenticx import user_code
+from agenticx.errors import AgenticXError
 from agenticx.logs import bound_ids
+from agenticx.messages import UserMessage
 from agenticx.runtime.events import Event
 from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, watch_stop
 from agenticx.runtime.session import Session
 from agenticx.runtime.turn import CURRENT_TURN, Channel, EventSink, Turn
 from agenticx.runtime.turns.background import BACKGROUND_SECONDS
-from agenticx.runtime.turns.child_turns import ChildTurnWriter
+from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter
 
-__all__ = ["TurnTask", "wait_for_abandoned_turn"]
+__all__ = ["TurnTask", "begin_turn", "wait_for_abandoned_turn"]
 
 _STOPPING_SECONDS = 4 * user_code.GRACE_SECONDS  # for a turn below another one to emit its terminal event
 _CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
@@ -118,6 +120,30 @@ class TurnTask:
         if not writing.cancelled():
             writing.exception()
         await self._turn.writer.close()
+
+
+def begin_turn(turn: Turn, message: UserMessage) -> None:
+    """Begin `turn`, below its parent if it has one; raise `AgenticXError` if that is about to end."""
+    parent = turn.context.parent
+    if parent is None:
+        return turn.begin(message)
+    if not (parent.accepts_children or turn.outlives_parent):
+        raise AgenticXError(f"no turn can begin below turn {parent.id!r} of {parent.agent_id!r}, which has ended")
+    turn.begin(message)
+    turn.session.share_call_ids(parent.session)
+    child = ChildTurn(
+        id=turn.id,
+        parent_id=parent.id,
+        agent_id=turn.agent_id,
+        input=message.content,
+        outlives_parent=turn.outlives_parent,
+        stop=turn.stop,
+    )
+    turn.writer = turn.child_turns.begin(child)
+    turn.journal = turn.writer.journal
+    parent.children[turn.id] = turn
+    if parent.stopped:
+        turn.stop()
 
 
 async def wait_for_abandoned_turn(session: Session) -> None:

@@ -51,6 +51,8 @@ Differences from MetaChain:
 
 from __future__ import annotations
 
+from agenticx.subagents.manager import AgentTeamManager
+from agenticx.subagents.records import SubagentEnding, SubagentLimits
 from agenticx.teams.actors.base_agent import BaseAgent
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
@@ -111,8 +113,6 @@ from agenticx.teams.messages import (
     ToolCallSummaryMessage,
     UserInputRequestedEvent,
 )
-from agenticx.teams.subagents.manager import AgentTeamManager
-from agenticx.teams.subagents.records import SubagentEnding, SubagentLimits
 from agenticx.teams.termination.base import (
     AndTerminationCondition,
     OrTerminationCondition,

@@ -21,6 +21,7 @@ from agenticx.errors import (
     SettingsError,
     StoreError,
     ToolError,
+    UnknownAgent,
 )
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
@@ -87,6 +88,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "key_refused": ProblemKind(422, "The provider does not accept the key."),
     "remember_unavailable": ProblemKind(422, "An answer cannot be remembered in this way yet."),
     "repeated_parameter": ProblemKind(422, "A query parameter was given more than once."),
+    "unknown_agent": ProblemKind(422, "The session has, or is to have, an agent that the server does not know."),
     "unknown_model": ProblemKind(422, "No model has this name, or it cannot be used."),
     "unknown_parameter": ProblemKind(422, "The route has no query parameter of this name."),
     "unknown_team": ProblemKind(422, "No configured team has this name, or the session cannot run it."),
@@ -153,6 +155,7 @@ _CODES: dict[type[AgenticXError], str] = {
     UnknownProvider: "provider_not_found",
     NoStoredKey: "key_not_found",
     KeyInEnvironment: "key_in_environment",
+    UnknownAgent: "unknown_agent",
     SettingsError: "bad_settings",
     ToolError: "unknown_tool",
     TurnFailed: "internal",

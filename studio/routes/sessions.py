@@ -16,6 +16,7 @@ from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.hub.records import (
     MAX_NAME_CHARS,
     MAX_PROMPT_BYTES,
+    check_agent_name,
     check_model_name,
     check_name,
     check_system_prompt,
@@ -73,6 +74,7 @@ class SessionListQuery(RequestQuery):
 
 _SystemPrompt = Annotated[str, Field(max_length=MAX_PROMPT_BYTES), AfterValidator(check_system_prompt)]
 _Name = Annotated[str, Field(max_length=MAX_NAME_CHARS), AfterValidator(check_name)]
+_AgentName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(check_agent_name)]
 ModelName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS), AfterValidator(check_model_name)]
 
 
@@ -88,10 +90,11 @@ class CreateSessionBody(RequestBody):
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
     system_prompt: _SystemPrompt | None = None
     team: str | None = Field(None, max_length=64, description="The configured team that the session's turns run.")
+    agent: _AgentName | None = None
 
 
 class ChangeSessionBody(RequestBody):
-    """The fields to change; null resets name, model, tools and system prompt to their defaults."""
+    """The fields to change; null resets name, model, tools, system prompt and agent to their defaults."""
 
     max_bytes = _MAX_BODY_BYTES
 
@@ -100,6 +103,7 @@ class ChangeSessionBody(RequestBody):
     permission_mode: PermissionMode = "default"
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
     system_prompt: _SystemPrompt | None = None
+    agent: _AgentName | None = None
     pinned: bool = False
     archived: bool = False
 
@@ -114,6 +118,7 @@ class _SessionFields(TypedDict):
     workspace: str
     tools: list[str] | None
     team: str | None
+    agent: str | None
     pinned: bool
     archived: bool
     forked_from: str | None
@@ -124,8 +129,8 @@ class _SessionFields(TypedDict):
 class SessionResponse(_SessionFields):
     """A session.
 
-    Null means: no name yet, the default model, all tools, no team, the usual system prompt, not forked from another
-    session, no running turn.
+    Null means: no name yet, the default model, all tools, the main agent, no team, the usual system prompt, not forked
+    from another session, no running turn.
     """
 
     system_prompt: str | None
@@ -174,6 +179,7 @@ async def create(request: Request) -> Response:
             workspace=workspace,
             tools=tools,
             system_prompt=body.system_prompt,
+            agent=body.agent,
             team=body.team,
         )
     except TeamConfigError as exc:
@@ -218,7 +224,7 @@ async def _session_response(studio: Services, record: SessionRecord) -> Response
 
 
 async def change(request: Request) -> Response:
-    """Change fields of a session; a running turn asks by the new mode at once, and the model is that of the next turn.
+    """Change fields of a session; a running turn asks by the new mode at once, model and agent are the next turn's.
 
     The event `session_changed` has the new values.
     """
@@ -312,6 +318,7 @@ def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _Session
         "workspace": record.workspace,
         "tools": None if record.tools is None else list(record.tools),
         "team": record.team,
+        "agent": record.agent,
         "pinned": record.pinned,
         "archived": record.archived,
         "forked_from": record.forked_from,

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
+from agenticx.core import Agent
 from agenticx.errors import SettingsError
 from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel, call
@@ -152,6 +153,22 @@ async def test_the_prompt_of_an_application_takes_the_place_of_the_usual_one(tmp
     async with served(app) as url, patient_client(url, headers=authorized(tmp_path / "home")) as client:
         await turn_in(client, "hi")
     assert model.requests[0].messages[0].content == f"Be brief in {tmp_path / 'workspace'}."
+
+
+async def test_the_agent_of_a_session_is_chosen_over_http_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    model, agents = ScriptedModel(["It is paid.", "Hello."]), [Agent(name="Billing", instructions="You do invoices.")]
+    app = create_app(models={"mine": model}, agents=agents, system_prompt="Main.", settings=settings_in(tmp_path))
+    async with served(app) as url, patient_client(url, headers=authorized(tmp_path / "home")) as client:
+        session = (await client.post("/api/sessions", json={"agent": "Billing"})).json()
+        path, listen_to = f"/api/sessions/{session['id']}", {"Accept": "text/event-stream"}
+        await client.post(f"{path}/turns", json={"input": "Paid?"}, headers=listen_to)
+        changed = (await client.patch(path, json={"agent": None})).json()
+        await client.post(f"{path}/turns", json={"input": "Hi"}, headers=listen_to)
+        refused = await client.patch(path, json={"agent": "Nobody"})
+    assert (session["agent"], changed["agent"]) == ("Billing", None)
+    assert [request.messages[0].content for request in model.requests] == ["You do invoices.", "Main."]
+    assert (refused.status_code, refused.json()["code"]) == (422, "unknown_agent")
+    assert "known agents: 'Billing'" in refused.json()["detail"]
 
 
 @asynccontextmanager

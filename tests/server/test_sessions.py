@@ -32,6 +32,7 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
             "tools": ["note"],
             "team": None,
             "system_prompt": None,
+            "agent": None,
             "pinned": False,
             "archived": False,
             "forked_from": None,

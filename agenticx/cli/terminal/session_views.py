@@ -81,10 +81,11 @@ class TurnEnd:
 
 
 def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
-    """Return the turns of the main agent, in order."""
+    """Return the turns that messages of the user began, in order."""
     turns: dict[str, TurnEnd] = {}
+    below = {event.turn_id for event in events if event.type == "turn_started" and event.data.get("parent_turn_id")}
     for event in events:
-        if event.turn_id is None or event.agent_id != "meta":
+        if event.turn_id is None or event.turn_id in below:
             continue
         turns.setdefault(event.turn_id, TurnEnd(event.turn_id))
         if event.terminal:
@@ -109,6 +110,7 @@ def session_to_text(session: SessionInfo, events: Sequence[Envelope], *, with_id
         "folder": record.workspace,
         "model": record.model or "default",
         **({} if record.team is None else {"team": record.team}),
+        **({} if record.agent is None else {"agent": record.agent}),
         "mode": record.permission_mode,
         "created": local_time(record.created_at),
         "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from agenticx.argument_types import check_int, wrong_type
+from agenticx.argument_types import check_int, check_type, wrong_type
 from agenticx.clocks import Clock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, Usage
 from agenticx.llms.call_limits import largest_cost
 
-__all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent"]
+__all__ = ["Budget", "BudgetExceeded", "Reservation", "Spent", "checked_budget"]
 
 _DEFAULT_OUTPUT_TOKENS = 32_768
 """Reserved for the reply of a model whose limit is unknown."""
@@ -176,6 +176,13 @@ class Budget:
 
     def _seconds_left(self) -> float:
         return float("inf") if self.seconds is None else self.seconds - self._elapsed()
+
+
+def checked_budget(budget: Budget | None) -> Budget | None:
+    """Return `budget`; raise `TypeError` if it is none and not None."""
+    if budget is not None:
+        check_type("budget", budget, Budget, "a Budget")
+    return budget
 
 
 def _exceeded(limit: str, detail: str) -> BudgetExceeded:

@@ -153,7 +153,7 @@ class ConfirmResponseData(TypedDict):
 
 
 class QuestionAskedData(TypedDict):
-    """The payload of `question_asked`; the call `tool_call_id` waits for the answer."""
+    """The payload of `question_asked`; the call `tool_call_id`, or else the turn's work, waits for the answer."""
 
     id: str
     text: str
@@ -305,6 +305,7 @@ class SessionChangedData(TypedDict, total=False):
     permission_mode: str
     tools: list[str] | None
     system_prompt: str | None
+    agent: str | None
     pinned: bool
     archived: bool
     rewound_to: str | None

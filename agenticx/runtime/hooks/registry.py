@@ -68,6 +68,15 @@ class HookRegistry:
         bounded._entries, bounded.overridden = self._entries, self.overridden
         return bounded
 
+    def with_hooks(self, hooks: Sequence[AgentHook]) -> HookRegistry:
+        """Return a registry of the hooks that this one has now, and `hooks` after those of equal priority."""
+        more = HookRegistry(limit=self.limit)
+        for priority, _, hook in self._entries:
+            more.register(hook, priority)
+        for hook in hooks:
+            more.register(hook)
+        return more
+
     async def run_before_model(self, messages: list[Message], context: HookContext) -> list[Message]:
         """Return the messages to send; raise `HookFailed` if a hook fails."""
         for hook, what in self._overriding("before_model"):

@@ -99,11 +99,13 @@ def searchable_path_texts(path: Iterable[TranscriptEntry]) -> list[SearchableTex
 class Conversation:
     """The tree of all messages of a session, and the path that is the conversation now.
 
-    They are those of the main agent, with an `agent_id` those of the turns of another one.
+    They are those of the user's turns, whichever agents acted in them; with an `agent_id`, those of that agent's turns
+    below others.
     """
 
-    def __init__(self, agent_id: str = "meta") -> None:
+    def __init__(self, agent_id: str | None = None) -> None:
         self._agent_id = agent_id
+        self._turns: dict[str | None, bool] = {}  # by id, whether its messages are among them
         self.entries: dict[str, TranscriptEntry] = {}
         self.head: str | None = None
         self._seq = 0
@@ -127,10 +129,18 @@ class Conversation:
                 if event.type not in _MESSAGE_EVENTS:
                     continue
                 envelope: dict[str, Any] = json.loads(event.frame_json)
-                if envelope["agent_id"] == self._agent_id:
+                if self._has(envelope):
                     self._seq, self._turn_id = event.seq, event.turn_id
                     self._feed_event(envelope["type"], envelope["data"])
             self._join_chunks()
+
+    def _has(self, envelope: dict[str, Any]) -> bool:
+        """Return whether an event is of one of the turns whose messages these are, or of the session itself."""
+        turn_id, agent_id = envelope["turn_id"], self._agent_id
+        if envelope["type"] == "turn_started":
+            is_below = envelope["data"].get("parent_turn_id") is not None
+            self._turns[turn_id] = envelope["agent_id"] == agent_id if is_below else agent_id is None
+        return self._turns.get(turn_id, agent_id is None)
 
     def path(self, message_id: str | None = None) -> list[TranscriptEntry]:
         """Return the messages up to and including that one, by default the last.

@@ -12,6 +12,7 @@ from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall
 from agenticx.runtime import RuntimeEvent
+from agenticx.runtime.resume import ChildTurnResumer
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter
 from agenticx.sessions.hub.recovery import read_interrupted
@@ -47,7 +48,8 @@ class FactJournal:
 class SessionChildTurns:
     """The `ChildTurns` of one session. Once it is `closed`, no event is stored through it any more.
 
-    `unended` holds the ids of turns whose end could not be stored.
+    `unended` holds the ids of turns whose end could not be stored. `resumer` goes on with the turns of an earlier
+    process that outlive their parents and wait for a person; without it they are ended.
     """
 
     is_durable = True
@@ -59,6 +61,7 @@ class SessionChildTurns:
         self._log = log
         self._open: dict[str, _StoredChildTurn] = {}
         self.unended = set[str]()
+        self.resumer: ChildTurnResumer | None = None
         self._lock = asyncio.Lock()
         self._all_released = asyncio.Event()
         self._all_released.set()

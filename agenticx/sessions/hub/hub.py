@@ -22,6 +22,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry
 from agenticx.runtime.results import UserInput
+from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
@@ -54,7 +55,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import TurnServices, TurnWork, refuse_teams
+from agenticx.sessions.hub.turn_services import AgentSource, TurnServices, refuse_teams
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -82,8 +83,9 @@ class Hub(QuestionMethods):
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
     model calls in the turns of a session, None for most sessions; `check_team` raises a `SettingsError` for a session
-    whose team cannot be used. The catalog of `store` lists and finds sessions, its log has their events. All methods
-    must be called on one event loop.
+    whose team cannot be used. `agents` can answer besides the main one: a session keeps the name of the one that a
+    handoff or `change` made active. The catalog of `store` lists and finds sessions, its log has their events. All
+    methods must be called on one event loop.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Hub(QuestionMethods):
         system_prompt: str | None = None,
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
         check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams,
+        agents: AgentSource | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -115,6 +118,7 @@ class Hub(QuestionMethods):
             own_system_prompt=system_prompt,
             work=work,
             check_team=check_team,
+            agents=agents,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
@@ -131,14 +135,15 @@ class Hub(QuestionMethods):
         workspace: str | PathLike[str] | None = None,
         tools: Sequence[str] | None = None,
         system_prompt: str | None = None,
+        agent: str | None = None,
         team: str | None = None,
     ) -> SessionRecord:
         """Create a session and return its record; the settings supply what is not given.
 
-        Each message to a session with a `team` is the task of a run of that configured team; an empty one lets the team
-        go on. Raises `ValueError` for a value that cannot be stored, `SettingsError` for a workspace that is no folder
-        and for a team that cannot be used, the errors of `models` and `tools` for unknown names, `HubClosed`,
-        `StoreError`.
+        `agent` is the name of the agent that answers, None the main one. Each message to a session with a `team` is the
+        task of a run of that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
+        cannot be stored, `SettingsError` for a workspace that is no folder and for a team that cannot be used, the
+        errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
         """
         self._check_open()
         settings = self._services.settings
@@ -147,7 +152,7 @@ class Hub(QuestionMethods):
         mode = settings.permission_mode if permission_mode is None else permission_mode
         tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
-        check_fields(fields)
+        check_fields(fields | {"agent": agent})
         if team is not None:
             check_text("team", team)
         folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
@@ -159,6 +164,7 @@ class Hub(QuestionMethods):
             workspace_host=this_host(),
             tools=None if tools is None else tuple(tools),
             system_prompt=system_prompt,
+            agent=agent,
             team=team,
             created_at=rfc3339(self._services.clock.now()),
         )
@@ -251,10 +257,11 @@ class Hub(QuestionMethods):
         event. While another turn runs, `request.when_busy` decides; a turn that is about to end accepts no steering any
         more, so such a message begins the next turn. A repeated `client_turn_id` returns the state of the first message
         and has no effect. Raises `AttachmentRefused`, `SessionNotFound`, `SessionBusy` (nothing was written),
-        `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name,
-        `UnsupportedSampling` for sampling that the model does not take, `ValueError` for an unknown mode, `TypeError`
-        for a part of another type, or `SettingsError` (nothing was written) where the settings file of the session's
-        workspace cannot be used, and `WorkspaceElsewhere`, one of these, where it is on another host.
+        `TurnConflict`, `TurnFailed`, `HubClosed`, `StoreError`, the error of `models` for an unknown model name and
+        that of `agents` for an active agent that is not known here, `UnsupportedSampling` for sampling that the model
+        does not take, `ValueError` for an unknown mode, `TypeError` for a part of another type, or `SettingsError`
+        (nothing was written) where the settings file of the session's workspace cannot be used, and
+        `WorkspaceElsewhere`, one of these, where it is on another host.
         """
         self._check_open()
         check_request(request)
@@ -305,8 +312,9 @@ class Hub(QuestionMethods):
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append a `session_changed` event.
 
-        Fields are name, model, permission_mode, tools, system_prompt, pinned and archived; what concerns turns applies
-        from the next one on. Raises `ValueError` for another field or a value that cannot be stored.
+        Fields are name, model, permission_mode, tools, system_prompt, agent, pinned and archived; what concerns turns
+        applies from the next one on. Raises `ValueError` for another field or a value that cannot be stored, and the
+        errors of `models`, `tools` and `agents` for unknown names.
         """
         check_type("changes", changes, Mapping, "a dict of the fields to change")
         check_fields(changes)

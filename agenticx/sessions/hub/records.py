@@ -20,6 +20,7 @@ from agenticx.tools.visible import visible
 __all__ = [
     "MAX_NAME_CHARS",
     "MAX_PROMPT_BYTES",
+    "check_agent_name",
     "check_fields",
     "check_model_name",
     "check_name",
@@ -33,7 +34,7 @@ MAX_PROMPT_BYTES = 64 * 1024
 """Limit of a session's own system prompt, in bytes of UTF-8."""
 
 MAX_NAME_CHARS = 200
-"""Limit of the name of a session or a model, in characters."""
+"""Limit of the name of a session, a model or an agent, in characters."""
 
 _MAX_DERIVED_CHARS = 60
 _MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
@@ -65,6 +66,14 @@ def check_model_name(name: str) -> str:
     check_text("model", name)
     if not 1 <= len(name) <= MAX_NAME_CHARS:
         raise ValueError(f"the name of a model must have 1 to {MAX_NAME_CHARS} characters, not {len(name)}")
+    return name
+
+
+def check_agent_name(name: str) -> str:
+    """Return the name of an agent; raise `ValueError` for one that no agent has."""
+    check_text("agent", name)
+    if not 1 <= len(name) <= MAX_NAME_CHARS:
+        raise ValueError(f"the name of an agent must have 1 to {MAX_NAME_CHARS} characters, not {len(name)}")
     return name
 
 
@@ -116,6 +125,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "permission_mode": _check_mode,
     "tools": _check_tools,
     "system_prompt": check_system_prompt,
+    "agent": check_agent_name,
     "pinned": _check_flag,
     "archived": _check_flag,
 }

@@ -40,6 +40,7 @@ def load_session(record: SessionRecord, stored: SessionState) -> Session:
         messages=list(stored.messages),
         resumed=bool(stored.messages),
     )
+    session.active_agent = record.agent
     if stored.state_json is not None:
         state: dict[str, Any] = json.loads(stored.state_json)
         _mark_replacements(session, stored.state_json)

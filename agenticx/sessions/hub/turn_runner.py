@@ -23,6 +23,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
+    EventType,
     RuntimeEvent,
     Session,
     Steering,
@@ -30,6 +31,7 @@ from agenticx.runtime import (
     TurnContext,
 )
 from agenticx.runtime.resume import ResumePoint
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
@@ -176,7 +178,7 @@ class TurnRunner:
             await self._abort(running, "interrupted", "The server shut down before the turn had ended.")
             raise
         except StoreError as exc:
-            why = exc if isinstance(exc, OwnershipLost) else None
+            why = exc if isinstance(exc, SessionNotFound | OwnershipLost) else None
             await self._abort(running, "storage", f"The session's log could not be written: {exc}", why)
         except (SettingsError, ResourcesExhausted) as exc:
             await self._abort(running, "internal", f"The turn could not begin: {exc}", exc)
@@ -209,6 +211,9 @@ class TurnRunner:
             steering=running.steering,
             pacer=services.pacer,
             permission_mode=running.turn.permission_mode,
+            agent=setup.agent,
+            shares_history=services.agents is not None,
+            on_exhausted=configuration.settings.on_exhausted,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)
@@ -225,6 +230,18 @@ class TurnRunner:
             context=context,
         )
 
+    async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
+        """Return a turn that is over, or only in the log, for others to begin below it and outlive it.
+
+        `agent_path` names its agent, and those above that. Raises as `TurnServices.setup` and `read_configuration` do.
+        """
+        services, record = self._services, self._writer.record
+        setup = services.setup(record, None, None)
+        configuration = await services.read_configuration(record)
+        runtime = services.runtime(setup.model, configuration.settings)
+        context = TurnContext(turn_id=turn_id, child_turns=self.children)
+        return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
+
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn; those after its terminal event are dropped."""
         if running.closed:
@@ -235,7 +252,7 @@ class TurnRunner:
             with suppress(StoreError):
                 await self.children.end_unended()
         if running.started.done():
-            stored = await self._writer.commit(running.turn.id, batch)
+            stored = await self._write_later_events(running.turn.id, batch)
         else:
             stored = await self._write_first_events(running, batch)
             running.started.set_result(stored[0].seq - 1)
@@ -264,6 +281,18 @@ class TurnRunner:
             return await self._writer.commit(
                 turn.id, first, begins=turn, record=named, facts=[fact], on_stored=on_stored
             )
+
+    async def _write_later_events(self, turn_id: str, batch: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
+        """Store events of a turn that has begun; with a handoff, the session's active agent changes in one commit."""
+        handoffs = [at for at, event in enumerate(batch) if event.type is EventType.HANDOFF]
+        if not handoffs:
+            return await self._writer.commit(turn_id, batch)
+        last = handoffs[-1]
+        async with self.record_lock:
+            record = replace(self._writer.record, agent=batch[last].data["to_agent"])
+            changed = RuntimeEvent(EventType.SESSION_CHANGED, {"agent": record.agent})
+            events = [*batch[: last + 1], changed, *batch[last + 1 :]]
+            return await self._writer.commit(turn_id, events, record=record)
 
     async def announce_name(self) -> None:
         """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""

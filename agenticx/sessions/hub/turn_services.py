@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from agenticx.clocks import Clock
-from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError
+from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
-from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.hosts import check_workspace
@@ -24,12 +25,29 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["TurnConfiguration", "TurnServices", "TurnSetup", "TurnWork", "refuse_teams"]
-
-TurnWork = Callable[[Turn], Awaitable[str]]
-"""The `work` of a `TurnContext`."""
+__all__ = ["AgentSource", "TurnConfiguration", "TurnServices", "TurnSetup", "refuse_teams"]
 
 _READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
+
+
+class AgentSource(Protocol):
+    """The agents that sessions can have besides the main one.
+
+    An agent without a model of its own has the `default` one, that of the session; with `override` that model takes the
+    place of all.
+    """
+
+    def check_name(self, name: str) -> None:
+        """Raise `UnknownAgent` for the name of no agent."""
+        ...
+
+    def agent(self, name: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgent:
+        """Return the agent of that name for one turn; raises as `check_name` does."""
+        ...
+
+    def main_tools(self, tools: Sequence[Tool], *, default: ChatModel, override: ChatModel | None) -> Sequence[Tool]:
+        """Return the main agent's tools for one turn, with those that may hand over to one of these agents."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +62,13 @@ class TurnConfiguration:
 class TurnSetup:
     """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given.
 
-    With `work` it calls no model, see `TurnContext`.
+    An `agent` takes the place of these and of the system prompt. With `work` it calls no model, see `TurnContext`.
     """
 
     model: ChatModel
     tools: Sequence[Tool]
     configuration: TurnConfiguration | None = None
+    agent: TurnAgent | None = None
     work: TurnWork | None = None
 
 
@@ -67,7 +86,8 @@ class TurnServices:
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
     model calls in all turns of a session, None for most sessions, and `check_team` raises a `SettingsError` for a
-    record with a team that the hub cannot run. `closing` is set once no turn may begin any more.
+    record with a team that the hub cannot run. `agents` are those that sessions can have besides the main one, None if
+    no session can. `closing` is set once no turn may begin any more.
     """
 
     store: Store
@@ -79,6 +99,7 @@ class TurnServices:
     clock: Clock
     work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
     check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams
+    agents: AgentSource | None = None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
@@ -89,21 +110,38 @@ class TurnServices:
     ) -> TurnSetup:
         """Return the setup of a turn that begins now, with that model instead of the session's own if it is named.
 
-        Raises the errors of `models` and `tools`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn never works
-        in a folder of this host that another one's path names.
+        Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
+        never works in a folder of this host that another one's path names.
         """
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
+        tools, agent, work = self.tools(record), None, work or self.work(record)
+        if work is None and (record.agent is not None or self.agents is not None):
+            override = None if model_name is None else model
+            agents = self._agents_for(record.agent)
+            if record.agent is None:
+                tools = agents.main_tools(tools, default=model, override=override)
+            else:
+                agent = agents.agent(record.agent, default=model, override=override)
         if sampling is not None:
-            check_sampling(model, sampling)
-        return TurnSetup(model=model, tools=self.tools(record), work=work or self.work(record))
+            check_sampling(model if agent is None else agent.model, sampling)
+            agent = None if agent is None else replace(agent, sampling=sampling)
+        return TurnSetup(model=model, tools=tools, agent=agent, work=work)
+
+    def _agents_for(self, name: str | None) -> AgentSource:
+        """Return the agents besides the main one; raise `UnknownAgent` if there are none."""
+        if self.agents is None:
+            raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
+        return self.agents
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
-        """Raise the error of `models` or `tools` for an unknown name among the `changes` that led to `record`."""
+        """Raise the error of `models`, `tools` or `agents` for an unknown name in the `changes` to `record`."""
         if changes.get("model") is not None:
             self.models(record.model)
         if changes.get("tools") is not None:
             self.tools(record)
+        if record.agent is not None and "agent" in changes:
+            self._agents_for(record.agent).check_name(record.agent)
 
     @property
     def log(self) -> Log:

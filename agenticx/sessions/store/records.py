@@ -62,7 +62,7 @@ class SessionRecord:
     `tools` None means all; `model` None means the default one; `system_prompt` None means that of the hub;
     `team` is the name of the configured team that its turns run, None for an agent;
     `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the workspace, see
-    `hosts.is_this_host`.
+    `hosts.is_this_host`. `agent` is the name of the agent that answers the next message, None the main one.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -73,6 +73,7 @@ class SessionRecord:
     workspace_host: str | None = None
     tools: tuple[str, ...] | None = None
     system_prompt: str | None = None
+    agent: str | None = None
     team: str | None = None
     pinned: bool = False
     archived: bool = False
@@ -247,16 +248,17 @@ class Loaded:
 def encode_events(
     session_id: str, turn_id: str | None, events: Sequence[RuntimeEvent], *, seq: int, position: int, ts: str
 ) -> list[StoredEvent]:
-    """Return `events` as stored right after `seq` and `position`; a store with gaps between positions sets its own."""
-    return [
-        StoredEvent(
-            session_id,
-            turn_id,
-            seq + offset,
-            Position(position + offset),
-            event.type,
-            event.terminal,
-            encode_envelope(event, session_id=session_id, turn_id=turn_id, seq=seq + offset, ts=ts),
+    """Return `events` as stored right after `seq` and `position`; a store with gaps between positions sets its own.
+
+    A `session_changed` belongs to no turn, also in the commit of one that caused it.
+    """
+    stored: list[StoredEvent] = []
+    for offset, event in enumerate(events, 1):
+        of_turn = None if event.type is EventType.SESSION_CHANGED else turn_id
+        frame = encode_envelope(event, session_id=session_id, turn_id=of_turn, seq=seq + offset, ts=ts)
+        stored.append(
+            StoredEvent(
+                session_id, of_turn, seq + offset, Position(position + offset), event.type, event.terminal, frame
+            )
         )
-        for offset, event in enumerate(events, 1)
-    ]
+    return stored

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from agenticx.teams.actors.ids import AgentId, TopicId
 from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.context_scopes import scoped
 
 __all__ = ["AgentInstantiationContext", "DefaultTopicId", "Handling", "current_handling"]
 
@@ -59,12 +60,8 @@ class AgentInstantiationContext:
     @contextmanager
     def populate_context(cls, context: tuple[MessageRuntime, AgentId] | None) -> Generator[None]:
         """Let agents made in the block belong to `(runtime, agent_id)`; None: to no runtime."""
-        before = cls._current.get()
-        cls._current.set(context)
-        try:
+        with scoped(cls._current, context):
             yield
-        finally:
-            cls._current.set(before)  # not reset(token): a coroutine may be closed in another context
 
     @classmethod
     def is_in_factory_call(cls) -> bool:

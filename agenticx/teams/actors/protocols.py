@@ -18,6 +18,7 @@ AgentT = TypeVar("AgentT")
 class MessageRuntime(Protocol):
     """The delivery of messages to agents, which it makes when a message for them arrives.
 
+    A handler runs in a copy of the sender's context (`contextvars`), so that it is part of the sender's turn and run.
     `SingleThreadedAgentRuntime` implements it in the process and documents the methods.
     """
 

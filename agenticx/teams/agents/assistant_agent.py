@@ -24,6 +24,7 @@ from agenticx.runtime import (
     TurnContext,
     current_turn,
 )
+from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
 from agenticx.runtime.results import own_events, turn_error
@@ -41,7 +42,7 @@ from agenticx.teams.agents.own_tools import (
     toolbox,
 )
 from agenticx.teams.agents.protocols import first_of
-from agenticx.teams.agents.spending import checked_budget, current_budget
+from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.turn_messages import TurnMessages
 from agenticx.teams.agents.unreported_turn import unreported_turn
 from agenticx.teams.messages import (

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 from agenticx.runtime import AutoApproveConfirmGate, ConfirmGate, SyncConfirmGate
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
 from agenticx.runtime.questions.user_question import QuestionAnswer, QuestionRequest
+from agenticx.teams.context_scopes import scoped
 
 __all__ = ["DefaultGate", "ParticipantsOwnGate", "asked_at", "team_gate"]
 
@@ -21,15 +22,9 @@ def team_gate() -> ConfirmGate | None:
     return _team_gate.get()
 
 
-@contextmanager
-def asked_at(gate: ConfirmGate | None) -> Generator[None]:
-    """Let `gate` be that of the team in which the block, which runs in a task of its own, is at work."""
-    before = _team_gate.get()
-    _team_gate.set(gate)
-    try:
-        yield
-    finally:
-        _team_gate.set(before)
+def asked_at(gate: ConfirmGate | None) -> AbstractContextManager[None]:
+    """Let `gate` be that of the team in which the block is at work."""
+    return scoped(_team_gate, gate)
 
 
 class DefaultGate(ConfirmGate):

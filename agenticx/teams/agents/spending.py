@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
 
-from agenticx.argument_types import check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
+from agenticx.runtime.budgets.work_clock import WorkClock
+from agenticx.teams.context_scopes import scoped
 from agenticx.teams.messages import RequestUsage
 
 __all__ = [
-    "Collectors",
     "Spending",
-    "checked_budget",
     "collected_by",
     "current_budget",
-    "current_collectors",
     "report_usage",
     "request_usage",
     "waiting_for_person",
@@ -35,10 +33,9 @@ class Spending:
 
     def __init__(self, budget: Budget | None = None, clock: Clock | None = None) -> None:
         self.budget = budget
-        self._clock = clock or SystemClock()
-        self._seconds = 0.0  # those before `_since`
-        self._since = self._clock.monotonic()
-        self._waits = 0
+        self._time = Budget()  # without limits: it only measures
+        self.work_clock = WorkClock(clock or SystemClock(), {"budget_exceeded": self._time}, lambda _: None)
+        self.work_clock.start()
         self.usage = RequestUsage()
         self.cost_usd: float | None = 0.0
         self.reports = 0
@@ -57,63 +54,28 @@ class Spending:
     @property
     def seconds(self) -> float:
         """The nominal seconds of the run so far, without those in which it waits for a person."""
-        return self._seconds + (0.0 if self._waits else self._clock.monotonic() - self._since)
-
-    def begin_wait(self) -> None:
-        """Stop the time; waits may overlap."""
-        self._seconds = self.seconds
-        self._waits += 1
-        self._since = self._clock.monotonic()
-
-    def end_wait(self) -> None:
-        """Let the time go on, if no other wait is open."""
-        self._waits -= 1
-        self._since = self._clock.monotonic()
+        return self._time.spent.seconds
 
     def _add_cost(self, cost: Decimal | None) -> None:
         self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + float(cost)
 
 
-Collectors = tuple[Spending, ...]
+_current: ContextVar[tuple[Spending, ...]] = ContextVar("agenticx_spending", default=())
 """The runs for which the code runs, the outermost first."""
 
-_current: ContextVar[Collectors] = ContextVar("agenticx_spending", default=())
 
-
-def current_collectors() -> Collectors:
-    """Return the runs for which the code runs."""
-    return _current.get()
-
-
-@contextmanager
-def collected_by(collectors: Collectors) -> Generator[None]:
-    """Add the calls of the block, which runs in a task of its own, to these runs."""
-    before = _current.get()
-    _current.set(collectors)
-    try:
-        yield
-    finally:
-        _current.set(before)
+def collected_by(spending: Spending) -> AbstractContextManager[None]:
+    """Add the calls of the block to this run too."""
+    return scoped(_current, (*_current.get(), spending))
 
 
 @contextmanager
 def waiting_for_person() -> Generator[None]:
     """Do not count the time of the block for the runs; it may be closed in another context."""
-    collectors = _current.get()
-    for spending in collectors:
-        spending.begin_wait()
-    try:
+    with ExitStack() as waits:
+        for spending in _current.get():
+            waits.enter_context(spending.work_clock.waiting_for_person())
         yield
-    finally:
-        for spending in collectors:
-            spending.end_wait()
-
-
-def checked_budget(budget: Budget | None) -> Budget | None:
-    """Return `budget`; raise TypeError if it is none."""
-    if budget is not None:
-        check_type("budget", budget, Budget, "a Budget")
-    return budget
 
 
 def current_budget(own: Budget | None = None) -> Budget | None:

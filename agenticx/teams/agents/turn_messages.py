@@ -107,17 +107,17 @@ class TurnMessages:
 
 
 class _OpenQuestions:
-    """The questions of a turn to a person, whose answers the turn waits for."""
+    """The questions of a turn to a person, confirmations among them, whose answers the turn waits for."""
 
     def __init__(self) -> None:
         self._waits: dict[str, ExitStack] = {}
 
     def read(self, event: Event) -> None:
         """Begin to wait at a question, and end at its answer."""
-        if event.type == "confirm_required":
+        if event.type == "confirm_required" or event.type == "question_asked":
             self._waits[event.data["id"]] = wait = ExitStack()
             wait.enter_context(waiting_for_person())
-        elif event.type == "confirm_response":
+        elif event.type == "confirm_response" or event.type == "question_answered":
             self._waits.pop(event.data["id"], ExitStack()).close()
 
     def close(self) -> None:

@@ -86,9 +86,7 @@ class SessionTeams:
             tools=self.tools(record),
             instructions=instructions_prompt(find_agents_files(workspace)),
             hooks=self.hooks,
-            settings=settings.model_copy(
-                update={"max_tool_rounds": settings.max_tool_rounds}
-            ),
+            settings=settings.model_copy(update={"max_tool_rounds": settings.max_tool_rounds}),
             clock=self.clock,
         )
         return self.files.read(name), parts

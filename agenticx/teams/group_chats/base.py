@@ -15,13 +15,14 @@ from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.runtime import Budget, ConfirmGate, Session
+from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
-from agenticx.teams.agents.spending import Spending, checked_budget, collected_by, current_collectors
+from agenticx.teams.agents.spending import Spending, collected_by
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
@@ -218,7 +219,7 @@ class BaseGroupChat(Team):
     async def _run(self, run: TeamRun, shown_task: Sequence[BaseChatMessage]) -> None:
         """Run the team in a task of its own; whatever fails is raised as `TeamError`."""
         try:
-            with collected_by((*current_collectors(), run.spending)), asked_at(self._gate or team_gate()):
+            with collected_by(run.spending), asked_at(self._gate or team_gate()):
                 text = "\n".join(message.to_text() for message in run.messages) or "Continue."
                 await self._turns.run(text, partial(self._run_in_turn, run, shown_task))
         except TeamError:
@@ -266,7 +267,7 @@ class BaseGroupChat(Team):
             run.messages += steering
         choice = Spending()
         if name is None:
-            with collected_by((*current_collectors(), choice)):
+            with collected_by(choice):
                 name = await self.select_speaker(self._transcript, run)
         run.check()
         await turn.emit_speaker(name)

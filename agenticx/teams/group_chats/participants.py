@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from agenticx.messages import new_id
-from agenticx.runtime import ConfirmGate
-from agenticx.runtime.turn import CURRENT_TURN, Turn, current_turn
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
 from agenticx.teams.actors.protocols import MessageRuntime
-from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, Team
-from agenticx.teams.agents.spending import Collectors, collected_by, current_collectors
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
 
 if TYPE_CHECKING:
@@ -149,9 +145,6 @@ class _SpeechRequest:
 
     messages: Sequence[BaseChatMessage]
     emit: Emit
-    collectors: Collectors
-    gate: ConfirmGate | None
-    turn: Turn | None
 
 
 class _ParticipantActor:
@@ -161,9 +154,7 @@ class _ParticipantActor:
         self._participant = participant
 
     async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> None:
-        CURRENT_TURN.set(message.turn)
-        with collected_by(message.collectors), asked_at(message.gate):
-            await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
+        await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
 
 
 class ActorParticipants:
@@ -181,8 +172,7 @@ class ActorParticipants:
             self._registered = True
             for each, participant in self._participants.items():
                 await self._runtime.register_agent_instance(_ParticipantActor(participant), self._id(each))
-        request = _SpeechRequest(messages, emit, current_collectors(), team_gate(), current_turn())
-        await self._runtime.send_message(request, self._id(name), cancellation_token=token)
+        await self._runtime.send_message(_SpeechRequest(messages, emit), self._id(name), cancellation_token=token)
 
     def _id(self, name: str) -> AgentId:
         return AgentId(f"{name}_{self._team_id}", self._team_id)

@@ -261,18 +261,23 @@ class LateGate(ConfirmGate):
         await asyncio.sleep(100)
         return False
 
+    async def request_answer(self, text: str, options: Sequence[str]) -> str:
+        await asyncio.sleep(100)
+        return "Yes."
+
 
 async def answer_late(prompt: str) -> str:
     await asyncio.sleep(100)
     return "Yes."
 
 
-@pytest.mark.parametrize("person", ["participant", "gate"])
+@pytest.mark.parametrize("person", ["participant", "confirmation", "question"])
 async def test_waiting_for_a_person_is_not_counted(person: str) -> None:
-    model = ScriptedModel([call("file_write", {"path": "a.txt", "content": "x"}), *[say("Denied.")] * 3])
-    asking = UserProxyAgent("a", input_func=answer_late)
-    risky = AssistantAgent("a", model, tools=builtin_tools(), confirm_gate=LateGate())
-    inner = RoundRobinGroupChat([asking if person == "participant" else risky, Slow("b")], max_turns=2)
+    risky, asking = call("file_write", {"path": "a.txt", "content": "x"}), call("ask_user", {"text": "Which?"})
+    model = ScriptedModel([asking if person == "question" else risky, *[say("Well.")] * 3])
+    proxy = UserProxyAgent("a", input_func=answer_late)
+    assistant = AssistantAgent("a", model, tools=builtin_tools(), confirm_gate=LateGate())
+    inner = RoundRobinGroupChat([proxy if person == "participant" else assistant, Slow("b")], max_turns=2)
     team = RoundRobinGroupChat([inner], termination_condition=TimeoutTermination(10), clock=LoopClock())
     result = await team.run(task="go")
     assert result.stop_reason == "Timeout of 10 seconds reached"

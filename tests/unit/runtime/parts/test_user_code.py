@@ -187,6 +187,33 @@ async def test_the_coroutine_that_an_abandoned_call_returned_is_closed(delivered
     await wait_until(lambda: inspect.getcoroutinestate(result) == inspect.CORO_CLOSED)
 
 
+def test_the_coroutine_that_a_call_returned_after_the_end_of_its_loop_is_closed():
+    called, release = threading.Event(), threading.Event()
+
+    async def never_awaited():
+        pass
+
+    result = never_awaited()
+
+    def function():
+        called.set()
+        release.wait(PATIENCE)
+        return result
+
+    async def abandon():
+        task = asyncio.create_task(run_in_thread(function, name="agx abandoned"))
+        while not called.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(abandon())
+    release.set()
+    for thread in threading.enumerate():
+        if thread.name == "agx abandoned":
+            thread.join(PATIENCE)
+    assert inspect.getcoroutinestate(result) == inspect.CORO_CLOSED
+
+
 async def test_an_exception_after_the_cancellation_is_not_reported():
     complaints, release = [], threading.Event()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))

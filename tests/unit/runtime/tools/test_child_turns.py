@@ -11,7 +11,9 @@ import pytest
 
 from agenticx.errors import AgenticXError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
-from agenticx.runtime import RuntimeEvent, Session, TurnContext, TurnError, current_turn
+from agenticx.runtime import Event, RuntimeEvent, Session, TurnContext, TurnError, current_turn
+from agenticx.runtime.turn import Channel
+from agenticx.runtime.turns.child_turns import ChannelChildTurns
 from agenticx.testing import ScriptedGate, check_grammar, outline
 from agenticx.tools.registry import tool
 from tests.support.jumping_clock import LoopClock
@@ -229,3 +231,36 @@ async def test_work_takes_the_place_of_model_calls(play: Player) -> None:
         *("turn_started", "turn_started", "round_start", "token", "final:answer", "token", "final:answer")
     ]
     assert run.rows == [("user", "go"), ("assistant", "It is four.")]
+
+
+async def test_a_turn_that_outlives_its_parent_can_begin_below_one_that_is_over(play: Player) -> None:
+    written: list[str] = []
+
+    class DurableTurns(ChannelChildTurns):
+        @property
+        def is_durable(self) -> bool:
+            return True
+
+        async def write(self, events: Sequence[Event], /) -> None:
+            written.extend(event.type for event in events if event.type != "state")
+
+    @tool(risk="execute")
+    def post(text: str) -> str:
+        """Post a text."""
+        return f"posted {text}"
+
+    gate, turns = ScriptedGate(True), DurableTurns(Channel())
+    model = ScriptedModel([call("post", {"text": "a"}), "sent"], clock=LoopClock())
+    runtime = play.runtime(model, gate=gate, tools=[post])
+    above = runtime.ended_turn(
+        play.session(),
+        agent_path=("meta", "mid"),
+        context=TurnContext(turn_id="turn_1", child_turns=turns),
+    )
+    late = TurnContext(parent=above, outlives_parent=True)
+    result = await runtime.run("go", play.session(permission_mode="auto"), agent_id="late", context=late)
+    assert (result.text, result.events[0].data["parent_turn_id"]) == ("sent", "turn_1")
+    assert (written[0], written[-1]) == ("turn_started", "final")
+    assert [request.agent_path for request in gate.requests] == [("meta", "mid", "late")]
+    with pytest.raises(AgenticXError, match="no turn can begin below turn 'turn_1' of 'mid', which has ended"):
+        await runtime.run("go", agent_id="soon", context=TurnContext(parent=above))

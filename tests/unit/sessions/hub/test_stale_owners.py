@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agenticx.errors import SessionNotFound
 from agenticx.llms.sampling import Sampling, UnsupportedSampling
 from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.runtime import ConfirmAnswer
@@ -43,114 +46,110 @@ def hub_in(folder: Path, store: Any, *replies: Any, model: Any = None) -> Hub:
     return Hub(store, models=lambda _: model, tools=lambda _: [act], settings=settings)
 
 
-async def lose_session(store: MemoryStore, session_id: str, new: Hub) -> None:
-    """Have `new` become the owner, without the former one knowing it."""
-    store.expire(session_id, noticed=False)
-    await new.change(session_id, {"pinned": True})
+class Hubs:
+    """Two hubs on one store: `first`, which makes the session and owns it, and `second`."""
+
+    def __init__(self, first: Hub, second: Hub, store: MemoryStore, session_id: str) -> None:
+        self.first = first
+        self.second = second
+        self.session_id = session_id
+        self._store = store
+
+    async def change_owner(self) -> None:
+        """Have the second hub become the session's owner, without the first one knowing it."""
+        self._store.expire(self.session_id, noticed=False)
+        await self.second.change(self.session_id, {"pinned": True})
+
+    async def events(self) -> list[dict[str, Any]]:
+        return [json.loads(event.frame_json) for event in await self._store.log.read(self.session_id, 0, 1_000)]
+
+
+@asynccontextmanager
+async def two_hubs(
+    folder: Path, first: Sequence[Any] = (), second: Sequence[Any] = (), *, store: Any = None, model: Any = None
+) -> AsyncGenerator[Hubs]:
+    """Make two hubs whose models play the replies `first` and `second`, or are `model`."""
+    store = store or MemoryStore()
+    hubs = hub_in(folder, store, *first, model=model), hub_in(folder, store.other_worker(), *second, model=model)
+    for hub in hubs:
+        await hub.recover()
+    record = await hubs[0].create(name="s")
+    await hubs[0].change(record.id, {"pinned": True})
+    yield Hubs(*hubs, store, record.id)
+    await asyncio.gather(*(hub.close() for hub in hubs))
 
 
 async def test_a_stop_at_a_former_owner_stops_the_turn_at_the_new_one(tmp_path: Path) -> None:
     ran.clear()
-    store = DurableMemoryStore()
-    old, new = hub_in(tmp_path, store, call("act"), "done"), hub_in(tmp_path, store.other_worker(), "done")
-    for hub in (old, new):
-        await hub.recover()
-    record = await old.create(name="s")
-    await old.start(record.id, TurnRequest(input="act"))
-    await wait_until(lambda: old.gate.pending(record.id))
-    await lose_session(store, record.id, new)
-    assert new.running_turn_id(record.id) is not None
+    async with two_hubs(tmp_path, [call("act"), "done"], ["done"], store=DurableMemoryStore()) as hubs:
+        await hubs.first.start(hubs.session_id, TurnRequest(input="act"))
+        await wait_until(lambda: hubs.first.gate.pending(hubs.session_id))
+        await hubs.change_owner()
+        assert hubs.second.running_turn_id(hubs.session_id) is not None
 
-    stopped = await old.stop(record.id)
+        stopped = await hubs.first.stop(hubs.session_id)
 
-    assert stopped is not None
-    await wait_until(lambda: new.running_turn_id(record.id) is None)
-    assert ran == []
-    last = json.loads((await store.log.read(record.id, 0, 1_000))[-1].frame_json)
-    assert (last["type"], last["data"]["code"]) == ("error", "stopped")
-    await asyncio.gather(old.close(), new.close())
+        assert stopped is not None
+        await wait_until(lambda: hubs.second.running_turn_id(hubs.session_id) is None)
+        assert ran == []
+        last = (await hubs.events())[-1]
+        assert (last["type"], last["data"]["code"]) == ("error", "stopped")
 
 
 async def test_a_repeated_message_at_a_former_owner_has_the_state_that_is_stored(tmp_path: Path) -> None:
-    store = MemoryStore()
-    old, new = hub_in(tmp_path, store, hang()), hub_in(tmp_path, store.other_worker(), "x")
-    for hub in (old, new):
-        await hub.recover()
-    record = await old.create(name="s")
-    await old.start(record.id, TurnRequest(input="hang"))
-    queued = TurnRequest(input="more", when_busy="queue", client_turn_id="k")
-    assert (await old.submit(record.id, queued)).state == "queued"
-    await lose_session(store, record.id, new)
+    async with two_hubs(tmp_path, [hang()], ["x"]) as hubs:
+        await hubs.first.start(hubs.session_id, TurnRequest(input="hang"))
+        queued = TurnRequest(input="more", when_busy="queue", client_turn_id="k")
+        assert (await hubs.first.submit(hubs.session_id, queued)).state == "queued"
+        await hubs.change_owner()
 
-    assert (await old.submit(record.id, queued)).state == "handed_back"
-    await asyncio.gather(old.close(), new.close())
+        assert (await hubs.first.submit(hubs.session_id, queued)).state == "handed_back"
 
 
 async def test_a_message_at_a_former_owner_is_not_busy_with_a_turn_that_has_ended(tmp_path: Path) -> None:
-    store = MemoryStore()
-    old, new = hub_in(tmp_path, store, hang()), hub_in(tmp_path, store.other_worker(), "hello")
-    for hub in (old, new):
-        await hub.recover()
-    record = await old.create(name="s")
-    await old.start(record.id, TurnRequest(input="hang"))
-    await lose_session(store, record.id, new)
+    async with two_hubs(tmp_path, [hang()], ["hello"]) as hubs:
+        await hubs.first.start(hubs.session_id, TurnRequest(input="hang"))
+        await hubs.change_owner()
 
-    turn = await old.start(record.id, TurnRequest(input="hi"))
-    await wait_until(lambda: new.running_turn_id(record.id) is None)
+        turn = await hubs.first.start(hubs.session_id, TurnRequest(input="hi"))
+        await wait_until(lambda: hubs.second.running_turn_id(hubs.session_id) is None)
 
-    events = [json.loads(event.frame_json) for event in await store.log.read(record.id, 0, 1_000)]
-    assert [event["data"]["text"] for event in events if event["type"] == "final"] == ["hello"]
-    assert events[-1]["turn_id"] == turn.id
-    await asyncio.gather(old.close(), new.close())
+        events = await hubs.events()
+        assert [event["data"]["text"] for event in events if event["type"] == "final"] == ["hello"]
+        assert events[-1]["turn_id"] == turn.id
+
+
+async def test_a_message_at_a_former_owner_of_a_deleted_session_raises_session_not_found(tmp_path: Path) -> None:
+    async with two_hubs(tmp_path, ["hello"]) as hubs:
+        await hubs.change_owner()
+        await hubs.second.delete(hubs.session_id)
+
+        with pytest.raises(SessionNotFound, match=f"no session has the id '{hubs.session_id}'"):
+            await hubs.first.start(hubs.session_id, TurnRequest(input="hi"))
 
 
 async def test_a_session_that_a_command_claims_while_its_hub_closes_is_given_up(tmp_path: Path) -> None:
-    store = MemoryStore()
-    closing, other = hub_in(tmp_path, store, hang()), hub_in(tmp_path, store.other_worker())
-    for hub in (closing, other):
-        await hub.recover()
-    busy, idle = await closing.create(name="busy"), await closing.create(name="idle")
-    await closing.start(busy.id, TurnRequest(input="hang"))
-    task = asyncio.create_task(closing.close())
-    await asyncio.sleep(0)
-    await closing.change(idle.id, {"name": "renamed"})
-    await task
+    async with two_hubs(tmp_path, [hang()]) as hubs:
+        idle = await hubs.first.create(name="idle")
+        await hubs.first.start(hubs.session_id, TurnRequest(input="hang"))
+        task = asyncio.create_task(hubs.first.close())
+        await asyncio.sleep(0)
+        await hubs.first.change(idle.id, {"name": "renamed"})
+        await task
 
-    assert (await other.change(idle.id, {"name": "again"})).name == "again"
-    await other.close()
+        assert (await hubs.second.change(idle.id, {"name": "again"})).name == "again"
     await wait_until(lambda: not any(task.get_name().startswith("agx") for task in asyncio.all_tasks()))
 
 
-class Afar:
-    """Two hubs of one session, which the first one owns."""
-
-    def __init__(self, folder: Path, *replies: Any, model: Any = None) -> None:
-        self.store = MemoryStore()
-        self.owner = hub_in(folder, self.store, *replies, model=model)
-        self.other = hub_in(folder, self.store.other_worker(), model=model)
-
-    async def session(self) -> str:
-        for hub in (self.owner, self.other):
-            await hub.recover()
-        record = await self.owner.create(name="s")
-        await self.owner.change(record.id, {"pinned": True})
-        return record.id
-
-    async def close(self) -> None:
-        await asyncio.gather(self.owner.close(), self.other.close())
-
-
 async def test_text_that_is_no_unicode_arrives_at_the_owner_as_it_would_there(tmp_path: Path) -> None:
-    afar = Afar(tmp_path, "a", "b")
-    session_id = await afar.session()
-    for number, hub in enumerate((afar.owner, afar.other)):
-        await hub.submit(session_id, TurnRequest(input="a\ud800b", client_turn_id=f"{number}"))
-        await wait_until(lambda: afar.owner.running_turn_id(session_id) is None)
+    async with two_hubs(tmp_path, ["a", "b"]) as hubs:
+        for number, hub in enumerate((hubs.first, hubs.second)):
+            await hub.submit(hubs.session_id, TurnRequest(input="a\ud800b", client_turn_id=f"{number}"))
+            await wait_until(lambda: hubs.first.running_turn_id(hubs.session_id) is None)
 
-    rows = await afar.owner.messages(session_id)
-    first, second = [row["content"] for row in rows if row["role"] == "user"]
-    assert first == second
-    await afar.close()
+        rows = await hubs.first.messages(hubs.session_id)
+        first, second = [row["content"] for row in rows if row["role"] == "user"]
+        assert first == second
 
 
 async def test_sampling_that_the_owners_model_does_not_take_is_refused_afar_as_there(tmp_path: Path) -> None:
@@ -160,13 +159,11 @@ async def test_sampling_that_the_owners_model_does_not_take_is_refused_afar_as_t
         async def stream(self, request: Any) -> Any:
             yield ()
 
-    afar = Afar(tmp_path, model=Plain())
-    session_id = await afar.session()
-    for hub in (afar.owner, afar.other):
-        with pytest.raises(UnsupportedSampling, match="plain takes no `seed`") as refused:
-            await hub.submit(session_id, TurnRequest(input="hi", sampling=Sampling(seed=1)))
-        assert refused.value.fields == ("seed",)
-    await afar.close()
+    async with two_hubs(tmp_path, model=Plain()) as hubs:
+        for hub in (hubs.first, hubs.second):
+            with pytest.raises(UnsupportedSampling, match="plain takes no `seed`") as refused:
+                await hub.submit(hubs.session_id, TurnRequest(input="hi", sampling=Sampling(seed=1)))
+            assert refused.value.fields == ("seed",)
 
 
 async def test_numbers_that_json_lacks_are_no_other_arguments_afar(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from agenticx.runtime import current_turn
 from agenticx.tools.registry import FunctionTool, tool
 
 if TYPE_CHECKING:
-    from agenticx.teams.subagents.manager import AgentTeamManager
+    from agenticx.subagents.manager import AgentTeamManager
 
 __all__ = ["meta_tools"]
 

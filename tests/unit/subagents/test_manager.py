@@ -15,8 +15,8 @@ from agenticx.errors import InvalidArguments, ToolError
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
-from agenticx.teams.subagents.manager import AgentTeamManager
-from agenticx.teams.subagents.records import SubagentLimits
+from agenticx.subagents.manager import AgentTeamManager
+from agenticx.subagents.records import SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools.registry import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock

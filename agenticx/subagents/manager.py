@@ -17,8 +17,8 @@ from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering,
 from agenticx.runtime.events import EVENT_CLASSES, Event
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
-from agenticx.teams.subagents.meta_tools import meta_tools
-from agenticx.teams.subagents.records import Subagent, SubagentEnding, SubagentLimits
+from agenticx.subagents.meta_tools import meta_tools
+from agenticx.subagents.records import Subagent, SubagentEnding, SubagentLimits
 from agenticx.tools.registry import FunctionTool, Toolbox
 
 __all__ = ["AgentTeamManager"]
