@@ -186,8 +186,7 @@ def make_hub(
         gate=gate,
         hooks=registry,
         system_prompt=system_prompt,
-        work=teams.work,
-        check_team=teams.check,
+        teams=teams,
         agents=SessionAgents(known, models=models.get, hooks=registry) if known else None,
         clock=clock,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from itertools import chain, repeat
 from os import PathLike
@@ -55,7 +55,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, TurnServices, refuse_teams
+from agenticx.sessions.hub.turn_services import AgentSource, TeamSource, TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -82,10 +82,9 @@ class Hub(QuestionMethods):
     `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
-    model calls in the turns of a session, None for most sessions; `check_team` raises a `SettingsError` for a session
-    whose team cannot be used. `agents` can answer besides the main one: a session keeps the name of the one that a
-    handoff or `change` made active. The catalog of `store` lists and finds sessions, its log has their events. All
-    methods must be called on one event loop.
+    model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
+    keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. The catalog of
+    `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -99,8 +98,8 @@ class Hub(QuestionMethods):
         hooks: HookRegistry | Sequence[AgentHook] = (),
         system_prompt: str | None = None,
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
-        check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams,
         agents: AgentSource | None = None,
+        teams: TeamSource | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -117,8 +116,8 @@ class Hub(QuestionMethods):
             clock=clock or SystemClock(),
             own_system_prompt=system_prompt,
             work=work,
-            check_team=check_team,
             agents=agents,
+            teams=teams,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
