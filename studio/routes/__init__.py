@@ -23,6 +23,7 @@ from studio.routes import (
     models_and_tools,
     page,
     questions,
+    session_filter,
     sessions,
     teams,
     turns,
@@ -204,7 +205,7 @@ TABLE: tuple[RouteSpec, ...] = (
         confirms.index,
         "Pending confirmations",
         _json(confirms.ConfirmListResponse),
-        query=confirms.ConfirmListQuery,
+        query=session_filter.SessionFilter,
         problems=_OF_SESSION,
     ),
     RouteSpec(
@@ -224,7 +225,7 @@ TABLE: tuple[RouteSpec, ...] = (
         questions.index,
         "Pending questions of agents",
         _json(questions.QuestionListResponse),
-        query=questions.QuestionListQuery,
+        query=session_filter.SessionFilter,
         problems=_OF_SESSION,
     ),
     RouteSpec(
