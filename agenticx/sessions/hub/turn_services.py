@@ -119,9 +119,10 @@ class TurnServices:
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
         never works in a folder of this host that another one's path names.
         """
+        work = work or self._work(record)
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
-        tools, agent, work = self.tools(record), None, work or self._work(record)
+        tools, agent = self.tools(record), None
         if work is None and (record.agent is not None or self.agents is not None):
             override = None if model_name is None else model
             agents = self._agents_for(record.agent)
@@ -142,8 +143,11 @@ class TurnServices:
 
     async def check_team(self, record: SessionRecord) -> None:
         """Raise `SettingsError` for a session with a team that it cannot run."""
-        if record.team is not None:
-            await self._team_source(record.team).check(record)
+        if record.team is None:
+            return
+        if record.agent is not None:
+            raise SettingsError(f"a session has an agent, here {record.agent!r}, or a team, {record.team!r}, not both")
+        await self._team_source(record.team).check(record)
 
     def _work(self, record: SessionRecord) -> TurnWork | None:
         return self.work(record) if record.team is None else self._team_source(record.team).work(record)
