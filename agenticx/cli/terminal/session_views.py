@@ -119,6 +119,7 @@ def session_to_text(
         ("name", record.name or "(without a name)"),
         ("folder", record.workspace),
         ("model", record.model or "default"),
+        *([] if record.team is None else [("team", record.team)]),
         *([] if record.agent is None else [("agent", record.agent)]),
         ("mode", record.permission_mode),
         ("created", local_time(record.created_at)),
