@@ -1,4 +1,4 @@
-"""Persons as participants without an input function: questions of the session, of a gate, and nobody to ask."""
+"""Persons as participants without a function: they are asked in the session, or at a gate."""
 
 from __future__ import annotations
 
