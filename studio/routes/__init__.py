@@ -26,6 +26,7 @@ from studio.routes import (
     session_filter,
     sessions,
     subagents,
+    teams,
     turns,
     usage,
 )
@@ -76,7 +77,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Create a session",
         _json(sessions.SessionResponse, 201),
         body=sessions.CreateSessionBody,
-        problems=("unknown_model", "unknown_tool", "bad_workspace", "storage"),
+        problems=("unknown_model", "unknown_tool", "unknown_agent", "unknown_team", "bad_workspace", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -340,6 +341,14 @@ TABLE: tuple[RouteSpec, ...] = (
         models_and_tools.tools,
         "Tools that sessions can use",
         _json(models_and_tools.ToolListResponse),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/teams",
+        "list_teams",
+        teams.teams,
+        "Configured teams",
+        _json(teams.TeamListResponse),
     ),
     RouteSpec(
         "POST",
