@@ -1,4 +1,4 @@
-"""Sub-agents of a session over HTTP: their states, and cancelling, retrying and sending messages to them."""
+"""Sub-agents of a session over HTTP: their states; cancelling, retrying and messages."""
 
 from __future__ import annotations
 

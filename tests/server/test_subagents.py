@@ -1,4 +1,4 @@
-"""Sub-agents over HTTP: listed, cancelled, retried, sent messages; their questions; their events in the stream."""
+"""Sub-agents over HTTP: listed, cancelled, retried, sent messages; their questions and events."""
 
 from __future__ import annotations
 
