@@ -16,6 +16,7 @@ __all__ = [
     "CLOSED_KINDS",
     "FILE_KINDS",
     "QUESTION_EVENTS",
+    "REPLACED_KINDS",
     "SYNCED_EVENTS",
     "Commit",
     "Fact",
@@ -163,6 +164,7 @@ FactKind = Literal[
     "file_rewound",
     "rewind_began",
     "rewind_ended",
+    "turn_waiting",
 ]
 FILE_KINDS: tuple[FactKind, ...] = ("file_edited", "file_rewound")
 """The kinds of the facts about files, which are kept as long as their session."""
@@ -174,10 +176,15 @@ CLOSED_KINDS: Mapping[FactKind, FactKind] = {
 }
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
 
+REPLACED_KINDS: frozenset[FactKind] = frozenset({"turn_waiting"})
+"""The kinds of which the last fact with a key is kept, instead of the first one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A durable fact beside the log; there is at most one for its `kind` and `key`, and the first one is kept.
+    """A durable fact beside the log; there is at most one for its `kind` and `key`.
+
+    The first one is kept, or of `REPLACED_KINDS` the last one.
 
     Facts say what the log cannot: that a call is about to run, before it runs, and the answer to a question, before its
     turn continues.
@@ -188,7 +195,9 @@ class Fact:
     {text, …}. `question_answered`: the user's answer to it, {approved, …} or {answer, by}. `question_closed`: its final
     decision, the same with {by}. `message_posted`: the user's message `key` was accepted and is queued, {message, …}.
     `message_taken`: the outcome of that message, {state, after_seq, …}. `name_derived`: the turn `key` gave its session
-    the name {name}. `name_announced`: the event that reports this name is in the log.
+    the name {name}. `name_announced`: the event that reports this name is in the log. `turn_waiting`: the turn `key`,
+    below another one, has asked the user, and goes on after a restart with this conversation, {messages, state,
+    agent_path, outlives_parent}; {} once it has ended.
 
     `file_edited`: a call is about to change a file, {call_id, path, before, after, host, checksum}. `file_rewound`: a
     rewind is about to, {path, undone, redone, mode, host, checksum}. `rewind_began`: files are about to be restored

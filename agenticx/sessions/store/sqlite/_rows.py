@@ -17,6 +17,7 @@ from agenticx.sessions.store.records import (
     ASKING_EVENTS,
     CLOSED_KINDS,
     FILE_KINDS,
+    REPLACED_KINDS,
     Fact,
     FactKind,
     SessionRecord,
@@ -331,12 +332,13 @@ _IS_ABOUT_FILES = f"kind IN ({', '.join(map(repr, FILE_KINDS))})"
 
 
 def add_fact(connection: sqlite3.Connection, number: int, fact: Fact) -> None:
-    """Store a fact unless there is one of its kind and key already; delete the one that it closes."""
+    """Store a fact unless one of its kind and key is to be kept; delete the one that it closes."""
     if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
         connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (closed, fact.key))
+    on_conflict = "UPDATE SET data = excluded.data" if fact.kind in REPLACED_KINDS else "NOTHING"
     connection.execute(
-        """INSERT INTO facts (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
-           ON CONFLICT (kind, key) DO NOTHING""",
+        f"""INSERT INTO facts (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (kind, key) DO {on_conflict}""",
         (number, fact.turn_id, fact.kind, fact.key, json.dumps(dict(fact.data))),
     )
 
