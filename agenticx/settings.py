@@ -90,6 +90,18 @@ class Settings(BaseModel):
     status_query_cooldown_seconds: _Seconds = Field(
         8, description="Shortest time between two queries for the state of a sub-agent."
     )
+    subagent_max_depth: Annotated[int, integer(1, 100)] = Field(
+        3, description="Depth of the lowest sub-agents; those of the main agent are at 1."
+    )
+    subagent_max_children: Annotated[int, integer(1, 100_000)] = Field(
+        8, description="Most sub-agents of one agent that have not ended."
+    )
+    subagent_max_running: Annotated[int, integer(1, 1000)] = Field(
+        4, description="Most sub-agents of a session that work at once; others are queued."
+    )
+    subagent_timeout_seconds: _Seconds = Field(
+        1800, description="Longest time for a turn of a sub-agent, without the time of waiting for a person."
+    )
     tool_timeout_seconds: _Seconds = Field(
         120, description="Longest time for one tool call, unless the tool has its own limit."
     )

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
@@ -20,9 +21,17 @@ from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import ASKING_EVENTS, QUESTION_EVENTS, Fact, FactKind, Loaded, TurnRecord
+from agenticx.sessions.store.records import (
+    ASKING_EVENTS,
+    QUESTION_EVENTS,
+    Fact,
+    FactKind,
+    Loaded,
+    StoredEvent,
+    TurnRecord,
+)
 
-__all__ = ["FactJournal", "SessionChildTurns"]
+__all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 
 _FOLLOWED_EVENTS = QUESTION_EVENTS | {EventType.TOOL_RESULT}
 
@@ -50,16 +59,46 @@ class FactJournal:
         await self.store_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
 
 
+class ChildTurnRecords(Protocol):
+    """The records that are stored with the events of turns, such as that the run of a sub-agent has ended."""
+
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
+        """Return the facts to store with these events of the turn."""
+        ...
+
+    def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
+        """Take those facts as stored."""
+        ...
+
+    async def on_ended(self, turn_id: str, /) -> None:
+        """Go on after the end of a turn that did not emit it itself."""
+        ...
+
+
+class NoRecords:
+    """No records."""
+
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
+        return ()
+
+    def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
+        return None
+
+    async def on_ended(self, turn_id: str, /) -> None:
+        return None
+
+
 class SessionChildTurns:
     """The `ChildTurns` of one session. Once it is `closed`, no event is stored through it any more.
 
-    `unended` holds the ids of turns whose end could not be stored. `resumer` goes on with the turns of an earlier
-    process that outlive their parents and wait for a person; without it they are ended. `open_questions` are those that
-    the turns of an earlier process ask again, by id; each event is set once that is so, or the turn is over. `waiting`
-    are such turns, by id, until they are begun again.
+    `unended` holds the ids of turns whose end could not be stored; `records` are stored with the events. `resumer` goes
+    on with the turns of an earlier process that outlive their parents and wait for a person; without it they are ended.
+    `waiting` are the turns of an earlier process that go on, by id, until they are begun again; `open_questions` those
+    that they ask again, by id, each with an event that is set once that is so, or the turn is over.
     """
 
     is_durable = True
+    records: ChildTurnRecords = NoRecords()
 
     def __init__(self, session_id: str, writer: SessionWriter, log: Log) -> None:
         self.closed = False
@@ -233,9 +272,24 @@ class SessionChildTurns:
             interrupted = await read_interrupted(self._log, turn, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), code, text)
             facts = [_no_longer_waiting(turn.id)] if interrupted.questions else []
-            await self._writer.commit(turn.id, events, facts=facts, keeps_state=True)
+            await self.commit(turn.id, events, facts)
             if code == "interrupted":
                 log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
+        await self.records.on_ended(turn.id)
+
+    async def commit(
+        self,
+        turn_id: str,
+        events: Sequence[RuntimeEvent],
+        facts: Sequence[Fact] = (),
+        begins: TurnRecord | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Store events and facts of a turn, and the records that belong to them."""
+        records = self.records.facts(turn_id, events)
+        on_stored = partial(self.records.on_stored, turn_id, records) if records else None
+        return await self._writer.commit(
+            turn_id, events, begins=begins, facts=(*facts, *records), keeps_state=True, on_stored=on_stored
+        )
 
     async def release(self, turn: TurnRecord, *, ended: bool, code: str) -> None:
         """Give up a turn that emits no more events, and store an end of it unless it has one."""
@@ -285,7 +339,7 @@ class _StoredChildTurn:
             await self.turns.end_waiting_below(self.turn.id)
         try:
             facts = self._facts(events)
-            stored = await self.writer.commit(self.turn.id, events, begins=begins, facts=facts, keeps_state=True)
+            stored = await self.turns.commit(self.turn.id, events, facts, begins)
         except StoreError:
             self.failed = True
             raise

@@ -40,8 +40,9 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
+from agenticx.sessions.hub.methods.questions import QuestionMethods
+from agenticx.sessions.hub.methods.subagents import SubagentMethods
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
-from agenticx.sessions.hub.questions import QuestionMethods
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
@@ -75,7 +76,7 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 _log = get_logger(__name__)
 
 
-class Hub(QuestionMethods):
+class Hub(QuestionMethods, SubagentMethods):
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
@@ -450,7 +451,7 @@ class Hub(QuestionMethods):
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            has_work = loaded.running or loaded.children or loaded.open_facts
+            has_work = loaded.running or loaded.children or loaded.open_facts or actor.turns.subagents.has_unended
             if has_work and actor.is_here and not self._services.closing:
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again

@@ -206,6 +206,25 @@ class TurnServices:
             _log.warning("the work of a session cannot be made", session=record.id, error=str(exc))
             return False
 
+    async def subagent_runtime(self, record: SessionRecord, model_name: str | None) -> AgentRuntime:
+        """Return the runtime of sub-agents of a session, with that model instead of its own if it is named.
+
+        Raises the error of `models`, and as `read_configuration` does.
+        """
+        model = self.models(model_name or record.model)
+        configuration = await self.read_configuration(record)
+        prompt = await run_in_thread(prompt_text, "subagent", name="agx reading settings")
+        settings = configuration.settings
+        return AgentRuntime(
+            model,
+            self.gate,
+            system_prompt=f"{configuration.system_prompt}\n\n{prompt}",
+            max_tool_rounds=settings.max_tool_rounds,
+            hooks=self.hooks,
+            settings=settings,
+            clock=self.clock,
+        )
+
     def is_repeatable(self, record: SessionRecord, tool_name: str) -> bool:
         """Return whether the session has an idempotent tool of that name, whose calls may run again."""
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,10 @@ class Program:
 
     async def start(self, work: TurnWork, **settings: Any) -> Hub:
         """Begin a process whose sessions run `work`."""
+
+        def session_work(_record: SessionRecord) -> TurnWork:
+            return work
+
         self.is_dead, self.dies_after = False, ""
         self.store = InterceptedStore(self.open_store(), self._unless_dead)
         if not self.session_id:
@@ -79,7 +84,7 @@ class Program:
             models=lambda _: ScriptedModel([]),
             tools=lambda _: [],
             settings=load_settings({"home": self.folder, **settings}, environ={}),
-            work=lambda _: work,
+            work=session_work,
         )
         await self.hub.recover()
         return self.hub
@@ -103,8 +108,9 @@ class Program:
         runtime = AgentRuntime(model, settings=load_settings({"home": self.folder}, environ={}))
         seen = self.seen[name] = []
         context, tools = TurnContext(parent=turn), [self.post, ask_user]
-        async for event in runtime.run_turn("go", Session(), agent_id=name, tools=tools, context=context):
-            seen.append(event)
+        async with aclosing(runtime.run_turn("go", Session(), agent_id=name, tools=tools, context=context)) as events:
+            async for event in events:
+                seen.append(event)
         return seen[-1].data["text"]
 
     async def asked(self) -> Any:
