@@ -1,4 +1,4 @@
-"""Teams whose process is killed: the next run goes on with the right speaker, and nothing is done twice."""
+"""Teams whose process is killed: the next run goes on where it was, and nothing is done twice."""
 
 from __future__ import annotations
 
