@@ -173,8 +173,6 @@ class AssistantAgent(BaseChatAgent):
             raise asyncio.CancelledError
         await wait_for_abandoned_turn(self._session)
         stop = StopSignal()
-        cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
-        cancellation.add_done_callback(lambda _: stop.set())
         output = None if self._output_content_type is None else OutputType(self._output_content_type)
         context = self._context()
         turn = self._runtime.run_turn(
@@ -183,6 +181,7 @@ class AssistantAgent(BaseChatAgent):
         reader = TurnMessages(self.name, self._session, streams=self._streams)
         events: list[Event] = []
         inner: list[BaseAgentEvent | BaseChatMessage] = []
+        remove_stop = cancellation_token.add_callback(stop.set)
         try:
             async for event in turn:
                 events.append(event)
@@ -195,7 +194,7 @@ class AssistantAgent(BaseChatAgent):
                         inner.append(message)
                     yield message
         finally:
-            cancellation.cancel()
+            remove_stop()
             reader.close()
             await turn.aclose()
         end = own_events(events)[-1]
