@@ -10,6 +10,7 @@
     ├── UserCodeError          user code (tool, hook, gate, model) raised, hung or returned an invalid value
     ├── AttachmentRefused      an attached file is of no accepted type or cannot be read
     │   └── AttachmentTooLarge a file, or all of a message together, exceeds a limit, which the message names
+    ├── WorkFailed             work that takes the place of a turn's model calls failed; carries the turn's error code
     ├── HookFailed             a hook that guards a step failed, so the step must not happen
     ├── ResourcesExhausted     the machine lacks memory, threads, open files or disk space
     └── StoreError             the session store refused or failed
@@ -49,6 +50,7 @@ __all__ = [
     "StoreError",
     "ToolError",
     "UserCodeError",
+    "WorkFailed",
 ]
 
 ModelErrorCode = Literal[
@@ -149,6 +151,15 @@ class AttachmentRefused(AgenticXError):
 
 class AttachmentTooLarge(AttachmentRefused):
     """A file, or all files of a message together, over a limit; the message names it."""
+
+
+class WorkFailed(AgenticXError):
+    """A failure of the work that takes the place of a turn's model calls; `code` is the error code of the turn."""
+
+    def __init__(self, message: str, *, code: str, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
 
 
 class HookFailed(AgenticXError):

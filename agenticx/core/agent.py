@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
-from unicodedata import category
 from uuid import uuid4
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator
@@ -15,6 +14,7 @@ from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import AgentHook
 from agenticx.tools.base import Tool
+from agenticx.tools.visible import is_one_line
 
 __all__ = ["Agent"]
 
@@ -54,7 +54,7 @@ class Agent(BaseModel):
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
-        if any(category(char) in ("Cc", "Zl", "Zp") for char in name):
+        if not is_one_line(name):
             raise ValueError("a name must be one line without control characters")
         return name
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from contextlib import aclosing
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from agenticx.argument_types import check_mapping
 from agenticx.clocks import Clock, SystemClock
@@ -15,16 +16,20 @@ from agenticx.core.chat import chat_response, run_chat
 from agenticx.core.execution import Execution
 from agenticx.core.guide_rails import GuideRail
 from agenticx.core.results import ChatResponse, ExecutionResult
+from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
-from agenticx.runtime.events import RuntimeEvent
+from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.session import checked_session
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import has_running_loop, start_thread
+
+if TYPE_CHECKING:
+    from agenticx.sessions.store.base import Store
 
 __all__ = ["AgentExecutor"]
 
@@ -57,11 +62,17 @@ class AgentExecutor:
 
     `llm_provider` is the model of agents that name none: a name such as `"openai:gpt-4o"`, a model, or a duck-typed
     model; without it the default model is used, as `agx run` does. A run makes at most `max_iterations` model calls, or
-    the agent's own `max_iterations` if that is smaller. The default gate approves every call. `guide_rails` check each
-    result of a task. `hooks` join those of each agent. All model calls of all runs are made within `budget`. With a
-    `session` all runs continue that conversation, one at a time; without one each is a conversation of its own. With
-    `resolve_on_text` an answer that mentions `case_resolved` or `case_not_resolved` counts as if the tool had been
-    called.
+    the agent's own `max_iterations` if that is smaller. The default gate approves every call; where a run is part of
+    another turn, or of a session of an open hub, that one's gate is asked instead. `guide_rails` check each result of a
+    task. `hooks` join those of each agent. All model calls of all runs are made within `budget`. With `resolve_on_text`
+    an answer that mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
+
+    With a `session` all tasks continue that conversation, one at a time; without one each is a conversation of its own.
+    It is one in memory, or the id of one of an open hub; the agent that acted last does a task for which none is given.
+    With a `store`, one that is open or a URL as of `open_hub`, each task is a turn of a stored session, by default a
+    new one (`ExecutionResult.session_id`), which a later executor can continue; its attempts are turns below that one,
+    as `agx sessions replay` shows. A store that is opened here belongs to one event loop until `aclose`. Chats are not
+    stored: their rows are the application's.
     """
 
     def __init__(
@@ -73,7 +84,8 @@ class AgentExecutor:
         guide_rails: Sequence[GuideRail] = (),
         hooks: Sequence[AgentHook] = (),
         budget: Budget | None = None,
-        session: Session | None = None,
+        session: Session | str | None = None,
+        store: Store | str | None = None,
         resolve_on_text: bool = False,
         settings: Settings | None = None,
         clock: Clock | None = None,
@@ -82,14 +94,27 @@ class AgentExecutor:
         self._clock = clock or SystemClock()
         self._models = Models(llm_provider, self._settings)
         self._max_iterations = _positive(max_iterations, "max_iterations")
+        self._own_gate = confirm_gate
         self._gate = AutoApproveConfirmGate() if confirm_gate is None else confirm_gate
         self._guide_rails = tuple(guide_rails)
         limit = self._clock.real(self._settings.hook_timeout_seconds)
         self._hooks = HookRegistry(tuple(hooks), limit=limit)
         self._budget = checked_budget(budget)
-        self._session = None if session is None else checked_session(session)
+        session_id = session if isinstance(session, str) else None
+        self._session = None if session is None or session_id is not None else checked_session(session)
+        self._stored: StoredRuns | None = None
+        if store is not None or session_id is not None:
+            self._stored = StoredRuns(
+                _checked_store(store, self._session),
+                session_id,
+                model_of=self._models.resolve,
+                settings=self._settings,
+                clock=self._clock,
+            )
         self._resolve_on_text = resolve_on_text
         self._results: dict[str, str] = {}
+        self._continues = session is not None
+        self._active: Agent | None = None
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -110,8 +135,9 @@ class AgentExecutor:
         the first reply with calls ends the run, and they are not run.
         """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
-        async for _ in execution.events():
-            pass
+        async with aclosing(self._events(execution)) as events:
+            async for _ in events:
+                pass
         return self._remember(execution)
 
     run = _blocking(arun)
@@ -125,11 +151,15 @@ class AgentExecutor:
         context_variables: Mapping[str, Any] | None = None,
         max_turns: int | None = None,
         execute_tools: bool = True,
-    ) -> AsyncGenerator[RuntimeEvent, None]:
+    ) -> AsyncGenerator[Event, None]:
         """Do a task as `arun` does and yield the events of its turns, one turn for each attempt."""
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
-        async for event in execution.events():
-            yield event
+        events = self._events(execution)
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
         self._remember(execution)
 
     # --- chats --------------------------------------------------------------------------------------------------------
@@ -160,18 +190,32 @@ class AgentExecutor:
         before = {message.message_id for message in session.messages}
         runtime = self._runtime(acting.model)
         rounds = _positive(max_turns, "max_turns")
-        await run_chat(runtime, session, acting, max_rounds=rounds, execute=execute_tools, budget=self._budget)
+        await run_chat(
+            runtime,
+            session,
+            acting,
+            max_rounds=rounds,
+            execute=execute_tools,
+            budget=self._budget,
+            gate=self._own_gate,
+        )
         return chat_response(session, before, agents.named(session.active_agent or agent.name))
 
     chat = _blocking(achat)
     """`achat` for code with or without a running event loop, which waits for the response."""
 
     async def aclose(self) -> None:
-        """Close the connections that models made from names keep on the running event loop."""
+        """Close the store that was opened here, and the connections of models made from names, on this event loop."""
+        if self._stored is not None:
+            await self._stored.aclose()
         for model in self._models:
             await close_model(model)
 
     # --- parts of a run -----------------------------------------------------------------------------------------------
+
+    def _events(self, execution: Execution) -> AsyncGenerator[Event, None]:
+        """Run a task and yield its events, from the store if it is stored."""
+        return execution.events() if self._stored is None else self._stored.events(execution)
 
     async def _execution(
         self,
@@ -183,7 +227,7 @@ class AgentExecutor:
     ) -> Execution:
         if not isinstance(task, Task):
             raise TypeError(f"task must be a Task, not {type(task).__name__}")
-        agent = _checked_agent(task.agent if agent is None else agent)
+        agent = _checked_agent(agent or task.agent or self._active)
         limits = [self._max_iterations, agent.max_iterations]
         if max_turns is not None:
             limits.append(_positive(max_turns, "max_turns"))
@@ -198,6 +242,7 @@ class AgentExecutor:
             acting=acting,
             runtime=self._runtime(acting.model),
             session=self._session,
+            gate=self._gate_below(),
             context_variables=variables,
             max_rounds=min(limits),
             execute_tools=execute_tools,
@@ -206,6 +251,11 @@ class AgentExecutor:
             budget=self._budget,
             clock=self._clock,
         )
+
+    def _gate_below(self) -> ConfirmGate | None:
+        """Return the gate of turns below another one, None for that one's: the default gate approves only here."""
+        has_own_store = self._stored is not None and self._stored.is_own
+        return self._gate if has_own_store else self._own_gate
 
     def _agents(self, task: Task | None = None, override: Any = None) -> TurnAgents:
         prompt = f"The answer is expected to be: {task.expected_output}" if task and task.expected_output else ""
@@ -217,6 +267,8 @@ class AgentExecutor:
     def _remember(self, execution: Execution) -> ExecutionResult:
         """Return the result and keep its text for tasks that have this one as `context`."""
         result = execution.result()
+        if self._continues:
+            self._active = result.agent
         if result.success:
             self._results[execution.task.id] = result.result
             while len(self._results) > _REMEMBERED_RESULTS:
@@ -246,6 +298,15 @@ def _copied_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     check_mapping("context_variables", variables)
     return dict(variables)
+
+
+def _checked_store(store: Store | str | None, session: Session | None) -> Store | str | None:
+    """Return the store; raise `TypeError` for what is none, `ValueError` for one beside a session in memory."""
+    if store is not None and session is not None:
+        raise ValueError("a session in memory is not stored; give the id of a stored one, or no session")
+    if store is not None and not isinstance(store, str) and not hasattr(store, "ownership"):
+        raise TypeError(f"store must be a Store or a URL such as 'sqlite:///runs.db', not {type(store).__name__}")
+    return store
 
 
 def _positive(value: object, name: str) -> int:

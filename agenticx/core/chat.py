@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, cast
 
 from agenticx.core.agent import Agent
 from agenticx.core.results import ChatResponse
 from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, TurnContext
+from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, RuntimeEvent, Session, TurnContext, current_turn
 from agenticx.runtime.events import Event
 from agenticx.runtime.results import turn_error
 from agenticx.runtime.resume import ResumePoint
@@ -27,11 +28,13 @@ async def run_chat(
     max_rounds: int,
     execute: bool,
     budget: Budget | None,
+    gate: ConfirmGate | None,
 ) -> None:
     """Run a turn of `session`, whose last message is answered, and append what it adds.
 
-    Running out of model calls ends it without an error. Raises `TurnError` for another fatal error, and `ValueError`
-    if there are no messages.
+    Where the code runs in a turn, that of a user's message is one below it, which asks its gate unless there is a
+    `gate`. Running out of model calls ends it without an error. Raises `TurnError` for another fatal error, and
+    `ValueError` if there are no messages.
     """
     if not session.messages:
         raise ValueError("messages must not be empty: the last one is what is answered")
@@ -39,12 +42,16 @@ async def run_chat(
         agent=acting, max_rounds=max_rounds, on_exhausted="error", execute_tools=execute, budget=budget
     )
     events: list[RuntimeEvent] = []
+    parent = current_turn()
 
     async def keep(batch: Sequence[RuntimeEvent]) -> None:
         events.extend(batch)
 
     if isinstance(last := session.messages[-1], UserMessage):
         session.messages.pop()
+        if parent is not None and parent.accepts_children:
+            context = replace(context, parent=parent, gate=gate)
+            session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
         async with aclosing(runtime.run_turn(last, session, context=context)) as turn:
             await keep([event async for event in turn])
     else:  # results of calls that the application made itself: nothing new is said

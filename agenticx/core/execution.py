@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from operator import add
 from typing import Any, cast
 
@@ -14,14 +15,16 @@ from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerd
 from agenticx.core.results import ExecutionResult, ExecutionStats
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import TurnAgents
+from agenticx.errors import WorkFailed
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
-from agenticx.runtime import AgentRuntime, Budget, Session, TurnContext
-from agenticx.runtime.events import Event, RuntimeEvent
+from agenticx.messages import Message
+from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
+from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
-from agenticx.runtime.results import own_events
+from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import usage_data, usage_from_data
+from agenticx.runtime.turn import Turn, usage_data, usage_from_data
 from agenticx.runtime.turn_agent import TurnAgent
 
 __all__ = ["Execution"]
@@ -33,18 +36,25 @@ _CASE_TOOLS = {"case_resolved": "result", "case_not_resolved": "reason"}
 
 @dataclass(slots=True, kw_only=True)
 class _Attempt:
-    """One turn and what is known of its answer; `problem` is None for a result that can be returned."""
+    """One turn and what is known of its answer.
+
+    `problem` is None for a result that can be returned; `code` is that of the error which ended the work, if one did.
+    """
 
     text: str = ""
-    reason: str = ""
     problem: str | None = None
+    code: str | None = None
     is_repeatable: bool = False
     verdicts: tuple[GuideRailVerdict, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class Execution:
-    """A run of `task`. `result` returns its outcome once `events` is exhausted."""
+    """A run of `task`. `result` returns its outcome once `events` is exhausted.
+
+    Without a `session` each attempt is a conversation of its own, after the messages of `history`. Where the code runs
+    in a turn, the attempts are turns below it, which ask its gate unless there is a `gate`.
+    """
 
     agent: Agent
     task: Task
@@ -53,6 +63,7 @@ class Execution:
     acting: TurnAgent
     runtime: AgentRuntime
     session: Session | None
+    gate: ConfirmGate | None
     context_variables: dict[str, Any]
     max_rounds: int
     execute_tools: bool
@@ -60,28 +71,36 @@ class Execution:
     resolve_on_text: bool
     budget: Budget | None
     clock: Clock
+    history: Sequence[Message] = ()
+    session_id: str | None = None
     _events: list[Event] = field(default_factory=list[Event], init=False)
     _attempt: _Attempt = field(default_factory=_Attempt, init=False)
     _variables: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
     _last: Agent | None = field(default=None, init=False)
+    _rounds: int = field(default=0, init=False)
     _output: OutputType | None = field(default=None, init=False)
     _started: float = field(default=0.0, init=False)
     _seconds: float = field(default=0.0, init=False)
 
-    async def events(self) -> AsyncGenerator[RuntimeEvent, None]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """Run the attempts, at most `max_retry_limit` after the first, and yield their events."""
         self._started = self.clock.monotonic()
         self._output = None if self.task.output_type is None else OutputType(self.task.output_type)
+        parent = current_turn()
+        place = parent if parent is not None and parent.accepts_children else None
         for number in range(1, self.agent.max_retry_limit + 2):
-            session = Session() if self.session is None else self.session
-            turn, events = self._begin_turn(session), list[Event]()
+            session = self._session_below(place)
+            turn, events = self._begin_turn(session, place), list[Event]()
             try:
                 async for event in turn:
                     events.append(event)
                     yield event
             finally:
                 await turn.aclose()
-            await self._end_attempt(number, session, events)
+            self._end_attempt(session, events)
+            if self._attempt.problem is None:
+                async for event in self._check(number, place):
+                    yield event
             if self._attempt.problem is None or not self._attempt.is_repeatable:
                 break
             _log.warning("retry", attempt=number, error=self._attempt.problem)
@@ -101,35 +120,49 @@ class Execution:
             agent=self._last or self.agent,
             context_variables=self._variables,
             guide_rails=attempt.verdicts,
+            session_id=self.session_id,
         )
 
-    def _begin_turn(self, session: Session) -> AsyncGenerator[Event, None]:
+    def check(self) -> None:
+        """Raise `WorkFailed` with the code of the error that ended the run, if one did."""
+        if self._attempt.code is not None:
+            raise WorkFailed(self._attempt.problem or "", code=self._attempt.code)
+
+    def _session_below(self, parent: Turn | None) -> Session:
+        """Return the session of an attempt; one of its own has workspace and mode of the turn above it."""
+        if self.session is not None:
+            return self.session
+        session = Session(messages=self.history)
+        if parent is not None:
+            session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+        return session
+
+    def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
         session.state.context_variables.update(self.context_variables)
-        context = TurnContext(
-            agent=self.acting,
-            max_rounds=self.max_rounds,
-            on_exhausted="error",
-            execute_tools=self.execute_tools,
-            budget=self.budget,
-        )
+        session.active_agent = self.agent.name
+        context = self._context(self.acting, parent)
+        context = replace(context, max_rounds=self.max_rounds, execute_tools=self.execute_tools)
         return self.runtime.run_turn(self.prompt, session, output_type=self._output, context=context)
 
-    async def _end_attempt(self, number: int, session: Session, events: Sequence[Event]) -> None:
+    def _context(self, agent: TurnAgent, parent: Turn | None) -> TurnContext:
+        return TurnContext(agent=agent, parent=parent, gate=self.gate, on_exhausted="error", budget=self.budget)
+
+    def _end_attempt(self, session: Session, events: Sequence[Event]) -> None:
         self._events += events
+        self._rounds += sum(event.type == "round_start" for event in events)
         events = own_events(events)
         self._variables = dict(session.state.context_variables)
         handovers = [event.data["to_agent"] for event in events if event.type == "handoff"]
         self._last = self.agents.named(handovers[-1]) if handovers else self.agent
         self._attempt = self._read(events)
-        if self._attempt.problem is None:
-            await self._check(number)
 
     def _read(self, events: Sequence[Event]) -> _Attempt:
         """Return the answer of a turn, or its problem."""
         end = events[-1]
         if end.type == "error":
             is_refused = self._output is not None and end.data["code"] == "provider.bad_reply"
-            return _Attempt(problem=f"{end.data['code']}: {end.data['text']}", is_repeatable=is_refused)
+            code, text = end.data["code"], end.data["text"]
+            return _Attempt(problem=f"{code}: {text}", code=code, is_repeatable=is_refused)
         assert end.type == "final"
         text, reason = end.data["text"], end.data["reason"]
         if reason in ("resolved", "not_resolved"):
@@ -137,26 +170,45 @@ class Execution:
         elif self.resolve_on_text:
             reason = "not_resolved" if "case_not_resolved" in text else reason
         problem = f"not_resolved: {text}".rstrip(": ") if reason == "not_resolved" else None
-        return _Attempt(text=text, reason=reason, problem=problem)
+        return _Attempt(text=text, problem=problem)
 
-    async def _check(self, number: int) -> None:
-        """Pass the answer through the guide rails."""
-        attempt = self._attempt
+    async def _check(self, number: int, parent: Turn | None) -> AsyncGenerator[Event, None]:
+        """Pass the answer through the guide rails, and yield the events of the turns in which they ask a model."""
+        attempt, asked = self._attempt, list[Event]()
         context = GuideRailContext(
             agent=self._last or self.agent,
             task=self.task,
             context_variables=self._variables,
             attempt=number,
+            _ask=partial(self._ask, asked, parent),
         )
         attempt.text, attempt.verdicts = await check_result(self.guide_rails, attempt.text, context)
         if attempt.verdicts and (last := attempt.verdicts[-1]).action == "abort":
-            attempt.problem, attempt.is_repeatable = f"guide_rail: {last.reason or 'the result was refused'}", True
+            attempt.problem, attempt.code = f"guide_rail: {last.reason or 'the result was refused'}", "hook_failed"
+            attempt.is_repeatable = True
+        self._events += asked
+        for event in asked:
+            yield event
+
+    async def _ask(self, asked: list[Event], parent: Turn | None, prompt: str, name: str, model: Any) -> str:
+        """Return the answer of a model to a guide rail, which is the agent `name` of a turn of its own."""
+        rail = Agent(name=name, instructions="", model=self.acting.model if model is None else model)
+        context = replace(self._context(await self.agents.taking_over(rail), parent), max_rounds=1)
+        events: list[Event] = []
+        async with aclosing(self.runtime.run_turn(prompt, context=context)) as turn:
+            async for event in turn:
+                events.append(event)
+        asked += events
+        end = events[-1]
+        if end.type != "final":
+            raise turn_error(events)
+        return end.data["text"]
 
     def _stats(self) -> ExecutionStats:
         usages = [usage_from_data(event.data) for event in self._events if event.type == "usage"]
         usage = usage_data(reduce(add, usages, Usage() if not usages else usages.pop()))
         return ExecutionStats(
-            rounds=sum(event.type == "round_start" for event in self._events),
+            rounds=self._rounds,
             tool_calls=sum(event.type == "tool_result" for event in self._events),
             usage=cast("FinalUsageData", usage),
             cost_usd=usage.get("cost_usd"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agenticx import user_code
@@ -39,6 +39,15 @@ class GuideRailContext:
     task: Task
     context_variables: dict[str, Any]
     attempt: int
+    _ask: Callable[[str, str, Any], Awaitable[str]] = field(repr=False)
+
+    async def ask(self, prompt: str, *, model: Any = None, name: str = "GuideRail") -> str:
+        """Return the answer of a model, by default that with which the task began.
+
+        The call is a turn of the agent `name`, whose events, usage and cost are part of the run, within its budget.
+        Raises `TurnError` if it fails.
+        """
+        return await self._ask(prompt, name, model)
 
 
 class GuideRail(Protocol):

@@ -67,7 +67,7 @@ class ExecutionResult:
 
     `result` is the text of the answer as the guide rails left it, `output` the object that the task's `output_type`
     asked for. Without `success`, `error` says why. `agent` acted last. `guide_rails` are the verdicts on the last
-    attempt, `events` those of all attempts.
+    attempt, `events` those of all attempts. `session_id` is the id of the stored session, if there is one.
     """
 
     success: bool
@@ -79,3 +79,4 @@ class ExecutionResult:
     agent: Agent
     context_variables: dict[str, Any] = field(repr=False)
     guide_rails: tuple[GuideRailVerdict, ...]
+    session_id: str | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agenticx.runtime.agent_runtime import AgentRuntime
 from agenticx.runtime.budgets.budget import Budget, BudgetExceeded
+from agenticx.runtime.calls.person import ask_person
 from agenticx.runtime.compactor import ContextCompactor
 from agenticx.runtime.confirm import (
     AsyncConfirmGate,
@@ -62,6 +63,7 @@ __all__ = [
     "TurnError",
     "UnknownConfirm",
     "UnknownQuestion",
+    "ask_person",
     "current_turn",
     "encode_envelope",
     "envelope_adapter",

@@ -47,7 +47,7 @@ from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import ToolCalls
-from agenticx.runtime.turn import EventSink, Turn, TurnContext, check_turn_arguments
+from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnWork, check_turn_arguments
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_task import TurnTask, begin_turn, wait_for_abandoned_turn
 from agenticx.settings import Settings, load_settings
@@ -262,6 +262,7 @@ class AgentRuntime(RunMethods):
             clock=self._clock,
             loops=self._new_loop_detector(session),
             interrupts=Interrupts(self._turn_seconds),
+            settings=self._settings,
             gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
             context=context,
         )
@@ -314,7 +315,7 @@ class AgentRuntime(RunMethods):
 
         A partial answer after the time-out has the same limit again.
         """
-        if calls and turn.interrupts.fired:
+        if turn.interrupts.fired:
             self._calls.cancel(turn, calls)
         try:
             async with turn.interrupts:
@@ -331,7 +332,7 @@ class AgentRuntime(RunMethods):
 
     async def _turn(self, turn: Turn) -> None:
         if (work := turn.context.work) is not None:
-            return await self._endings.given_answer(turn, clean_text(await work(turn)), "answer")
+            return await self._endings.given_answer(turn, await self._done_work(turn, work), "answer")
         while turn.round < turn.max_rounds:
             turn.append_steering()
             turn.round += 1
@@ -357,6 +358,13 @@ class AgentRuntime(RunMethods):
             turn.hand_over()
             self._endings.checkpoint(turn)
         await self._end_out_of_rounds(turn)
+
+    async def _done_work(self, turn: Turn, work: TurnWork) -> str:
+        """Return the result of `work`; questions of an earlier process that it does not ask again are closed."""
+        try:
+            return clean_text(await work(turn))
+        finally:
+            self._calls.authorizer.close_resumed(turn, "restart")
 
     async def _think(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         reply, message_id = await self._call(turn, request)

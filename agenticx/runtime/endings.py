@@ -9,7 +9,16 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from agenticx.clocks import Clock, rfc3339
-from agenticx.errors import AgenticXError, ClockExpired, HookFailed, ModelError, ResourcesExhausted, StoreError
+from agenticx.errors import (
+    AgenticXError,
+    ClockExpired,
+    HookFailed,
+    ModelError,
+    ResourcesExhausted,
+    SettingsError,
+    StoreError,
+    WorkFailed,
+)
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, ToolMessage, new_id
@@ -101,6 +110,8 @@ class Endings:
                 return failure.reason, {}
             case ModelError():
                 return failure.code, self._retry_data(failure)
+            case WorkFailed():
+                return failure.code, {"retryable": failure.retryable}
             case LoopStopped():
                 return "loop_detected", {"detector": failure.detector}
             case RoundsExhausted():
@@ -109,7 +120,7 @@ class Endings:
                 return "hook_failed", {}
             case StoreError():
                 return "storage", {}
-            case ResourcesExhausted():
+            case ResourcesExhausted() | SettingsError():
                 _log.error("the turn failed", error=str(failure))
                 return "internal", {}
             case _:

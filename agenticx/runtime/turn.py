@@ -36,6 +36,7 @@ from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
 from agenticx.runtime.turns.write_pacer import WritePacer
+from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode, stricter_mode
 from agenticx.tools.registry import Toolbox
 
@@ -45,6 +46,7 @@ __all__ = [
     "EventSink",
     "Turn",
     "TurnContext",
+    "TurnWork",
     "attachment_data",
     "check_turn_arguments",
     "current_turn",
@@ -61,6 +63,9 @@ _log = get_logger(__name__)
 
 EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 """A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
+
+TurnWork = Callable[["Turn"], Awaitable[str]]
+"""The work of a turn in place of model calls; its result is the answer. See `TurnContext`."""
 
 OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]
 """The end of a turn that has used all of its rounds; see `TurnContext`."""
@@ -131,7 +136,7 @@ class TurnContext:
     outlives_parent: bool = False
     child_turns: ChildTurns | None = None
     gate: ConfirmGate | None = None
-    work: Callable[[Turn], Awaitable[str]] | None = None
+    work: TurnWork | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
@@ -185,6 +190,7 @@ class Turn:
     clock: Clock
     loops: LoopDetector
     gate: ConfirmGate
+    settings: Settings = field(repr=False)
     id: str = field(init=False)
     session_id: str = field(init=False)
     agent_id: str = field(init=False)

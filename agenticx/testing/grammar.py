@@ -54,8 +54,8 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     4. All calls of a round come before any of them runs. Each has an id that is unique within the session and exactly
        one `tool_result`, in call order, before a `steered`, the next model call and the turn's end.
     5. `tool_progress`, `artifact` and a `stall` of a tool occur between a call and its result.
-    6. A confirmation or question is asked about a call without a result and answered once, by an event of its own kind,
-       before the turn ends.
+    6. A confirmation or question is asked about a call without a result, or a question without a `tool_call_id` by the
+       turn's work, and answered once, by an event of its own kind, before the turn ends.
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
        only in a waiting token, of which a model call has one at most.
     8. `state` events are changes, never `idle`; `done` comes just before the terminal event.
@@ -277,12 +277,12 @@ class _Turn:
 
     def check_question(self, event: View) -> list[str]:
         id_ = str(event.data.get("id"))
-        problems = self.check_during_call(event)
+        tool, call_id = event.data.get("context", {}).get("tool"), event.data.get("tool_call_id")
+        asks_for_work = event.type == "question_asked" and call_id is None
+        problems = [] if asks_for_work else self.check_during_call(event)
         problems += [f"{id_} is asked twice"] if id_ in self.questions else []
-        tool = event.data.get("context", {}).get("tool")
         if event.type == "confirm_required" and tool not in self.open_calls.values():
             problems.append(f"no call of {tool!r} waits for its result")
-        call_id = event.data.get("tool_call_id")
         if call_id is not None and call_id not in self.open_calls:
             problems.append(f"{call_id} is not a call without a result")
         self.questions[id_] = (event.type, False)

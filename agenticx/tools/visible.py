@@ -6,7 +6,15 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-__all__ = ["control_pictures", "escape_controls", "visible", "visible_line", "visible_path", "without_invisible"]
+__all__ = [
+    "control_pictures",
+    "escape_controls",
+    "is_one_line",
+    "visible",
+    "visible_line",
+    "visible_path",
+    "without_invisible",
+]
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"})
 # Letters, marks and symbols without a visible glyph: joiners, fillers, variation selectors, the blank Braille cell.
@@ -89,7 +97,12 @@ def escape_controls(text: str) -> str:
 
 
 def _is_control(char: str) -> bool:
-    return (char not in "\n\t" and unicodedata.category(char) in _CONTROL_CATEGORIES) or char in _BIDI_CONTROLS
+    return (char not in "\n\t" and not is_one_line(char)) or char in _BIDI_CONTROLS
+
+
+def is_one_line(text: str) -> bool:
+    """Return True if `text` has neither line breaks nor other control characters."""
+    return not any(unicodedata.category(char) in _CONTROL_CATEGORIES for char in text)
 
 
 def control_pictures(text: str) -> str:

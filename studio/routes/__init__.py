@@ -23,6 +23,7 @@ from studio.routes import (
     models_and_tools,
     page,
     questions,
+    session_filter,
     sessions,
     turns,
     usage,
@@ -203,7 +204,7 @@ TABLE: tuple[RouteSpec, ...] = (
         confirms.index,
         "Pending confirmations",
         _json(confirms.ConfirmListResponse),
-        query=confirms.ConfirmListQuery,
+        query=session_filter.SessionFilter,
         problems=_OF_SESSION,
     ),
     RouteSpec(
@@ -223,7 +224,7 @@ TABLE: tuple[RouteSpec, ...] = (
         questions.index,
         "Pending questions of agents",
         _json(questions.QuestionListResponse),
-        query=questions.QuestionListQuery,
+        query=session_filter.SessionFilter,
         problems=_OF_SESSION,
     ),
     RouteSpec(

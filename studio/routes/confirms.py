@@ -13,23 +13,16 @@ from agenticx.clocks import rfc3339
 from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.http.problems import Problem
-from studio.http.queries import RequestQuery, read_query
+from studio.routes.session_filter import read_session_filter
 from studio.services import services
 
 __all__ = [
     "ConfirmAnswerBody",
     "ConfirmDecisionResponse",
-    "ConfirmListQuery",
     "ConfirmListResponse",
     "answer",
     "index",
 ]
-
-
-class ConfirmListQuery(RequestQuery):
-    """The query of the list of pending questions."""
-
-    session_id: str | None = Field(None, description="Only questions of this session.")
 
 
 class ConfirmAnswerBody(RequestBody):
@@ -79,10 +72,7 @@ class ConfirmDecisionResponse(TypedDict):
 
 async def index(request: Request) -> Response:
     """List the questions that wait for an answer, of all sessions or one."""
-    studio, session_id = services(request), read_query(request, ConfirmListQuery).session_id
-    if session_id is not None:
-        await studio.store.catalog.get(session_id)
-    pending = await studio.hub.open_confirms(session_id)
+    pending = await services(request).hub.open_confirms(await read_session_filter(request))
     return JSONResponse({"confirms": [_confirm_item(question) for question in pending]})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired
 
-from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -13,23 +12,16 @@ from agenticx.clocks import rfc3339
 from agenticx.runtime import QuestionRequest
 from agenticx.runtime.confirm import AnsweredBy
 from studio.http.bodies import RequestBody, read_body
-from studio.http.queries import RequestQuery, read_query
+from studio.routes.session_filter import read_session_filter
 from studio.services import services
 
 __all__ = [
     "QuestionAnswerBody",
     "QuestionAnswerResponse",
-    "QuestionListQuery",
     "QuestionListResponse",
     "answer",
     "index",
 ]
-
-
-class QuestionListQuery(RequestQuery):
-    """The query of the list of pending questions."""
-
-    session_id: str | None = Field(None, description="Only questions of this session.")
 
 
 class QuestionAnswerBody(RequestBody):
@@ -69,10 +61,7 @@ class QuestionAnswerResponse(TypedDict):
 
 async def index(request: Request) -> Response:
     """List the questions of agents that wait for an answer, of all sessions or one."""
-    studio, session_id = services(request), read_query(request, QuestionListQuery).session_id
-    if session_id is not None:
-        await studio.store.catalog.get(session_id)
-    pending = await studio.hub.open_questions(session_id)
+    pending = await services(request).hub.open_questions(await read_session_filter(request))
     return JSONResponse({"questions": [_item(question) for question in pending]})
 
 

@@ -32,6 +32,7 @@ from agenticx.runtime.session import Session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.settings import load_settings
 from agenticx.tools.coercion import coerce_numbers
 from agenticx.tools.registry import Toolbox, tool
 from agenticx.user_code import describe_exception
@@ -107,6 +108,7 @@ def _turn() -> Turn:
         clock=SystemClock(),
         loops=LoopDetector(),
         gate=AutoApproveConfirmGate(),
+        settings=load_settings(environ={}),
     )
 
 

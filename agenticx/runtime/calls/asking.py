@@ -278,7 +278,7 @@ class QuestionAsker(Asker[QuestionRequest, QuestionAnswer]):
         )
 
     def request(self, turn: Turn, call_id: str, question: UserQuestion) -> QuestionRequest:
-        """Return the request for a question that a call asks."""
+        """Return the request for a question that a call asks, or with the id "" the work of the turn."""
         return QuestionRequest(
             id=new_id("qst"),
             text=clean_text(question.text),
@@ -294,7 +294,9 @@ class QuestionAsker(Asker[QuestionRequest, QuestionAnswer]):
         data: dict[str, Any] = {"id": request.id, "text": request.text}
         if request.options:
             data["options"] = list(request.options)
-        data |= {"expires_at": rfc3339(request.expires_at), "tool_call_id": request.tool_call_id}
+        data["expires_at"] = rfc3339(request.expires_at)
+        if request.tool_call_id:
+            data["tool_call_id"] = request.tool_call_id
         return EventType.QUESTION_ASKED, data | _agent_path(request)
 
     def _answered_event(self, answer: QuestionAnswer) -> tuple[EventType, dict[str, Any]]:

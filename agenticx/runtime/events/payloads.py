@@ -153,7 +153,7 @@ class ConfirmResponseData(TypedDict):
 
 
 class QuestionAskedData(TypedDict):
-    """The payload of `question_asked`; the call `tool_call_id` waits for the answer."""
+    """The payload of `question_asked`; the call `tool_call_id`, or else the turn's work, waits for the answer."""
 
     id: str
     text: str

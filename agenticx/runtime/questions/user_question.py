@@ -34,8 +34,8 @@ class QuestionClosed(AgenticXError):
 class QuestionRequest:
     """A question of the agent to the user, who may choose one of `options` or answer in other words.
 
-    `tool_call_id` is the call that asks. `agent_path` has the ids of the agents from the main one to the one that asks,
-    if that is another.
+    `tool_call_id` is the call that asks, "" for the work of a turn. `agent_path` has the ids of the agents from the
+    main one to the one that asks, if that is another.
     """
 
     id: str

@@ -22,6 +22,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry
 from agenticx.runtime.results import UserInput
+from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.hub.cache import ActorCache
 from agenticx.sessions.hub.commands import (
@@ -54,7 +55,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, TurnServices, TurnWork
+from agenticx.sessions.hub.turn_services import AgentSource, TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData

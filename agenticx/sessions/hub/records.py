@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.store.records import Fact, SessionRecord
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.visible import visible
+from agenticx.tools.visible import is_one_line, visible
 
 __all__ = [
     "MAX_NAME_CHARS",
@@ -56,7 +56,7 @@ def check_name(name: str) -> str:
         raise ValueError(f"a name must have at most {MAX_NAME_CHARS} characters, not {len(name)}")
     if not any(char.isprintable() and not char.isspace() for char in name):
         raise ValueError("a name must have a visible character; null means no name")
-    if any(unicodedata.category(char) in _LINE_BREAK_CATEGORIES or _changes_direction(char) for char in name):
+    if not is_one_line(name) or any(map(_changes_direction, name)):
         raise ValueError("a name must be one line without control characters")
     return name
 
@@ -131,7 +131,6 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
 }
 _REQUIRED = frozenset({"permission_mode", "pinned", "archived"})
 
-_LINE_BREAK_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 _DIRECTION_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 

@@ -13,6 +13,7 @@ from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreEr
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
+from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
@@ -23,7 +24,7 @@ from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
-from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup, TurnWork
+from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +14,7 @@ from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError, Un
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
-from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn import TurnWork
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.store.base import Log, Store
@@ -25,10 +25,7 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["AgentSource", "TurnConfiguration", "TurnServices", "TurnSetup", "TurnWork"]
-
-TurnWork = Callable[[Turn], Awaitable[str]]
-"""The `work` of a `TurnContext`."""
+__all__ = ["AgentSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
 
 _READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
 

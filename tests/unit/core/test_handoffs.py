@@ -272,10 +272,14 @@ async def test_the_tool_choice_none_offers_no_tools() -> None:
 
 async def test_a_session_keeps_the_agent_that_a_handoff_made_active() -> None:
     session = Session()
-    executor = AgentExecutor(ScriptedModel([call("transfer_to_billing"), "Paid."]), session=session)
+    executor = AgentExecutor(ScriptedModel([call("transfer_to_billing"), "Paid.", "Gladly.", "Hi."]), session=session)
     await executor.arun(triage, Task(description="Is invoice 3 paid?"))
     assert session.active_agent == "Billing"
-    assert [message.sender for message in session.messages if message.role == "assistant"] == ["Triage", "Billing"]
+    result = await executor.arun(task=Task(description="Thank you"))
+    assert (result.agent, result.result) == (billing, "Gladly.")
+    await executor.arun(triage, Task(description="Something else"))
+    senders = [message.sender for message in session.messages if message.role == "assistant"]
+    assert (senders, session.active_agent) == (["Triage", "Billing", "Billing", "Triage"], "Triage")
 
 
 async def test_log_lines_name_the_agent_that_acts_and_its_organization(caplog: pytest.LogCaptureFixture) -> None:

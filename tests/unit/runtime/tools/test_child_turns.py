@@ -237,7 +237,9 @@ async def test_a_turn_that_outlives_its_parent_can_begin_below_one_that_is_over(
     written: list[str] = []
 
     class DurableTurns(ChannelChildTurns):
-        is_durable = True
+        @property
+        def is_durable(self) -> bool:
+            return True
 
         async def write(self, events: Sequence[Event], /) -> None:
             written.extend(event.type for event in events if event.type != "state")

@@ -1,0 +1,141 @@
+"""Runs of tasks as turns of stored sessions.
+
+A run is a turn of its session; the attempts, and the turns in which guide rails ask a model, are turns below it. All
+are stored as they happen: after a crash the log shows what had begun, and the next run ends the open turns as
+interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from agenticx.clocks import Clock
+from agenticx.core.execution import Execution
+from agenticx.llms.base import ChatModel
+from agenticx.runtime import Event
+from agenticx.runtime.turn import Turn
+from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
+
+if TYPE_CHECKING:
+    from agenticx.sessions.hub.hub import Hub
+    from agenticx.sessions.hub.open_hubs import OpenHub
+    from agenticx.sessions.store.base import Store
+
+__all__ = ["StoredRuns"]
+
+
+class StoredRuns:
+    """The sessions in which an executor stores its runs.
+
+    With a `store`, which is one that is open, or a URL as of `open_hub`, each run has a session of its own, or all
+    continue the session `session_id`; without one that is a session of an open hub. `model_of` finds a model by name.
+    """
+
+    def __init__(
+        self,
+        store: Store | str | None,
+        session_id: str | None,
+        *,
+        model_of: Callable[[str], ChatModel],
+        settings: Settings,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._model_of = model_of
+        self._settings = settings.model_copy(update={"resume_interrupted": "off"})  # the code of a run is gone
+        self._clock = clock
+        self._opened = AsyncExitStack()
+        self._hub: Hub | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def is_own(self) -> bool:
+        """True if the sessions are those of a store of the executor's own, where no person answers."""
+        return self._store is not None
+
+    async def events(self, execution: Execution) -> AsyncGenerator[Event, None]:
+        """Run a task, and yield the events of its turn and those below it, each once it is stored.
+
+        Closing the generator early stops the run. Raises `SessionNotFound`, `SessionBusy`, `OwnedElsewhere`,
+        `StoreError`, and `SettingsError` for a URL that cannot be used.
+        """
+        hub, session_id = await self._session_for(execution)
+        execution.session_id = session_id
+        turn = await hub.run_work(session_id, execution.prompt, _Work(execution))
+        turn_ids, is_over = {turn.id}, False
+        try:
+            async for item in hub.follow(session_id, after=turn.after_seq or 0):
+                event = item.event
+                if event.type == "turn_started" and event.data.get("parent_turn_id") in turn_ids:
+                    turn_ids.add(item.turn_id or "")
+                if item.turn_id in turn_ids:
+                    is_over = item.turn_id == turn.id and event.terminal
+                    yield event
+                if is_over:
+                    return
+        finally:
+            if not is_over:
+                await hub.stop(session_id)
+            await hub.wait_for_turn(session_id, turn.id)
+
+    async def aclose(self) -> None:
+        """Close the store if it was opened here; a later run opens it again."""
+        self._hub = None
+        await self._opened.aclose()
+
+    async def _session_for(self, execution: Execution) -> tuple[OpenHub, str]:
+        """Return the session of a run and its hub: an open one, or that over the store."""
+        if self._store is None:
+            from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
+
+            assert self._session_id is not None
+            return await hub_of(self._session_id), self._session_id
+        async with self._opening:
+            if self._hub is None:
+                self._hub = await self._open(self._store, execution.acting.model)
+        return self._hub, self._session_id or (await self._hub.create()).id
+
+    async def _open(self, given: Store | str, model: ChatModel) -> Hub:
+        from agenticx.sessions.hub.hub import Hub
+
+        store = await run_in_thread(self._open_store, given, name="agx opening") if isinstance(given, str) else given
+        if isinstance(given, str):
+            self._opened.push_async_callback(store.aclose)
+        hub = Hub(
+            store,
+            models=lambda name: model if name is None else self._model_of(name),
+            tools=lambda _record: (),
+            settings=self._settings,
+            clock=self._clock,
+        )
+        self._opened.push_async_callback(hub.close)
+        await hub.recover()
+        return hub
+
+    def _open_store(self, url: str) -> Store:
+        from agenticx.sessions.store.factory import absolute_url, open_store
+
+        return open_store(self._settings.model_copy(update={"store_url": absolute_url(url)}), self._clock)
+
+
+class _Work:
+    """The work of a run's turn: its attempts and their checks, whose answer is that of the turn."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    async def __call__(self, turn: Turn) -> str:
+        execution, variables = self._execution, turn.session.state.context_variables
+        execution.history = tuple(turn.session.messages[:-1])
+        execution.context_variables = {**variables, **execution.context_variables}
+        async for _ in execution.events():
+            pass
+        result = execution.result()
+        variables.update(result.context_variables)
+        execution.check()
+        return result.result

@@ -1,0 +1,264 @@
+"""Tasks whose runs are turns of stored sessions, or part of another turn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx import ConfirmAnswer, open_hub
+from agenticx.core import Agent, AgentExecutor, GuideRailContext, GuideRailVerdict, Task
+from agenticx.errors import ModelError, SessionNotFound
+from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
+from agenticx.sessions import MemoryStore, Store, transcript
+from agenticx.sessions.store.base import read_log_pages
+from agenticx.settings import Settings, load_settings
+from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, outline, say, usage
+from agenticx.tools import tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(risk="write")
+def pay(invoice: int, context_variables: dict[str, Any]) -> str:
+    """Pay an invoice."""
+    return f"invoice {invoice} is paid by {context_variables['customer']}"
+
+
+billing = Agent(name="Billing", instructions="You do invoices.", tools=(pay,))
+PAYING = [[call("pay", {"invoice": 7}), usage(20, 4)], [say("Paid."), usage(30, 2)]]
+TASK = Task(description="Pay 7.")
+ANN = {"customer": "Ann"}
+
+
+def settings_in(folder: Path) -> Settings:
+    return load_settings({"home": folder / "home", "workspace_root": folder}, environ={})
+
+
+async def envelopes(store: Store, session_id: str) -> list[dict[str, Any]]:
+    return [json.loads(event.frame_json) async for page in read_log_pages(store.log, session_id) for event in page]
+
+
+# --- a store of the executor's own ------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_a_turn_of_a_stored_session_and_its_attempt_a_turn_below_it(tmp_path: Path) -> None:
+    store, model = MemoryStore(), ScriptedModel(PAYING)
+    executor = AgentExecutor(model, store=store, settings=settings_in(tmp_path))
+    result = await executor.arun(billing, TASK, context_variables=ANN)
+    await executor.aclose()
+    assert (result.success, result.result, result.context_variables) == (True, "Paid.", ANN)
+    assert (result.stats.rounds, result.stats.tool_calls) == (2, 1)
+    assert result.stats.usage == {"input_tokens": 50, "output_tokens": 6}
+    check_grammar(result.events)
+    assert result.session_id is not None
+    stored = await envelopes(store, result.session_id)
+    check_grammar(stored)
+    began = [event for event in stored if event["type"] == "turn_started"]
+    assert [event["agent_id"] for event in began] == ["meta", "Billing"]
+    assert began[1]["data"]["parent_turn_id"] == began[0]["turn_id"]
+    assert [row.agent_id for row in await store.catalog.usage(session_id=result.session_id)] == ["Billing"]
+    pages = [event async for page in read_log_pages(store.log, result.session_id) for event in page]
+    assert [message["content"] for message in transcript(pages)] == ["Pay 7.", "Paid."]
+
+
+async def test_a_later_executor_continues_a_stored_session(tmp_path: Path) -> None:
+    url, settings = f"sqlite:///{tmp_path}/runs.db", settings_in(tmp_path)
+    first = AgentExecutor(ScriptedModel(PAYING), store=url, settings=settings)
+    session_id = (await first.arun(billing, TASK, context_variables=ANN)).session_id
+    await first.aclose()
+    model = ScriptedModel(["Number 7."])
+    second = AgentExecutor(model, store=url, session=session_id, settings=settings)
+    result = await second.arun(billing, Task(description="Which one?"))
+    await second.aclose()
+    assert (result.session_id, result.result, result.context_variables) == (session_id, "Number 7.", ANN)
+    assert [message.content for message in model.requests[0].messages][1:] == ["Pay 7.", "Paid.", "Which one?"]
+
+
+def test_a_blocking_run_closes_its_store_each_time(tmp_path: Path) -> None:
+    model = ScriptedModel(["One.", "Two."])
+    executor = AgentExecutor(model, store=f"sqlite:///{tmp_path}/runs.db", settings=settings_in(tmp_path))
+    results = [executor.run(Agent(), Task(description=text)) for text in ("First", "Second")]
+    assert [result.result for result in results] == ["One.", "Two."]
+    assert results[0].session_id != results[1].session_id
+
+
+async def test_a_run_that_fails_ends_its_turn_with_the_code_of_the_attempt(tmp_path: Path) -> None:
+    store, model = MemoryStore(), ScriptedModel([fail(ModelError("no such key", code="provider.auth"))])
+    executor = AgentExecutor(model, store=store, settings=settings_in(tmp_path))
+    result = await executor.arun(billing, TASK)
+    await executor.aclose()
+    assert (result.success, result.error) == (False, "provider.auth: no such key")
+    ends = [
+        event["data"]["code"] for event in await envelopes(store, result.session_id or "") if event["data"].get("fatal")
+    ]
+    assert ends == ["provider.auth", "provider.auth"]
+
+
+async def test_leaving_the_stream_of_a_stored_run_stops_it(tmp_path: Path) -> None:
+    store, model = MemoryStore(), ScriptedModel(PAYING)
+    executor = AgentExecutor(model, store=store, settings=settings_in(tmp_path))
+    stream = executor.stream(billing, TASK, context_variables=ANN)
+    async for event in stream:
+        if event.type == "tool_call":
+            break
+    await stream.aclose()
+    (record,) = await store.catalog.sessions()
+    ends = [event["data"]["code"] for event in await envelopes(store, record.id) if event["data"].get("fatal")]
+    await executor.aclose()
+    assert ends == ["stopped", "stopped"]
+
+
+KILLED = """
+import os, signal, sys
+from agenticx.core import Agent, AgentExecutor, Task
+from agenticx.testing import ScriptedModel, call
+
+def pay(invoice: int) -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+billing = Agent(name="Billing", tools=[pay])
+model = ScriptedModel([call("pay", {"invoice": 7})])
+AgentExecutor(model, store=sys.argv[1]).run(billing, Task(description="Pay 7."))
+"""
+
+
+@pytest.mark.promise("F1")
+async def test_after_a_kill_the_log_shows_the_call_that_had_begun_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    url, settings = f"sqlite:///{tmp_path}/runs.db", settings_in(tmp_path)
+    environment = {"AGX_HOME": str(tmp_path / "home"), "AGX_WORKSPACE_ROOT": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", KILLED, url], env=environment, timeout=60, check=False)
+    assert killed.returncode == -9
+    model = ScriptedModel(["I do not know."])
+    async with open_hub(url, model=ScriptedModel([]), settings=settings) as hub:
+        (record,) = await hub.store.catalog.sessions()
+        stored = await envelopes(hub.store, record.id)
+    check_grammar(stored)
+    assert [event["data"]["outcome"] for event in stored if event["type"] == "tool_result"] == ["unknown"]
+    assert [event["data"]["code"] for event in stored if event["data"].get("fatal")] == ["interrupted", "interrupted"]
+    executor = AgentExecutor(model, store=url, session=record.id, settings=settings)
+    assert (await executor.arun(billing, Task(description="Is it paid?"))).result == "I do not know."
+    await executor.aclose()
+
+
+# --- a session of an open hub -----------------------------------------------------------------------------------------
+
+
+async def test_a_run_in_a_session_of_an_open_hub_asks_its_user(tmp_path: Path) -> None:
+    async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
+        session = await hub.create(name="Invoices")
+        executor = AgentExecutor(ScriptedModel(PAYING), session=session.id)
+        events: list[Any] = []
+        async for event in executor.stream(billing, TASK, context_variables=ANN):
+            events.append(event)
+            if event.type == "confirm_required":
+                assert event.data["context"]["tool"] == "pay"
+                answer = ConfirmAnswer(approved=True)
+                await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
+        assert [event.data["agent_path"] for event in events if event.type == "confirm_required"] == [
+            ["meta", "Billing"]
+        ]
+        assert events[-1].data["text"] == "Paid."
+    with pytest.raises(SessionNotFound, match="no open hub has a session"):
+        await executor.arun(billing, TASK)
+
+
+async def test_a_store_beside_a_session_in_memory_and_what_is_no_store_are_refused() -> None:
+    with pytest.raises(ValueError, match="a session in memory is not stored"):
+        AgentExecutor("demo", store=MemoryStore(), session=Session())
+    with pytest.raises(TypeError, match="store must be a Store or a URL"):
+        AgentExecutor("demo", store=5)  # pyright: ignore[reportArgumentType]
+
+
+# --- runs that are part of a turn -------------------------------------------------------------------------------------
+
+
+async def test_a_run_within_a_tool_is_a_turn_below_and_asks_the_gate_of_that_turn() -> None:
+    model, answers = ScriptedModel(PAYING), list[str]()
+
+    @tool(risk="read")
+    async def delegate() -> str:
+        """Have an invoice paid."""
+        result = await AgentExecutor(model).arun(billing, TASK, context_variables=ANN)
+        answers.append(result.result)
+        return result.result
+
+    class Asked(ConfirmGate):
+        def request_confirm(self, question: str, context: Any) -> bool:
+            answers.append(context["tool"])
+            return True
+
+    runtime = AgentRuntime(ScriptedModel([call("delegate"), "Done."]), Asked(), tools=[delegate])
+    events = await collect(runtime.run_turn("Pay!"))
+    check_grammar(events)
+    assert answers == ["pay", "Paid."]
+    assert [event.agent_id for event in events if event.type == "turn_started"] == ["meta", "Billing"]
+    assert {event.agent_id for event in events if event.type == "usage"} == {"meta", "Billing"}
+
+
+async def test_a_chat_within_a_tool_is_a_turn_below() -> None:
+    executor = AgentExecutor(ScriptedModel(["Hello."]))
+
+    @tool(risk="read")
+    async def ask() -> str:
+        """Ask another agent."""
+        return (await executor.achat(billing, [{"role": "user", "content": "Hi"}])).messages[-1]["content"]
+
+    runtime = AgentRuntime(ScriptedModel([call("ask"), "Done."]), tools=[ask])
+    events = await collect(runtime.run_turn("Go"))
+    check_grammar(events)
+    assert [event.data["result"] for event in events if event.type == "tool_result"] == ["Hello."]
+    assert [event.agent_id for event in events if event.type == "turn_started"] == ["meta", "Billing"]
+
+
+# --- guide rails ------------------------------------------------------------------------------------------------------
+
+
+class Polite:
+    """A guide rail that asks a model."""
+
+    async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict:
+        answer = await context.ask(f"Is this polite? {text}", name="Polite")
+        return GuideRailVerdict("pass") if answer == "yes" else GuideRailVerdict("abort", reason=answer)
+
+
+ANSWERS = [
+    [say("Pay!"), usage(10, 2)],
+    [say("no"), usage(5, 1)],
+    [say("Please pay."), usage(12, 3)],
+    [say("yes"), usage(5, 1)],
+]
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["in memory", "stored"])
+async def test_the_model_of_a_guide_rail_counts_in_the_usage_and_the_budget_of_the_run(
+    tmp_path: Path, is_stored: bool
+) -> None:
+    store, budget = MemoryStore() if is_stored else None, Budget(tokens=100_000)
+    executor = AgentExecutor(
+        ScriptedModel(ANSWERS), guide_rails=[Polite()], budget=budget, store=store, settings=settings_in(tmp_path)
+    )
+    result = await executor.arun(Agent(name="Writer"), Task(description="Ask for money."))
+    await executor.aclose()
+    assert (result.success, result.result) == (True, "Please pay.")
+    assert result.stats.usage == {"input_tokens": 32, "output_tokens": 7}
+    assert (result.stats.rounds, budget.spent.tokens) == (2, 39)
+    used = [event.agent_id for event in result.events if event.type == "usage"]
+    assert used == ["Writer", "Polite", "Writer", "Polite"]
+    check_grammar(result.events)
+    if store is not None:
+        rows = await store.catalog.usage(session_id=result.session_id)
+        assert {row.agent_id: row.counts.input_tokens for row in rows} == {"Writer": 22, "Polite": 10}
+
+
+async def test_a_guide_rail_whose_model_cannot_be_afforded_refuses_the_result() -> None:
+    agent, budget = Agent(name="Writer", max_retry_limit=0), Budget(tokens=6_000)
+    model = ScriptedModel([[say("Pay!"), usage(5_900, 95)]])
+    result = await AgentExecutor(model, guide_rails=[Polite()], budget=budget).arun(agent, TASK)
+    assert not result.success
+    assert "budget" in (result.error or "")
+    assert outline(result.events)[-1] == "error"
