@@ -39,6 +39,7 @@ __all__ = [
     "provider_setting",
     "remember_secret",
     "secret_values",
+    "shipped_folder",
 ]
 
 _FILE_NAME = "settings.toml"
@@ -463,6 +464,12 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
         except (OSError, UnicodeDecodeError) as exc:
             raise_if_exhausted(exc)
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
+
+
+def shipped_folder(name: str) -> Path:
+    """Return a folder of the shipped config folder."""
+    folders = [folder / name for folder in _config_folders()]
+    return next((folder for folder in folders if folder.is_dir()), folders[-1])
 
 
 def prompt_text(name: str, *, home: Path | None = None) -> str:

@@ -91,6 +91,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unknown_agent": ProblemKind(422, "The session has, or is to have, an agent that the server does not know."),
     "unknown_model": ProblemKind(422, "No model has this name, or it cannot be used."),
     "unknown_parameter": ProblemKind(422, "The route has no query parameter of this name."),
+    "unknown_team": ProblemKind(422, "No configured team has this name, or the session cannot run it."),
     "unknown_tool": ProblemKind(422, "No tool has this name."),
     "internal": ProblemKind(500, "The server has a bug, which its log shows."),
     "overloaded": ProblemKind(503, "The machine lacks memory, files or disk space; the request may succeed later."),

@@ -25,6 +25,7 @@ from studio.routes import (
     questions,
     session_filter,
     sessions,
+    teams,
     turns,
     usage,
 )
@@ -67,7 +68,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Create a session",
         _json(sessions.SessionResponse, 201),
         body=sessions.CreateSessionBody,
-        problems=("unknown_model", "unknown_tool", "bad_workspace", "storage"),
+        problems=("unknown_model", "unknown_tool", "unknown_team", "bad_workspace", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -292,6 +293,14 @@ TABLE: tuple[RouteSpec, ...] = (
         models_and_tools.tools,
         "Tools that sessions can use",
         _json(models_and_tools.ToolListResponse),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/teams",
+        "list_teams",
+        teams.teams,
+        "Configured teams",
+        _json(teams.TeamListResponse),
     ),
     RouteSpec(
         "POST",

@@ -50,12 +50,13 @@ class StartTurnBody(RequestBody):
     `when_busy` says what happens to it while a turn runs. `reject`: it is a 409. `queue`: it starts a turn of its own
     afterwards, in order. `steer`: the running turn gives it to the model before its next call. `interrupt`: the running
     turn is stopped, and this message starts the next one; several interrupts run in order, each stopped for the next.
-    `model` and `permission_mode` take the place of the session's for the turn that the message begins.
+    `model` and `permission_mode` take the place of the session's for the turn that the message begins. In a session
+    with a team an empty `input` lets the team go on; anywhere else it is refused.
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
 
-    input: str = Field(min_length=1, max_length=_MAX_INPUT_CHARS)
+    input: str = Field(max_length=_MAX_INPUT_CHARS)
     attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
@@ -101,6 +102,8 @@ async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
     await check_model(studio, body.model)
+    if not body.input and (await studio.store.catalog.get(session_id)).team is None:
+        raise Problem("invalid_body", "'input' must not be empty.", field="input")
     turn_request = TurnRequest(
         input=body.input,
         attachments=await _read_attachments(body.attachments) if body.attachments else (),

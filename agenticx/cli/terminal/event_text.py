@@ -212,6 +212,7 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.TOOL_RESULT: _tool_result,
     EventType.CONFIRM_RESPONSE: _confirm_response,
     EventType.QUESTION_ANSWERED: _question_answered,
+    EventType.SPEAKER_SELECTED: lambda data: Note(f"{one_line(', '.join(data['speakers']))}:", "call"),
     EventType.STEERED: lambda data: user_message_note(data["text"]),
     EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
     EventType.SESSION_CHANGED: _session_changed,

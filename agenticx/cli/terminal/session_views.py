@@ -109,6 +109,7 @@ def session_to_text(session: SessionInfo, events: Sequence[Envelope], *, with_id
         "name": record.name or "(without a name)",
         "folder": record.workspace,
         "model": record.model or "default",
+        **({} if record.team is None else {"team": record.team}),
         **({} if record.agent is None else {"agent": record.agent}),
         "mode": record.permission_mode,
         "created": local_time(record.created_at),

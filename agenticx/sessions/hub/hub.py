@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from itertools import chain, repeat
 from os import PathLike
@@ -55,7 +55,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, TurnServices
+from agenticx.sessions.hub.turn_services import AgentSource, TurnServices, refuse_teams
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -82,9 +82,10 @@ class Hub(QuestionMethods):
     `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
-    model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
-    keeps the name of the one that a handoff or `change` made active. The catalog of `store` lists and finds sessions,
-    its log has their events. All methods must be called on one event loop.
+    model calls in the turns of a session, None for most sessions; `check_team` raises a `SettingsError` for a session
+    whose team cannot be used. `agents` can answer besides the main one: a session keeps the name of the one that a
+    handoff or `change` made active. The catalog of `store` lists and finds sessions, its log has their events. All
+    methods must be called on one event loop.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Hub(QuestionMethods):
         hooks: HookRegistry | Sequence[AgentHook] = (),
         system_prompt: str | None = None,
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
+        check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams,
         agents: AgentSource | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -115,6 +117,7 @@ class Hub(QuestionMethods):
             clock=clock or SystemClock(),
             own_system_prompt=system_prompt,
             work=work,
+            check_team=check_team,
             agents=agents,
         )
         self._actors = ActorCache(self._claim)
@@ -133,12 +136,14 @@ class Hub(QuestionMethods):
         tools: Sequence[str] | None = None,
         system_prompt: str | None = None,
         agent: str | None = None,
+        team: str | None = None,
     ) -> SessionRecord:
         """Create a session and return its record; the settings supply what is not given.
 
-        `agent` is the name of the agent that answers, None the main one. Raises `ValueError` for a value that cannot be
-        stored, `SettingsError` for a workspace that is no folder, the errors of `models`, `tools` and `agents` for
-        unknown names, `HubClosed`, `StoreError`.
+        `agent` is the name of the agent that answers, None the main one. Each message to a session with a `team` is the
+        task of a run of that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
+        cannot be stored, `SettingsError` for a workspace that is no folder and for a team that cannot be used, the
+        errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
         """
         self._check_open()
         settings = self._services.settings
@@ -148,6 +153,8 @@ class Hub(QuestionMethods):
         tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields | {"agent": agent})
+        if team is not None:
+            check_text("team", team)
         folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
         record = SessionRecord(
             name=name,
@@ -158,9 +165,11 @@ class Hub(QuestionMethods):
             tools=None if tools is None else tuple(tools),
             system_prompt=system_prompt,
             agent=agent,
+            team=team,
             created_at=rfc3339(self._services.clock.now()),
         )
         self._services.setup(record, None, None)
+        await self._services.check_team(record)
         await self.store.create(record)
         return record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,7 +25,7 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["AgentSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
+__all__ = ["AgentSource", "TurnConfiguration", "TurnServices", "TurnSetup", "refuse_teams"]
 
 _READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
 
@@ -72,6 +72,12 @@ class TurnSetup:
     work: TurnWork | None = None
 
 
+async def refuse_teams(record: SessionRecord) -> None:
+    """Raise `SettingsError` for a session with a team."""
+    if record.team is not None:
+        raise SettingsError(f"this hub has no configured teams, so a session cannot have the team {record.team!r}")
+
+
 @dataclass(slots=True, kw_only=True)
 class TurnServices:
     """The store, models, tools and settings that the turns of all sessions share.
@@ -79,8 +85,9 @@ class TurnServices:
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
-    model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
-    main one, None if no session can. `closing` is set once no turn may begin any more.
+    model calls in all turns of a session, None for most sessions, and `check_team` raises a `SettingsError` for a
+    record with a team that the hub cannot run. `agents` are those that sessions can have besides the main one, None if
+    no session can. `closing` is set once no turn may begin any more.
     """
 
     store: Store
@@ -91,6 +98,7 @@ class TurnServices:
     hooks: HookRegistry
     clock: Clock
     work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
+    check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams
     agents: AgentSource | None = None
     own_system_prompt: str | None = None
     closing: bool = False

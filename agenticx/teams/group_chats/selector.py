@@ -16,9 +16,10 @@ from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.agents.spending import current_budget, report_usage
-from agenticx.teams.group_chats.base import BaseGroupChat, Speaking, TeamRun
+from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.speaker_names import named_candidates
+from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
 from agenticx.teams.messages import BaseChatMessage, ModelClientStreamingChunkEvent, SelectorEvent
 

@@ -67,6 +67,7 @@ OPERATIONS = {
     "POST /api/sessions/{session_id}/turns": "start_turn",
     "POST /api/ticket": "redeem_ticket",
     "POST /api/tickets": "issue_ticket",
+    "GET /api/teams": "list_teams",
     "GET /api/tools": "list_tools",
     "GET /api/usage": "get_usage",
     "GET /openapi.json": "get_openapi",
@@ -95,6 +96,7 @@ SCHEMAS = [
     "ModelItem",
     "ModelListResponse",
     "ModelPrice",
+    "ParticipantItem",
     "Problem",
     "QuestionAnswerBody",
     "QuestionAnswerResponse",
@@ -120,6 +122,8 @@ SCHEMAS = [
     "StoreKeyBody",
     "StoreKeyResponse",
     "StreamFrame",
+    "TeamItem",
+    "TeamListResponse",
     "TicketResponse",
     "TokenResponse",
     "ToolCallItem",
@@ -222,7 +226,15 @@ async def test_every_response_matches_the_document(
         ticket = (await client.request("POST", "/api/tickets")).json()["ticket"]
         await client.request("POST", "/api/ticket", {"ticket": ticket})
         await client.request("PUT", "/api/keys/groq", {"key": "a-key-for-nobody"})
-        for plain in ("/", "/api/health", "/api/ready", "/api/tools", "/api/models?available=true", "/api/keys"):
+        for plain in (
+            "/",
+            "/api/health",
+            "/api/ready",
+            "/api/tools",
+            "/api/teams",
+            "/api/models?available=true",
+            "/api/keys",
+        ):
             await client.request("GET", plain)
         await client.request("DELETE", "/api/keys/groq")
         assert (await client.request("DELETE", "/api/keys/groq")).status_code == 404
@@ -365,6 +377,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (422, "bad_limit", "GET", "/api/sessions?limit=0", None),
             (422, "bad_day", "GET", "/api/usage?since=today", None),
             (422, "repeated_parameter", "GET", "/api/sessions?limit=1&limit=2", None),
+            (422, "unknown_team", "POST", "/api/sessions", {"team": "nope"}),
             (422, "unknown_parameter", "GET", "/api/tools?limt=1", None),
             (422, "remember_unavailable", "POST", "/api/confirms/cnf_x", ALWAYS),
         ]
