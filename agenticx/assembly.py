@@ -26,6 +26,7 @@ from agenticx.sessions.store.factory import MEMORY_URL, absolute_url, open_store
 from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings, load_settings
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.teams.configured.files import TeamFiles
 from agenticx.teams.configured.session_teams import SessionTeams
 from agenticx.threads import run_in_thread
@@ -33,7 +34,7 @@ from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["make_hub", "make_toolbox", "open_hub"]
+__all__ = ["default_tools", "make_hub", "make_toolbox", "open_hub"]
 
 
 @asynccontextmanager
@@ -61,7 +62,7 @@ async def open_hub(
 
     `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for the store of the
     settings, by default the one in AGX_HOME. `model` is the default model: a name, a model, or an object of another
-    library; a model that is given is not closed here. `tools` replace the built-in ones. `hooks` run in every turn.
+    library; a model that is given is not closed here. `tools` replace `default_tools`. `hooks` run in every turn.
     `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the
     main agent: a tool that returns one of them hands over to it, and it answers the next messages of that session too,
     until another handoff or `hub.change(id, {"agent": NAME})`, where None is the main agent. `workspace` is the folder
@@ -186,19 +187,23 @@ def make_hub(
         gate=gate,
         hooks=registry,
         system_prompt=system_prompt,
-        work=teams.work,
-        check_team=teams.check,
+        teams=teams,
         agents=SessionAgents(known, models=models.get, hooks=registry) if known else None,
         clock=clock,
     )
 
 
+def default_tools() -> list[Tool]:
+    """Return the tools of sessions to which an application gives none: the built-in ones and those for sub-agents."""
+    return [*builtin_tools(), *session_tools()]
+
+
 def make_toolbox(tools: Iterable[Tool | Callable[..., Any]] | None, settings: Settings) -> Toolbox:
-    """Return the tools of an application, by default the built-in ones.
+    """Return the tools of an application, by default `default_tools`.
 
     Raises `SettingsError` when AGX_ENABLED_TOOLS has the name of an unknown tool.
     """
-    toolbox = Toolbox(builtin_tools() if tools is None else tools)
+    toolbox = Toolbox(default_tools() if tools is None else tools)
     try:
         toolbox.only(settings.enabled_tools or ())
     except ToolError as exc:

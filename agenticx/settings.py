@@ -30,6 +30,7 @@ __all__ = [
     "PROJECT_SETTINGS",
     "Settings",
     "child_environment",
+    "config_folders",
     "config_layers",
     "config_text",
     "home_folder",
@@ -39,7 +40,6 @@ __all__ = [
     "provider_setting",
     "remember_secret",
     "secret_values",
-    "shipped_folder",
 ]
 
 _FILE_NAME = "settings.toml"
@@ -90,6 +90,18 @@ class Settings(BaseModel):
     )
     status_query_cooldown_seconds: _Seconds = Field(
         8, description="Shortest time between two queries for the state of a sub-agent."
+    )
+    subagent_max_depth: Annotated[int, integer(1, 100)] = Field(
+        3, description="Depth of the lowest sub-agents; those of the main agent are at 1."
+    )
+    subagent_max_children: Annotated[int, integer(1, 100_000)] = Field(
+        8, description="Most sub-agents of one agent that have not ended."
+    )
+    subagent_max_running: Annotated[int, integer(1, 1000)] = Field(
+        4, description="Most sub-agents of a session that work at once; others are queued."
+    )
+    subagent_timeout_seconds: _Seconds = Field(
+        1800, description="Longest time for a turn of a sub-agent, without the time of waiting for a person."
     )
     tool_timeout_seconds: _Seconds = Field(
         120, description="Longest time for one tool call, unless the tool has its own limit."
@@ -438,7 +450,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
 
     Raises `SettingsError`.
     """
-    folders = (home or home_folder(), *_config_folders())
+    folders = (home or home_folder(), *config_folders())
     for path in (folder / name for folder in folders):
         try:
             return path.read_text(encoding="utf-8")
@@ -455,7 +467,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
 
     A file that does not exist is left out.
     """
-    shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
+    shipped = next((folder / name for folder in config_folders() if (folder / name).is_file()), None)
     for path in (shipped, (home or home_folder()) / name):
         if path is None or not path.is_file():
             continue
@@ -464,12 +476,6 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
         except (OSError, UnicodeDecodeError) as exc:
             raise_if_exhausted(exc)
             raise SettingsError(f"{path} cannot be read: {exc}") from exc
-
-
-def shipped_folder(name: str) -> Path:
-    """Return a folder of the shipped config folder."""
-    folders = [folder / name for folder in _config_folders()]
-    return next((folder for folder in folders if folder.is_dir()), folders[-1])
 
 
 def prompt_text(name: str, *, home: Path | None = None) -> str:
@@ -486,7 +492,7 @@ def home_folder() -> Path:
     return absolute_path(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
 
 
-def _config_folders() -> tuple[Path, Path]:
+def config_folders() -> tuple[Path, Path]:
     """Return the possible config folders: in an installed wheel, in a checkout."""
     package = Path(__file__).parent
     return package / "_config", package.parent / "config"

@@ -12,7 +12,6 @@ from agenticx.logs import configure_logging
 from agenticx.sessions.hub.records import check_model_name
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.base import Tool
-from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
@@ -117,8 +116,10 @@ def reject_local_options(arguments: Namespace, url: str) -> None:
 
 
 def enabled_tools(settings: Settings) -> Sequence[Tool]:
-    """Return the built-in tools enabled by AGX_ENABLED_TOOLS; raise SettingsError for an unknown name in it."""
-    tools = {tool.schema.name: tool for tool in builtin_tools()}
+    """Return the default tools enabled by AGX_ENABLED_TOOLS; raise SettingsError for an unknown name in it."""
+    from agenticx.assembly import default_tools  # on first use: it imports the hub
+
+    tools = {tool.schema.name: tool for tool in default_tools()}
     if settings.enabled_tools is None:
         return tuple(tools.values())
     unknown = [name for name in settings.enabled_tools if name not in tools]

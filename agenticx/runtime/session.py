@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from os import PathLike
@@ -16,10 +16,23 @@ from agenticx.messages import Message, clean_text, new_id
 from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["Session", "checked_session"]
+__all__ = ["Notice", "Session", "checked_session"]
 
 _RANDOM_CHARS = 16
 """A provider's id of at least this length is random and unique; the shortest of these have more than 20 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A text for the model, such as the ending of a sub-agent.
+
+    A stored one has a `key`. In the commit that first has a conversation with it, it is recorded as delivered, with
+    `data`.
+    """
+
+    text: str
+    key: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(slots=True, init=False)
@@ -41,7 +54,8 @@ class Session:
     failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
     keeps the earlier content of files that tools changed. `active_agent` is the name of the agent that a handoff made
     the one to answer the next message, None before any. `notices` are texts for the model, such as the endings of
-    sub-agents, which the next model call gets in one message.
+    sub-agents, which the next model call gets in one message; `unstored_notices` are those of a store which the
+    conversation has, while it is not stored with them.
     """
 
     id: str
@@ -56,7 +70,8 @@ class Session:
     active_agent: str | None
     compacted: list[Message]
     stored_compacted: int
-    notices: list[str]
+    notices: list[Notice]
+    unstored_notices: list[Notice]
     _running: object = field(repr=False)
     _replacements: list[Message] = field(repr=False)
     _call_ids: set[str] = field(repr=False)
@@ -87,6 +102,7 @@ class Session:
         self.snapshots = snapshots
         self.active_agent = None
         self.notices = []
+        self.unstored_notices = []
         self.compacted = list(compacted)
         self.stored_compacted = stored_compacted
         self._running = None
@@ -194,10 +210,20 @@ class Session:
         self._call_ids.add(chosen)
         return chosen
 
-    def take_notices(self) -> list[str]:
-        """Remove and return the notices."""
+    def take_notices(self) -> list[Notice]:
+        """Remove and return the notices, which the caller appends to the conversation."""
         notices, self.notices = self.notices, []
+        self.unstored_notices += [notice for notice in notices if notice.key]
         return notices
+
+    def mark_delivered(self, keys: Collection[str]) -> None:
+        """Forget the notices with these keys, which are stored as delivered."""
+        self.unstored_notices = [notice for notice in self.unstored_notices if notice.key not in keys]
+
+    def return_notices(self) -> None:
+        """Take back the notices that are not stored as delivered, as the conversation is stored without them."""
+        self.notices[:0] = self.unstored_notices
+        self.unstored_notices = []
 
     def share_call_ids(self, other: Session) -> None:
         """Have call ids that are unique within both sessions, whose turns are written to one log."""

@@ -432,7 +432,8 @@ class Turn:
     def append_steering(self) -> None:
         """Append what was sent since the last model call, so that the next one has it."""
         if self.session.notices:
-            self.append(UserMessage(content="\n\n".join(self.session.take_notices()), injected=True))
+            texts = [notice.text for notice in self.session.take_notices()]
+            self.append(UserMessage(content="\n\n".join(texts), injected=True))
         for message in self.steering.take() if self.steering.left else ():
             self.emit(
                 EventType.STEERED,

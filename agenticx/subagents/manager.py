@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from itertools import count
+from dataclasses import replace
 from typing import Any, Literal
 
 from agenticx.argument_types import check_str
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, InvalidArguments, ToolError
+from agenticx.errors import AgenticXError, InvalidArguments, StoreError, ToolError
 from agenticx.logs import get_logger
+from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.events import EVENT_CLASSES, Event
+from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
+from agenticx.subagents.host import MemoryHost, SubagentHost
+from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left
 from agenticx.subagents.meta_tools import meta_tools
-from agenticx.subagents.records import Subagent, SubagentEnding, SubagentLimits
-from agenticx.tools.registry import FunctionTool, Toolbox
+from agenticx.subagents.places import Places
+from agenticx.subagents.records import (
+    Subagent,
+    SubagentBusy,
+    SubagentEnding,
+    SubagentLimitReached,
+    SubagentLimits,
+    SubagentRun,
+)
+from agenticx.subagents.tree import SubagentTree
+from agenticx.tools.registry import FunctionTool
 
 __all__ = ["AgentTeamManager"]
 
 _CLOSING_SECONDS = 3.0
 _NAME_CHARS = 40
+_ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
+_ANSWERED = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
 
 _log = get_logger(__name__)
 
@@ -33,25 +49,26 @@ class AgentTeamManager:
     """A tree of sub-agents below the main agent, whose conversation is `session`.
 
     `runtime_for` is the `AgentRuntime` of all sub-agents, or a function that returns the one for the name of a model
-    (None: the default). A sub-agent has a conversation of its own, a part of its parent's tools, and permissions that
-    do not exceed its parent's; it asks the gate of the turn in which it was started. The main agent gets `meta_tools()`
-    to start sub-agents and to talk to them; sub-agents have those of their parent too.
+    (None: the default), or an awaitable of it. A sub-agent has a conversation of its own, a part of its parent's tools,
+    and permissions that do not exceed its parent's; it asks the gate of the turn in which it was started. The main
+    agent gets `meta_tools()` to start sub-agents and to talk to them; sub-agents have those of their parent too.
 
     A sub-agent works beside its parent. Each ending is delivered once, in a message that the engine writes: between two
     rounds of the parent if it is at work, else at the start of its next turn; that of a sub-agent whose parent has
     ended is delivered to the agent above. A stop of the parent stops its sub-agents, and without a hub so does its end.
-    All model calls are made within `budget`.
+    All model calls are made within `budget`. `host` keeps the records of runs and endings, by default nothing does.
     """
 
     def __init__(
         self,
-        runtime_for: AgentRuntime | Callable[[str | None], AgentRuntime],
+        runtime_for: AgentRuntime | Callable[[str | None], AgentRuntime | Awaitable[AgentRuntime]],
         *,
         session: Session,
         limits: SubagentLimits | None = None,
         budget: Budget | None = None,
         settings: Settings | None = None,
         clock: Clock | None = None,
+        host: SubagentHost | None = None,
     ) -> None:
         self._runtime_for = runtime_for
         self._session = session
@@ -59,14 +76,14 @@ class AgentTeamManager:
         self._budget = budget
         self.settings = settings or load_settings()
         self.clock = clock or SystemClock()
-        self._agents: dict[str, Subagent] = {}
-        self._slots = asyncio.Semaphore(self.limits.running)
-        self._numbers = count(1)
-        self._is_closed = False
+        self._host = host or MemoryHost()
+        self._tree = SubagentTree()
+        self._places = Places(self.limits.running)
+        self._is_closed = self._is_abandoned = False
 
     def meta_tools(self) -> Sequence[FunctionTool]:
         """Return the tools by which an agent starts sub-agents and talks to them."""
-        return meta_tools(self)
+        return meta_tools(lambda: self)
 
     async def spawn(
         self,
@@ -81,69 +98,74 @@ class AgentTeamManager:
         """Start a sub-agent of the agent that calls this, and return its id.
 
         `tools` are names of the parent's tools, by default all of them. `context` is put before the task. The model
-        calls are made within `budget` too. Raises `ToolError` beyond the limits, and `InvalidArguments` for tools that
-        the parent does not have and for a list of none.
+        calls are made within `budget` too. Raises `SubagentLimitReached`, and `InvalidArguments` for an unknown model,
+        for tools that the parent does not have and for a list of none.
         """
         check_str("task", task)
         above = current_turn()
-        parent = self._caller(above)
+        toolbox = given_tools(above, tools)
+        parent = self._tree.caller(above)
         depth = 1 if parent is None else parent.depth + 1
-        if self._is_closed:
-            raise ToolError("no sub-agent can be started any more: the program is ending")
+        self._check_open()
         if depth > self.limits.depth:
-            raise ToolError(f"sub-agents may be {self.limits.depth} deep; do the work yourself")
-        siblings = [agent for agent in self._agents.values() if agent.parent is parent and not agent.has_ended]
-        if len(siblings) >= self.limits.children:
-            raise ToolError(f"queue_full: {len(siblings)} sub-agents have not ended; wait for one of them")
-        agent = Subagent(
-            id=f"{re.sub(r'[^A-Za-z0-9_-]+', '_', name)[:_NAME_CHARS] or 'agent'}-{next(self._numbers)}",
+            raise SubagentLimitReached(f"sub-agents may be {self.limits.depth} deep; do the work yourself")
+        self._check_number(parent)
+        run = SubagentRun(
+            turn_id=new_id("turn"),
+            agent_id=self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent"),
             task=task,
-            parent=parent,
-            above=above,
+            message=task if context is None else f"{context}\n\n{task}",
+            parent_path=() if above is None else above.agent_path,
+            parent_turn_id="" if above is None else above.id,
+            depth=depth,
+            tools=None if toolbox is None else toolbox.names,
             model=model,
-            tools=_checked_tools(above, tools),
-            budget=Budget.joined(budget, self._budget),
-            session=self._new_session(above),
+            permission_mode=(self._session if above is None else above).permission_mode,
         )
-        self._agents[agent.id] = agent
-        self._emit(agent, EventType.SUBAGENT_STARTED, {"task": task})
-        self._start(agent, task if context is None else f"{context}\n\n{task}")
+        agent = Subagent(run=run, parent=parent, tools=toolbox, budget=Budget.joined(budget, self._budget))
+        self._tree.add(agent)
+        try:
+            await self._begin(agent, above, await self._runtime(model))
+        except AgenticXError:
+            self._tree.remove(agent)
+            agent.ended.set()
+            raise
         return agent.id
 
     async def cancel(self, agent_id: str) -> None:
         """Stop a sub-agent and those below it; do nothing if it has ended."""
         agent = self._find(agent_id)
-        if agent.has_ended:
-            return
-        agent.stop.set()
-        for below in self._below(agent):
-            below.stop.set()
+        for each in (agent, *self._tree.below(agent)):
+            if not each.has_ended:
+                each.stop.set()
 
     async def retry(self, agent_id: str) -> None:
-        """Have a sub-agent that has ended begin its task anew, with an empty conversation; `ToolError` if it works."""
+        """Have a sub-agent that has ended begin its task anew, with an empty conversation.
+
+        Raises `SubagentBusy` if it works, `SubagentLimitReached`.
+        """
         agent = self._find(agent_id)
-        if not agent.has_ended:
-            raise ToolError(f"{agent_id} has not ended; cancel it first")
-        above = current_turn()
-        agent.above, agent.session, agent.rounds = above, self._new_session(above), 0
-        self._emit(agent, EventType.SUBAGENT_STARTED, {"task": agent.task})
-        self._start(agent, agent.task)
+        if agent.has_ended:
+            self._check_number(agent.parent)
+        if not (agent.has_ended and await self._begin_again(agent, agent.run.task, is_anew=True)):
+            raise SubagentBusy(f"{agent_id} has not ended; cancel it first")
 
     async def message(self, agent_id: str, text: str) -> None:
         """Send a message to a sub-agent.
 
-        One at work gets it with its next model call, one that has ended goes on with it.
+        One at work gets it with its next model call, one that has ended goes on with it. Raises `SubagentLimitReached`.
         """
         check_str("text", text)
         agent = self._find(agent_id)
-        if agent.state == "running" and agent.steering.put(text):
-            return
-        if not agent.has_ended:
-            agent.unread.append(text)
-            return
-        agent.above = current_turn()
-        self._emit(agent, EventType.SUBAGENT_STARTED, {"task": agent.task})
-        self._start(agent, text)
+        while True:
+            if agent.state == "running" and agent.steering.put(text):
+                return
+            if not agent.has_ended:
+                agent.unread.append(text)
+                return
+            self._check_number(agent.parent)
+            if await self._begin_again(agent, text, is_anew=False):
+                return
 
     def status(self, agent_id: str) -> dict[str, Any]:
         """Return the state of a sub-agent as JSON: agent_id, state, rounds, task; code after an error."""
@@ -151,7 +173,7 @@ class AgentTeamManager:
 
     def list(self) -> Sequence[dict[str, Any]]:
         """Return the states of all sub-agents below the agent that calls this, the main one outside of turns."""
-        return [agent.status() for agent in self._visible()]
+        return [agent.status() for agent in self._tree.below(self._caller())]
 
     async def wait(
         self,
@@ -163,14 +185,12 @@ class AgentTeamManager:
 
         Their results are delivered as after any ending. After `timeout` seconds the states are returned as they are.
         """
-        caller = self._caller(current_turn())
-        agents = [self._find(agent_id) for agent_id in ids or ()]
-        if not agents:
-            agents = [agent for agent in self._agents.values() if agent.parent is caller and not agent.has_ended]
+        caller = self._caller()
+        agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.working(caller)
         waiting = {asyncio.create_task(agent.ended.wait()) for agent in agents}
         until = asyncio.FIRST_COMPLETED if mode == "any" else asyncio.ALL_COMPLETED
         try:
-            async with self._without_slot(caller):
+            async with self._without_place(caller):
                 if waiting:
                     limit = None if timeout is None else self.clock.real(timeout)
                     await asyncio.wait(waiting, return_when=until, timeout=limit)
@@ -179,22 +199,34 @@ class AgentTeamManager:
                 task.cancel()
         return [agent.status() for agent in agents]
 
+    def stop(self) -> None:
+        """Stop all sub-agents."""
+        for agent in self._tree:
+            agent.stop.set()
+
     async def aclose(self) -> None:
         """End all sub-agents, at most 3 s; none can be started any more."""
         self._is_closed = True
-        for agent in self._agents.values():
-            agent.stop.set()
-        tasks = {agent.work for agent in self._agents.values() if agent.work is not None and not agent.work.done()}
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=_CLOSING_SECONDS)
+        self.stop()
+        if tasks := self._tasks():
+            _, late = await asyncio.wait(tasks, timeout=self.clock.real(_CLOSING_SECONDS))
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=0.5)
 
+    async def abandon(self) -> None:
+        """End all sub-agents without recording anything: their session belongs to another process."""
+        self._is_closed = self._is_abandoned = True
+        self.stop()
+        for task in (tasks := self._tasks()):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.clock.real(_CLOSING_SECONDS))
+
     def resources(self) -> dict[str, Any]:
         """Return the numbers of sub-agents at work and queued, the limits, and what is used of the budget, as JSON."""
-        states = [agent.state for agent in self._agents.values()]
+        states = [agent.state for agent in self._tree]
         used: dict[str, Any] = {}
         if self._budget is not None:
             spent = self._budget.spent
@@ -207,172 +239,240 @@ class AgentTeamManager:
             **used,
         }
 
+    # --- for the host -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a sub-agent works or is queued."""
+        return any(agent.work is not None and not agent.work.done() for agent in self._tree)
+
+    def runs(self, turn_id: str) -> bool:
+        """Return True if the run with that turn is one that works or is queued here."""
+        return self._tree.in_turn(turn_id) is not None
+
+    def session_of(self, turn_id: str) -> Session | None:
+        """Return the conversation of the sub-agent that works in that turn, None if none does."""
+        agent = self._tree.in_turn(turn_id)
+        return None if agent is None else agent.session
+
+    def restore(self, runs: Iterable[SubagentRun], endings: Mapping[str, SubagentEnding]) -> None:
+        """Add the sub-agents of an earlier process by their runs, in order; `endings` are by turn id."""
+        self._tree.restore(runs, endings)
+
+    async def deliver(self, ending: SubagentEnding) -> None:
+        """Deliver the ending of a run of an earlier process, which is recorded."""
+        agent = self._tree.find(ending.agent_id, None)
+        self._tree.end(agent, ending)
+        self._inbox(agent.parent).append(ending.notice(is_stored=True))
+        await self._write(self._unless_in_turn(agent, *_event_of(ending)))
+
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 
-    def _start(self, agent: Subagent, message: str) -> None:
-        agent.state, agent.ending = "queued", None
-        agent.stop, agent.ended = StopSignal(), asyncio.Event()
-        agent.work = asyncio.create_task(self._work(agent, message), name=f"agx sub-agent {agent.id}")
-
-    async def _work(self, agent: Subagent, message: str) -> None:
-        """Run turns of the agent until no message for it is left, and deliver its ending, whatever it is."""
-        ending = _failure(agent, "internal", "The work failed because of an error in AgenticX.")
+    async def _begin_again(self, agent: Subagent, message: str, *, is_anew: bool) -> bool:
+        """Begin another run of an agent that has ended; return False if it has begun one meanwhile."""
+        runtime = await self._runtime(agent.run.model)
+        run = replace(agent.run, turn_id=new_id("turn"), message=message, is_anew=is_anew)
+        above = current_turn() or await self._host.turn_above(run)
+        self._check_open()
+        if not agent.has_ended:
+            return False
+        before, agent.run = agent.run, run
+        agent.state, agent.stop, agent.ended = "queued", StopSignal(), asyncio.Event()
         try:
-            async with self._slot(agent):
-                ending = await self._turn(agent, message)
-                while ending.state != "error" and agent.unread:
-                    text = "\n\n".join(agent.unread)
-                    agent.unread.clear()
-                    ending = await self._turn(agent, text)
+            await self._begin(agent, above, runtime)
+        except AgenticXError:
+            assert agent.ending is not None
+            agent.run, agent.state = before, agent.ending.state
+            agent.ended.set()
+            raise
+        return True
+
+    async def _begin(self, agent: Subagent, above: Turn | None, runtime: AgentRuntime) -> None:
+        """Record the run of an agent, and begin it in a task."""
+        run, agent.above, agent.runtime = agent.run, above, runtime
+        agent.tools = tools_left(agent, above)
+        near = self._session if above is None else above.session
+        if run.is_anew:
+            agent.session, agent.turn_ids, agent.rounds = new_session(near), (), 0
+        elif agent.session is None:
+            agent.session = new_session(near)
+            agent.session.messages += await self._host.read_messages(agent.id, agent.turn_ids)
+        agent.turn_ids = (*agent.turn_ids, run.turn_id)
+        await self._host.record_run(run, self._unless_in_turn(agent, EventType.SUBAGENT_STARTED, {"task": run.task}))
+        self._tree.begin(agent)
+        agent.work = asyncio.create_task(self._work(agent), name=f"agx sub-agent {agent.id}")
+
+    async def _work(self, agent: Subagent) -> None:
+        """Run the turn of the agent, deliver its ending, whatever it is, and go on with messages that it has left."""
+        ending, is_recorded = agent.failure("internal", "The work failed because of an error in AgenticX."), False
+        try:
+            if await self._places.take(agent.stop):
+                agent.has_place = True
+            last = await self._turn(agent)
+            is_recorded = last is not None
+            ending = (
+                agent.failure("stopped", "It was stopped before it began.")
+                if last is None
+                else SubagentEnding.from_event(agent.run.turn_id, agent.id, last)
+            )
         except AgenticXError as exc:
-            ending = _failure(agent, "stopped" if agent.stop.is_set() else "internal", str(exc))
+            code = "stopped" if agent.stop.is_set() else "storage" if isinstance(exc, StoreError) else "internal"
+            ending = agent.failure(code, str(exc))
         except asyncio.CancelledError:
-            ending = _failure(agent, "stopped", "The work was cancelled.")
+            ending = agent.failure("stopped", "The work was cancelled.")
             raise
         finally:
-            self._end(agent, ending)
+            self._leave_place(agent)
+            await self._finish(agent, ending, is_recorded=is_recorded)
+        if ending.state != "error" and agent.unread and not self._is_closed:
+            texts, agent.unread = "\n\n".join(agent.unread), []
+            if not await self._begin_again(agent, texts, is_anew=False):
+                agent.unread.append(texts)
 
-    async def _turn(self, agent: Subagent, message: str) -> SubagentEnding:
-        """Run one turn and return its ending."""
-        if agent.stop.is_set() or (agent.above is not None and agent.above.stopped):
-            return SubagentEnding(
-                agent_id=agent.id, state="error", text="It was stopped before it began.", code="stopped"
-            )
+    async def _turn(self, agent: Subagent) -> Event | None:
+        """Run the turn and return its terminal event, None if it does not begin."""
+        above, session, runtime = agent.above, agent.session, agent.runtime
+        assert session is not None
+        assert runtime is not None
+        if agent.stop.is_set() or (above is not None and not may_begin_below(above)):
+            return None
         agent.state, agent.steering = "running", Steering()
-        runtime = self._runtime_for if isinstance(self._runtime_for, AgentRuntime) else self._runtime_for(agent.model)
+        while agent.unread:
+            agent.steering.put(agent.unread.pop(0))
         context = TurnContext(
-            parent=agent.above,
+            turn_id=agent.run.turn_id,
+            parent=above,
             outlives_parent=True,
             steering=agent.steering,
             on_exhausted="pause",
             budget=agent.budget,
             work_seconds=self.limits.seconds,
+            permission_mode=agent.run.permission_mode,
         )
         last: Event | None = None
         turn = runtime.run_turn(
-            message, agent.session, agent.stop, agent_id=agent.id, tools=agent.tools, context=context
+            agent.run.message, session, agent.stop, agent_id=agent.id, tools=agent.tools, context=context
         )
         async with aclosing(turn):
             async for event in turn:
-                self._observe(agent, event)
-                last = event
+                if event.turn_id == agent.run.turn_id:
+                    await self._observe(agent, event)
+                    last = event
         agent.unread += [steered.content for steered in agent.steering.take()]
-        assert last is not None
-        return _ending(agent, last)
+        return last
 
-    def _observe(self, agent: Subagent, event: Event) -> None:
+    async def _observe(self, agent: Subagent, event: Event) -> None:
         if event.type == "round_start":
             agent.rounds += 1
             if agent.activity:
-                self._emit(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity})
+                await self._write(self._unless_in_turn(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity}))
         elif event.type == "tool_call":
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
+        elif event.type in _ASKING:
+            agent.open_questions += 1
+            self._leave_place(agent)
+        elif event.type in _ANSWERED:
+            agent.open_questions -= 1
+            if agent.open_questions == 0 and not agent.has_place:
+                self._places.take_back()
+                agent.has_place = True
 
-    def _end(self, agent: Subagent, ending: SubagentEnding) -> None:
-        """Record the ending and deliver it, with the endings that the agent was not told of."""
-        agent.state, agent.ending = ending.state, ending
-        if ending.state == "completed":
-            self._emit(agent, EventType.SUBAGENT_COMPLETED, {"result": ending.text})
-        elif ending.state == "error":
-            self._emit(agent, EventType.SUBAGENT_ERROR, {"text": ending.text, "code": ending.code or "internal"})
-        self._inbox(agent).extend([ending.to_model_text(), *agent.session.take_notices()])
+    async def _finish(self, agent: Subagent, ending: SubagentEnding, *, is_recorded: bool) -> None:
+        """Record the ending, then deliver it with the endings that the agent was not told of, then emit its event."""
+        if not (is_recorded or self._is_abandoned):
+            await self._store(self._host.record_ending(ending))
+        event = self._unless_in_turn(agent, *_event_of(ending)) if ending.state != "paused" else ()
+        self._tree.end(agent, ending)
+        left: list[Notice] = []
+        if agent.session is not None:
+            agent.session.return_notices()
+            left, agent.session.notices = agent.session.notices, []
+        self._inbox(agent.parent).extend([ending.notice(is_stored=self._host.is_durable), *left])
         agent.ended.set()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
+        await self._write(event)
 
-    def _inbox(self, agent: Subagent) -> list[str]:
-        """Return the notices of the nearest agent above that has not ended."""
-        above = agent.parent
-        while above is not None and above.has_ended:
-            above = above.parent
-        return self._session.notices if above is None else above.session.notices
+    def _inbox(self, agent: Subagent | None) -> list[Notice]:
+        """Return the notices of an agent, or of the nearest one above it that has not ended; None is the main agent."""
+        while agent is not None and (agent.has_ended or agent.session is None):
+            agent = agent.parent
+        session = self._session if agent is None else agent.session
+        assert session is not None
+        return session.notices
 
-    def _emit(self, agent: Subagent, type_: EventType, data: dict[str, Any]) -> None:
-        """Emit an event of a sub-agent in the turn above it, unless that is over."""
-        turn = agent.above
-        if turn is not None and turn.accepts_children:
-            tree = {"parent_agent_id": turn.agent_id, "depth": agent.depth}
-            turn.channel.put(EVENT_CLASSES[type_](type_, data | tree, agent.id, turn.id))
+    def _unless_in_turn(self, agent: Subagent, type_: EventType, data: dict[str, Any]) -> Sequence[Event]:
+        """Emit an event of a sub-agent in the turn above it; if that is over, return the event."""
+        turn, tree = agent.above, {"parent_agent_id": agent.run.parent_id, "depth": agent.depth}
+        in_turn = turn is not None and turn.accepts_children
+        event = EVENT_CLASSES[type_](type_, data | tree, agent.id, turn.id if turn is not None and in_turn else "")
+        if turn is None or not in_turn:
+            return [event]
+        turn.channel.put(event)
+        return ()
+
+    async def _write(self, events: Sequence[Event]) -> None:
+        """Append events that belong to no turn."""
+        if events and not self._is_abandoned:
+            await self._store(self._host.write(events))
+
+    async def _store(self, write: Awaitable[None]) -> None:
+        """Await a write; one that fails is logged, as the work of a sub-agent does not depend on it."""
+        try:
+            await write
+        except StoreError as exc:
+            _log.error("event or ending of a sub-agent could not be stored", error=str(exc))
 
     # --- places to work -----------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _slot(self, agent: Subagent) -> AsyncGenerator[None]:
-        """Wait for a place to work, and give it up at the end; a stop ends the waiting."""
-        taking = asyncio.ensure_future(self._slots.acquire())
-        stopping = asyncio.ensure_future(agent.stop.wait())
-        try:
-            await asyncio.wait({taking, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-            agent.has_slot = taking.done() or not taking.cancel()
-        try:
-            yield
-        finally:
-            if agent.has_slot:
-                agent.has_slot = False
-                self._slots.release()
+    def _leave_place(self, agent: Subagent) -> None:
+        if agent.has_place:
+            agent.has_place = False
+            self._places.give_back()
 
     @asynccontextmanager
-    async def _without_slot(self, agent: Subagent | None) -> AsyncGenerator[None]:
+    async def _without_place(self, agent: Subagent | None) -> AsyncGenerator[None]:
         """Give up the place of an agent while it waits for others, which may need one."""
-        if agent is None or not agent.has_slot:
+        if agent is None or not agent.has_place:
             yield
             return
-        agent.has_slot = False
-        self._slots.release()
+        self._leave_place(agent)
         yield
-        await self._slots.acquire()
-        agent.has_slot = True
+        agent.has_place = await self._places.take(agent.stop)
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
-    def _caller(self, turn: Turn | None) -> Subagent | None:
-        """Return the sub-agent whose turn it is, None for the main agent."""
-        return None if turn is None else self._agents.get(turn.agent_id)
-
-    def _below(self, agent: Subagent | None) -> Sequence[Subagent]:
-        return [other for other in self._agents.values() if agent is None or agent in _ancestors(other)]
-
-    def _visible(self) -> Sequence[Subagent]:
-        return self._below(self._caller(current_turn()))
+    def _caller(self) -> Subagent | None:
+        return self._tree.caller(current_turn())
 
     def _find(self, agent_id: str) -> Subagent:
-        known = {agent.id: agent for agent in self._visible()}
-        if agent_id not in known:
-            raise ToolError(f"there is no sub-agent {agent_id!r}; known: {', '.join(known) or 'none'}")
-        return known[agent_id]
+        return self._tree.find(agent_id, self._caller())
 
-    def _new_session(self, above: Turn | None) -> Session:
-        near = self._session if above is None else above.session
-        return Session(workspace=near.workspace, permission_mode=near.permission_mode, snapshots=near.snapshots)
+    def _tasks(self) -> set[asyncio.Task[None]]:
+        return {agent.work for agent in self._tree if agent.work is not None and not agent.work.done()}
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ToolError("no sub-agent can be started any more: the program is ending")
 
-def _checked_tools(above: Turn | None, names: Sequence[str] | None) -> Toolbox | None:
-    """Return the tools of the turn above by their names; `InvalidArguments` for others and for a list of none."""
-    if names is None:
-        return None if above is None else above.tools
-    known = Toolbox() if above is None else above.tools
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        problem = f"unknown tools {', '.join(unknown)}" if unknown else "tools must name at least one"
-        raise InvalidArguments(f"{problem}; those that can be given are: {', '.join(known.names) or 'none'}")
-    return known.only(names)
+    def _check_number(self, parent: Subagent | None) -> None:
+        if (working := len(self._tree.working(parent))) >= self.limits.children:
+            raise SubagentLimitReached(f"queue_full: {working} sub-agents have not ended; wait for one of them")
 
-
-def _ancestors(agent: Subagent) -> Sequence[Subagent]:
-    return [] if agent.parent is None else [agent.parent, *_ancestors(agent.parent)]
-
-
-def _failure(agent: Subagent, code: str, text: str) -> SubagentEnding:
-    return SubagentEnding(agent_id=agent.id, state="error", text=text, code=code)
+    async def _runtime(self, model: str | None) -> AgentRuntime:
+        """Return the runtime for a model; raise `InvalidArguments` for an unknown one."""
+        if isinstance(self._runtime_for, AgentRuntime):
+            return self._runtime_for
+        try:
+            made = self._runtime_for(model)
+            return await made if inspect.isawaitable(made) else made
+        except StoreError:
+            raise
+        except AgenticXError as exc:
+            raise InvalidArguments(str(exc)) from exc
 
 
-def _ending(agent: Subagent, event: Event) -> SubagentEnding:
-    """Return the ending of a sub-agent's work by the terminal event of its turn."""
-    if event.type == "final":
-        return SubagentEnding(agent_id=agent.id, state="completed", text=event.data["text"])
-    if event.type == "subagent_paused":
-        text = f"It used its {event.data['max_rounds']} rounds. Its last words: {event.data['checkpoint']['last_text']}"
-        return SubagentEnding(agent_id=agent.id, state="paused", text=text)
-    assert event.type == "error"
-    return _failure(agent, event.data["code"], event.data["text"])
+def _event_of(ending: SubagentEnding) -> tuple[EventType, dict[str, Any]]:
+    """Return the type and the data of the event that reports the ending of work that is not paused."""
+    if ending.state == "completed":
+        return EventType.SUBAGENT_COMPLETED, {"result": ending.text}
+    return EventType.SUBAGENT_ERROR, {"text": ending.text, "code": ending.code or "internal"}

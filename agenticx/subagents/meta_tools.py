@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from agenticx.errors import CallBlocked
+from agenticx.errors import CallBlocked, ToolError
 from agenticx.runtime import current_turn
 from agenticx.tools.registry import FunctionTool, tool
 
 if TYPE_CHECKING:
     from agenticx.subagents.manager import AgentTeamManager
 
-__all__ = ["meta_tools"]
+__all__ = ["CURRENT_OWNER", "meta_tools", "session_tools"]
 
 _WAIT_SECONDS = 86_400.0
+
+
+FindManager = Callable[[], "AgentTeamManager"]
+"""A function that returns the manager of the turn in which it is called."""
+
+
+class ManagerOwner(Protocol):
+    """A session of a hub, which makes its manager when that is first needed."""
+
+    @property
+    def manager(self) -> AgentTeamManager: ...
+
+
+CURRENT_OWNER: ContextVar[ManagerOwner | None] = ContextVar("agenticx_subagents", default=None)
+"""The session of a hub in whose turn the code runs."""
+
+
+def session_tools() -> Sequence[FunctionTool]:
+    """Return the tools for the sessions of a hub, each of which has a manager of its own."""
+    return meta_tools(_find_current)
+
+
+def _find_current() -> AgentTeamManager:
+    if (owner := CURRENT_OWNER.get()) is None:
+        raise ToolError("sub-agents work in the sessions of a hub only; elsewhere use the tools of an AgentTeamManager")
+    return owner.manager
 
 
 class StatusQueries:
     """The queries of each turn, of which there may be few, some time apart."""
 
-    def __init__(self, manager: AgentTeamManager) -> None:
-        self._manager = manager
+    def __init__(self) -> None:
         self._turn_id: dict[str, str] = {}
         self._made: dict[str, int] = {}
         self._last: dict[str, float] = {}
 
-    def check(self) -> None:
+    def check(self, manager: AgentTeamManager) -> None:
         """Count a query of the turn in which the call runs; raise `CallBlocked` if it is one too many or too early."""
         turn = current_turn()
         agent_id, turn_id = ("", "") if turn is None else (turn.agent_id, turn.id)
         if self._turn_id.get(agent_id) != turn_id:
             self._turn_id[agent_id], self._made[agent_id] = turn_id, 0
             self._last.pop(agent_id, None)
-        settings, now = self._manager.settings, self._manager.clock.monotonic()
+        settings, now = manager.settings, manager.clock.monotonic()
         budget, cooldown = settings.status_query_budget_per_turn, settings.status_query_cooldown_seconds
         advice = "wait_subagents waits without asking; endings are reported to you by themselves"
         if self._made[agent_id] >= budget:
@@ -46,12 +72,12 @@ class StatusQueries:
         self._last[agent_id] = now
 
 
-def meta_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
-    """Return the tools of a manager, for the agents of its tree; none of them asks the user."""
-    return (*_working_tools(manager), *_looking_tools(manager))
+def meta_tools(find: FindManager) -> Sequence[FunctionTool]:
+    """Return the tools of the manager that `find` returns, for the agents of its tree; none of them asks the user."""
+    return (*_working_tools(find), *_looking_tools(find))
 
 
-def _working_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
+def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools that start sub-agents and change what they do."""
 
     @tool(risk="read", read_only=False, parallel=True)
@@ -63,43 +89,44 @@ def _working_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
         Describe the task fully: the sub-agent does not see this conversation. You get its result by itself once it has
         ended. `tools` names those of your tools that it may use, by default all of them.
         """
-        return {"agent_id": await manager.spawn(task, name=name, tools=tools, model=model)}
+        return {"agent_id": await find().spawn(task, name=name, tools=tools, model=model)}
 
     @tool(risk="read", read_only=False)
     async def cancel_subagent(agent_id: str) -> str:
         """Stop a sub-agent and those that it has started."""
-        await manager.cancel(agent_id)
+        await find().cancel(agent_id)
         return f"{agent_id} is being stopped"
 
     @tool(risk="read", read_only=False)
     async def retry_subagent(agent_id: str) -> str:
         """Have a sub-agent that has ended begin its task anew, with an empty conversation."""
-        await manager.retry(agent_id)
+        await find().retry(agent_id)
         return f"{agent_id} has begun anew"
 
     @tool(risk="read", read_only=False)
     async def message_subagent(agent_id: str, text: str) -> str:
         """Send a message to a sub-agent; one that is paused or has ended goes on with it."""
-        await manager.message(agent_id, text)
+        await find().message(agent_id, text)
         return f"{agent_id} gets the message"
 
     return (spawn_subagent, cancel_subagent, retry_subagent, message_subagent)
 
 
-def _looking_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
+def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools that tell of sub-agents, and wait for them."""
-    queries = StatusQueries(manager)
+    queries = StatusQueries()
 
     @tool(risk="read", read_only=False)
     async def query_subagent_status(agent_id: str | None = None) -> Any:
         """Return the state of a sub-agent, or of all of them. Few queries are allowed; prefer wait_subagents."""
-        queries.check()
+        manager = find()
+        queries.check(manager)
         return manager.list() if agent_id is None else manager.status(agent_id)
 
     @tool(risk="read", read_only=False)
     async def list_subagents() -> list[str]:
         """Return the ids of the sub-agents that you have started, and of those below them."""
-        return [status["agent_id"] for status in manager.list()]
+        return [status["agent_id"] for status in find().list()]
 
     @tool(risk="read", read_only=False, timeout=_WAIT_SECONDS)
     async def wait_subagents(
@@ -111,11 +138,11 @@ def _looking_tools(manager: AgentTeamManager) -> Sequence[FunctionTool]:
 
         Their results follow in a message. `timeout` is in seconds.
         """
-        return await manager.wait(ids, mode, timeout)
+        return await find().wait(ids, mode, timeout)
 
     @tool(risk="read", read_only=False)
     async def check_resources() -> dict[str, Any]:
         """Return how many sub-agents are at work and queued, the limits, and what is used of the budget."""
-        return manager.resources()
+        return find().resources()
 
     return (query_subagent_status, list_subagents, wait_subagents, check_resources)

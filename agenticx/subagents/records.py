@@ -1,20 +1,45 @@
-"""Sub-agents and their endings, as the manager keeps them."""
+"""Sub-agents, their runs and their endings: what the manager keeps, and what is stored of them."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from agenticx.runtime import Budget, Session, Steering, StopSignal
+from agenticx.errors import ToolError
+from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, Steering, StopSignal
+from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
+from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["Subagent", "SubagentEnding", "SubagentLimits", "SubagentState"]
+__all__ = [
+    "Subagent",
+    "SubagentBusy",
+    "SubagentEnding",
+    "SubagentLimitReached",
+    "SubagentLimits",
+    "SubagentNotFound",
+    "SubagentRun",
+    "SubagentState",
+]
 
 SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 
 _SHOWN_CHARS = 20_000
+
+
+class SubagentNotFound(ToolError):
+    """An error for the id of a sub-agent that does not exist, or that the caller did not start."""
+
+
+class SubagentBusy(ToolError):
+    """An error for what a sub-agent that works cannot do, such as beginning anew."""
+
+
+class SubagentLimitReached(ToolError):
+    """An error for a sub-agent beyond the limits of its tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +47,9 @@ class SubagentLimits:
     """The limits of a tree of sub-agents.
 
     `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
-    have not ended, and at most `running` sub-agents of the tree work at once; the others are queued. `seconds` limits
-    the work of each, without the time of waiting for a person.
+    have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
+    wait for a person or for sub-agents of their own do not count. `seconds` limits the work of each, without the time
+    of waiting for a person.
     """
 
     depth: int = 3
@@ -38,21 +64,85 @@ class SubagentLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentRun:
+    """A run of a sub-agent, which is the turn `turn_id` once it has begun.
+
+    `message` is what it begins with: the task, or a message to an agent that had ended. With `is_anew` the agent begins
+    with an empty conversation. `parent_path` names the agent above it, after those above that one, and is empty outside
+    of turns; `parent_turn_id` is that agent's turn in which it was started. `tools` are names.
+    """
+
+    turn_id: str
+    agent_id: str
+    task: str
+    message: str
+    is_anew: bool = True
+    parent_path: tuple[str, ...] = ()
+    parent_turn_id: str = ""
+    depth: int = 1
+    tools: tuple[str, ...] | None = None
+    model: str | None = None
+    permission_mode: PermissionMode = "default"
+
+    @property
+    def parent_id(self) -> str | None:
+        """The agent above it, None if no agent started it."""
+        return self.parent_path[-1] if self.parent_path else None
+
+    def dump(self) -> dict[str, Any]:
+        """Return the run as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, data: Mapping[str, Any]) -> SubagentRun:
+        """Return the run of what `dump` returned."""
+        values = dict(data)
+        values["parent_path"] = tuple(data["parent_path"])
+        values["tools"] = None if data["tools"] is None else tuple(data["tools"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentEnding:
     """An ending of a sub-agent's work; `text` is its result, or says why there is none.
 
-    `code` is the error code of the event `error`, None for other states.
+    `turn_id` is that of the run. `code` is the error code of the event `error`, None for other states.
     """
 
+    turn_id: str
     agent_id: str
     state: Literal["paused", "completed", "error"]
     text: str
     code: str | None = None
 
+    @classmethod
+    def from_event(cls, turn_id: str, agent_id: str, event: RuntimeEvent) -> SubagentEnding:
+        """Return the ending of a run by the terminal event of its turn."""
+        data = event.data
+        if event.type == "final":
+            return cls(turn_id=turn_id, agent_id=agent_id, state="completed", text=data["text"])
+        if event.type == "subagent_paused":
+            text = f"It used its {data['max_rounds']} rounds. Its last words: {data['checkpoint']['last_text']}"
+            return cls(turn_id=turn_id, agent_id=agent_id, state="paused", text=text)
+        return cls(turn_id=turn_id, agent_id=agent_id, state="error", text=data["text"], code=data["code"])
+
+    def dump(self) -> dict[str, Any]:
+        """Return the ending as JSON, with the middle of a long text left out."""
+        return asdict(self) | {"text": _shortened(self.text)}
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The ending as JSON without its text."""
+        return {"turn_id": self.turn_id, "agent_id": self.agent_id, "state": self.state, "code": self.code}
+
     def to_model_text(self) -> str:
         """Return the text by which the parent's model is told, with the middle of a long result left out."""
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{_shortened(self.text)}".rstrip()
+
+    def notice(self, *, is_stored: bool) -> Notice:
+        """Return what the parent's model is told; of a stored ending it is recorded that it was."""
+        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.summary)
 
 
 def _shortened(text: str) -> str:
@@ -64,24 +154,27 @@ def _shortened(text: str) -> str:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Subagent:
-    """One sub-agent. `parent` is the one above it, None for the main agent; `above` the turn below which it runs next.
+    """One sub-agent. `parent` is the one above it, None for the main agent; `above` the turn below which it runs now.
 
-    `unread` are messages for it that no run has taken yet.
+    `run` is its latest run, and `turn_ids` are those of its conversation, which is in `session`, or None if only the
+    host has it. `tools` are None until its first run in this process. `unread` are messages for it that no run has
+    taken yet; `open_questions` the number of its questions to the user.
     """
 
-    id: str
-    task: str
+    run: SubagentRun
     parent: Subagent | None
-    above: Turn | None
-    model: str | None
-    tools: Toolbox | None
-    budget: Budget | None
-    session: Session
+    above: Turn | None = None
+    tools: Toolbox | None = None
+    budget: Budget | None = None
+    session: Session | None = None
+    runtime: AgentRuntime | None = None
+    turn_ids: tuple[str, ...] = ()
     state: SubagentState = "queued"
     ending: SubagentEnding | None = None
     rounds: int = 0
     activity: str = ""
-    has_slot: bool = False
+    has_place: bool = False
+    open_questions: int = 0
     unread: list[str] = field(default_factory=list[str])
     steering: Steering = field(default_factory=Steering)
     stop: StopSignal = field(default_factory=StopSignal)
@@ -89,21 +182,39 @@ class Subagent:
     work: asyncio.Task[None] | None = None
 
     @property
-    def has_ended(self) -> bool:
-        return self.state not in ("queued", "running")
+    def id(self) -> str:
+        return self.run.agent_id
 
     @property
     def depth(self) -> int:
         """1 for a sub-agent of the main agent."""
-        return 1 if self.parent is None else self.parent.depth + 1
+        return self.run.depth
 
     @property
-    def parent_id(self) -> str | None:
-        return None if self.parent is None else self.parent.id
+    def has_ended(self) -> bool:
+        return self.state not in ("queued", "running")
+
+    @property
+    def ancestors(self) -> list[Subagent]:
+        """The sub-agents above it, the nearest first."""
+        return [] if self.parent is None else [self.parent, *self.parent.ancestors]
+
+    def failure(self, code: str, text: str) -> SubagentEnding:
+        """Return an ending of the run with an error."""
+        return SubagentEnding(turn_id=self.run.turn_id, agent_id=self.id, state="error", text=text, code=code)
 
     def status(self) -> dict[str, Any]:
         """Return the state as JSON."""
-        status: dict[str, Any] = {"agent_id": self.id, "state": self.state, "rounds": self.rounds, "task": self.task}
+        status: dict[str, Any] = {
+            "agent_id": self.id,
+            "state": self.state,
+            "rounds": self.rounds,
+            "task": self.run.task,
+            "parent_agent_id": self.run.parent_id,
+            "depth": self.depth,
+        }
         if self.ending is not None and self.ending.code is not None:
             status["code"] = self.ending.code
+        if self.open_questions:
+            status["waits_for_user"] = True
         return status | ({"activity": self.activity} if self.activity and not self.has_ended else {})

@@ -97,7 +97,7 @@ def escape_controls(text: str) -> str:
 
 
 def _is_control(char: str) -> bool:
-    return (char not in "\n\t" and not is_one_line(char)) or char in _BIDI_CONTROLS
+    return (char not in "\n\t" and unicodedata.category(char) in _CONTROL_CATEGORIES) or char in _BIDI_CONTROLS
 
 
 def is_one_line(text: str) -> bool:

@@ -68,7 +68,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Create a session",
         _json(sessions.SessionResponse, 201),
         body=sessions.CreateSessionBody,
-        problems=("unknown_model", "unknown_tool", "unknown_team", "bad_workspace", "storage"),
+        problems=("unknown_model", "unknown_tool", "unknown_agent", "unknown_team", "bad_workspace", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -97,7 +97,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Change a session",
         _json(sessions.SessionResponse),
         body=sessions.ChangeSessionBody,
-        problems=(*_OF_SESSION, "unknown_model", "unknown_tool"),
+        problems=(*_OF_SESSION, "unknown_model", "unknown_tool", "unknown_agent"),
     ),
     RouteSpec(
         "DELETE",

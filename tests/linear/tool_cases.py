@@ -36,6 +36,7 @@ from agenticx.tools.shell.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import (
     control_pictures,
     escape_controls,
+    is_one_line,
     visible,
     visible_line,
     visible_path,
@@ -208,7 +209,7 @@ TOOL_CASES = [
     LinearCase(of=visible, run=visible, inputs=TEXTS, where="thread"),
     LinearCase(of=visible_line, run=visible_line, inputs=TEXTS),
     LinearCase(of=visible_path, run=visible_path, inputs=TEXTS, where="thread"),
-    LinearCase(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program"),
+    LinearCase(of=escape_controls, run=escape_controls, inputs=TEXTS, where="program", also=(is_one_line,)),
     LinearCase(of=control_pictures, run=lambda text: control_pictures(text[: 64 * 1024]), inputs=TEXTS),
     LinearCase(
         of=examine,

@@ -14,6 +14,7 @@ from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.tools.builtin.ask import ask_user
 from tests.support.server.agx_processes import agx_serve
 from tests.support.server.running_studio import Frame, RunningStudio, StudioMaker, frames_of, note, until
+from tests.support.timeouts import PatientClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("E2")]
 
@@ -84,18 +85,31 @@ async def test_nobody_can_be_asked_says_a_client_without_a_user(make_studio: Stu
         assert result["is_error"] is False
 
 
-async def test_a_stop_and_the_expiry_close_a_question(make_studio: StudioMaker) -> None:
-    model = ScriptedModel([ASK, ASK, "done"])
-    async with make_studio(model, tools=[ask_user], question_timeout_seconds=1) as studio:
-        stopped, expired = await studio.session(), await studio.session()
-        question = await start_turn_until_question(studio, stopped)
-        await studio.client.post(f"/api/sessions/{stopped}/stop")
-        frames = await studio.events_until(stopped, "error")
+async def test_a_stop_closes_a_question(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([ASK]), tools=[ask_user]) as studio:
+        session_id = await studio.session()
+        question = await start_turn_until_question(studio, session_id)
+        await studio.client.post(f"/api/sessions/{session_id}/stop")
+        frames = await studio.events_until(session_id, "error")
         assert [data["by"] for data in of_type(frames, "question_answered")] == ["stop"]
         assert (await answer(studio, question, "red")).status_code == 410
-        await studio.turn(expired)
-        frames = await studio.events_until(expired, "final")
+
+
+class BriefQuestions(PatientClock):
+    """A patient clock on which what waits for days, which only questions do, ends after 50 ms."""
+
+    def real(self, seconds: float) -> float:
+        return 0.05 if seconds > 86_400 else super().real(seconds)
+
+
+async def test_the_expiry_closes_a_question(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([ASK, "done"]), tools=[ask_user], clock=BriefQuestions()) as studio:
+        session_id = await studio.session()
+        await studio.turn(session_id)
+        frames = await studio.events_until(session_id, "final")
+        (question,) = of_type(frames, "question_asked")
         assert [data["by"] for data in of_type(frames, "question_answered")] == ["timeout"]
+        assert (await answer(studio, question, "red")).status_code == 410
 
 
 async def test_a_confirmation_and_a_question_are_listed_apart(make_studio: StudioMaker) -> None:

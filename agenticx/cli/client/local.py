@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Any, Literal
 
-from agenticx.assembly import make_hub
+from agenticx.assembly import default_tools, make_hub
 from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
@@ -23,7 +23,6 @@ from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.settings import Settings
-from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
@@ -59,7 +58,7 @@ class LocalClient:
         self._store = store
         self._settings = settings
         self._models = models
-        self._toolbox = Toolbox(builtin_tools())
+        self._toolbox = Toolbox(default_tools())
         self._resumed: set[str] = set()
         self._confirms_by_policy = isinstance(gate, PolicyGate)
         self._hub = make_hub(store, models=models, toolbox=self._toolbox, settings=settings, gate=gate)

@@ -1,4 +1,4 @@
-"""The events of the turns that a session's conversation consists of, without those that were rewound away."""
+"""The events of the turns that a conversation consists of, without those that were rewound away."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
@@ -19,9 +20,9 @@ from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import Fact, FactKind, Loaded, TurnRecord
+from agenticx.sessions.store.records import Fact, FactKind, Loaded, StoredEvent, TurnRecord
 
-__all__ = ["FactJournal", "SessionChildTurns"]
+__all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 
 _log = get_logger(__name__)
 
@@ -45,14 +46,44 @@ class FactJournal:
         await self.store_fact(Fact(kind=kind, key=f"{turn_id}/{key}", turn_id=turn_id, data=data))
 
 
+class ChildTurnRecords(Protocol):
+    """The records that are stored with the events of turns, such as that the run of a sub-agent has ended."""
+
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
+        """Return the facts to store with these events of the turn."""
+        ...
+
+    def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
+        """Take those facts as stored."""
+        ...
+
+    async def on_ended(self, turn_id: str, /) -> None:
+        """Go on after the end of a turn that did not emit it itself."""
+        ...
+
+
+class NoRecords:
+    """No records."""
+
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
+        return ()
+
+    def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
+        return None
+
+    async def on_ended(self, turn_id: str, /) -> None:
+        return None
+
+
 class SessionChildTurns:
     """The `ChildTurns` of one session. Once it is `closed`, no event is stored through it any more.
 
-    `unended` holds the ids of turns whose end could not be stored. `resumer` goes on with the turns of an earlier
-    process that outlive their parents and wait for a person; without it they are ended.
+    `unended` holds the ids of turns whose end could not be stored; `records` are stored with the events. `resumer` goes
+    on with the turns of an earlier process that outlive their parents and wait for a person; without it they are ended.
     """
 
     is_durable = True
+    records: ChildTurnRecords = NoRecords()
 
     def __init__(self, session_id: str, writer: SessionWriter, log: Log) -> None:
         self.closed = False
@@ -120,9 +151,20 @@ class SessionChildTurns:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, turn, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), code, text)
-            await self._writer.commit(turn.id, events, keeps_state=True)
+            await self.commit(turn.id, events)
             if code == "interrupted":
                 log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
+        await self.records.on_ended(turn.id)
+
+    async def commit(
+        self, turn_id: str, events: Sequence[RuntimeEvent], begins: TurnRecord | None = None
+    ) -> Sequence[StoredEvent]:
+        """Store events of a turn, and the records that belong to them."""
+        facts = self.records.facts(turn_id, events)
+        on_stored = partial(self.records.on_stored, turn_id, facts) if facts else None
+        return await self._writer.commit(
+            turn_id, events, begins=begins, facts=facts, keeps_state=True, on_stored=on_stored
+        )
 
     async def release(self, turn: TurnRecord, *, ended: bool, code: str) -> None:
         """Give up a turn that emits no more events, and store an end of it unless it has one."""
@@ -161,7 +203,7 @@ class _StoredChildTurn:
         self._check_open()
         begins = None if self.begun else self.turn
         try:
-            stored = await self.writer.commit(self.turn.id, events, begins=begins, keeps_state=True)
+            stored = await self.turns.commit(self.turn.id, events, begins)
         except StoreError:
             self.failed = True
             raise

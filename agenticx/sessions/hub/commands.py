@@ -15,6 +15,7 @@ from agenticx.llms.sampling import UnsupportedSampling
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, QuestionAnswer
 from agenticx.sessions.hub.rewind import RewindResult
+from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
 from agenticx.sessions.hub.submission import Submission, TurnRequest
 from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
@@ -25,6 +26,8 @@ __all__ = [
     "Change",
     "Command",
     "Delete",
+    "DirectSubagent",
+    "ListSubagents",
     "NothingStored",
     "Rewind",
     "Stop",
@@ -101,7 +104,7 @@ class Delete:
     name: Literal["delete"] = "delete"
 
 
-Command = Submit | Stop | Change | Rewind | Answer | AnswerQuestion | Delete
+Command = Submit | Stop | Change | Rewind | Answer | AnswerQuestion | Delete | ListSubagents | DirectSubagent
 
 
 def repeatable(command: Command) -> Command:
@@ -157,6 +160,8 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "answer": ConfirmAnswer,
         "answer_question": QuestionAnswer,
         "delete": None,
+        "list_subagents": list[dict[str, Any]],
+        "direct_subagent": dict[str, Any],
     }
     return TypeAdapter(results[name])
 

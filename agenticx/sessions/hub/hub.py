@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from itertools import chain, repeat
 from os import PathLike
@@ -40,8 +40,9 @@ from agenticx.sessions.hub.commands import (
     encode_result,
     repeatable,
 )
+from agenticx.sessions.hub.methods.questions import QuestionMethods
+from agenticx.sessions.hub.methods.subagents import SubagentMethods
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
-from agenticx.sessions.hub.questions import QuestionMethods
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
 from agenticx.sessions.hub.rewind import RewindResult
@@ -55,7 +56,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, TurnServices, refuse_teams
+from agenticx.sessions.hub.turn_services import AgentSource, TeamSource, TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -75,17 +76,16 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 _log = get_logger(__name__)
 
 
-class Hub(QuestionMethods):
+class Hub(QuestionMethods, SubagentMethods):
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
     `AgenticXError` whose message names the accepted values. `hooks` run in every turn, with `system_prompt` instead of
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
-    model calls in the turns of a session, None for most sessions; `check_team` raises a `SettingsError` for a session
-    whose team cannot be used. `agents` can answer besides the main one: a session keeps the name of the one that a
-    handoff or `change` made active. The catalog of `store` lists and finds sessions, its log has their events. All
-    methods must be called on one event loop.
+    model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
+    keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. The catalog of
+    `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class Hub(QuestionMethods):
         hooks: HookRegistry | Sequence[AgentHook] = (),
         system_prompt: str | None = None,
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
-        check_team: Callable[[SessionRecord], Awaitable[None]] = refuse_teams,
         agents: AgentSource | None = None,
+        teams: TeamSource | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -117,8 +117,8 @@ class Hub(QuestionMethods):
             clock=clock or SystemClock(),
             own_system_prompt=system_prompt,
             work=work,
-            check_team=check_team,
             agents=agents,
+            teams=teams,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
@@ -459,7 +459,7 @@ class Hub(QuestionMethods):
         try:
             loaded = await lease.load()
             actor = SessionActor(lease, loaded, self._services)
-            has_work = loaded.running or loaded.children or loaded.open_facts
+            has_work = loaded.running or loaded.children or loaded.open_facts or actor.turns.subagents.has_unended
             if has_work and actor.is_here and not self._services.closing:
                 await self._recover(actor)
         except StoreError:  # the next operation, here or elsewhere, claims the session again

@@ -21,12 +21,13 @@ from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.attachments import load_attachments
-from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.base import Lease, Log
+from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.hosts import check_workspace, is_this_host
 from agenticx.sessions.store.records import Fact, Loaded
 
-__all__ = ["RewindResult", "complete_rewind", "rewind"]
+__all__ = ["RewindResult", "complete_rewind", "rewind", "session_snapshots"]
 
 _log = get_logger(__name__)
 
@@ -38,6 +39,15 @@ class RewindResult:
     rewound_to: str | None
     undo: str | None
     files: Sequence[RestoredFile] = ()
+
+
+def session_snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:
+    """Return the snapshots of a session, None in a store without contents."""
+    if blobs is None:
+        return None
+    return SessionSnapshots(
+        lease.session_id, blobs, read=lease.file_facts, commit=lambda facts: writer.commit(None, facts=facts)
+    )
 
 
 async def rewind(

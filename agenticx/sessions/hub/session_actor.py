@@ -14,13 +14,12 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEvent
 from agenticx.runtime.turn import TurnWork
-from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
 from agenticx.sessions.hub.recovery import end_leftover_processes, read_resume_point
 from agenticx.sessions.hub.retries import RetriedWork
-from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind
+from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind, session_snapshots
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
@@ -28,7 +27,6 @@ from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
-from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.hosts import is_workspace_here
 from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
@@ -58,10 +56,10 @@ class SessionActor:
         self._services = services
         self._queue = MessageQueue()
         self._writer = SessionWriter(lease, loaded, self.session, self._queue, services.clock)
-        self._snapshots = _snapshots(lease, services.store.blobs, self._writer)
+        self._snapshots = session_snapshots(lease, services.store.blobs, self._writer)
         self.session.snapshots = self._snapshots
         self._dispatching = RetriedWork(self._try_dispatch, services.clock, f"agx dispatching {self.id}")
-        self.turns = TurnRunner(self.session, self._writer, services, self._on_free)
+        self.turns = TurnRunner(self.session, self._writer, services, self._on_free, loaded.subagent_facts)
         self.unresumed = loaded.running
         self._lock, self._answer_lock = asyncio.Lock(), asyncio.Lock()
         self._users, self.deleted = 0, False
@@ -96,6 +94,9 @@ class SessionActor:
                 return await self.answer(command)
             case commands.Delete():
                 return await run_to_completion(self.delete())
+            case commands.ListSubagents() | commands.DirectSubagent():
+                self._check_open()
+                return await self.turns.subagents.perform(command)
 
     @contextmanager
     def _used(self) -> Generator[None]:
@@ -345,7 +346,7 @@ class SessionActor:
         """Request the end of the running turn and return it, None when none runs; hand back the queued messages."""
         await self.lease.check()
         self._queue.cancel()
-        self.turns.children.stop()
+        self.turns.stop_below()
         if (running := self.turns.running) is not None:
             running.stop.set()
             return running.turn
@@ -384,16 +385,17 @@ class SessionActor:
 
     async def _recover(self, *, may_resume: bool) -> None:
         loaded = await self.lease.load()
+        await end_leftover_processes(self._services.log, loaded.open_facts)
         if (turn := loaded.running) is not None and self.turns.running is None:
             with bound_ids(session=self.id, turn=turn.id):
                 try:
-                    await end_leftover_processes(self._services.log, loaded.open_facts)
                     await self._recover_turn(loaded, turn, may_resume=may_resume)
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))
                     self.turns.end_later(turn)
         elif self.turns.running is None:
             await self.turns.end_interrupted(loaded, None)
+        await self.turns.subagents.recover(loaded)
         if self.unresumed is None:
             await self._recover_facts(loaded)
 
@@ -461,6 +463,7 @@ class SessionActor:
             self._check_open()
             await self._dispatch()
             await self._check_free()
+            self.turns.subagents.check_free()
             log, private = self._services.log, self._services.settings.private_paths
             return await rewind(log, self.session, self._writer, message_id, self._snapshots, private=private)
 
@@ -489,12 +492,3 @@ class SessionActor:
             self.turns.pending_end = None
             if self._snapshots is not None:  # only now: with a lost lease, they are another owner's
                 await self._snapshots.delete()
-
-
-def _snapshots(lease: AttachmentLease, blobs: Blobs | None, writer: SessionWriter) -> SessionSnapshots | None:
-    """Return the snapshots of a session, None in a store without contents."""
-    if blobs is None:
-        return None
-    return SessionSnapshots(
-        lease.session_id, blobs, read=lease.file_facts, commit=lambda facts: writer.commit(None, facts=facts)
-    )

@@ -36,11 +36,13 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import read_interrupted
+from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
+from agenticx.subagents.meta_tools import CURRENT_OWNER
 
 __all__ = ["RunningTurn", "TurnRunner"]
 
@@ -97,17 +99,23 @@ class TurnRunner:
 
     `on_free` is called once a turn has ended, and with True if its end could not be stored and must be tried again.
     `pending_end` is such a turn; `unannounced` the fact of a derived name whose event is not stored yet. `children` are
-    the turns below these.
+    the turns below these, `subagents` the agents of some of them; `subagent_facts` are those that are stored.
     """
 
     def __init__(
-        self, session: Session, writer: SessionWriter, services: TurnServices, on_free: Callable[[bool], None]
+        self,
+        session: Session,
+        writer: SessionWriter,
+        services: TurnServices,
+        on_free: Callable[[bool], None],
+        subagent_facts: Sequence[Fact],
     ) -> None:
         self.latest: RunningTurn | None = None
         self.pending_end: TurnRecord | None = None
         self.unannounced: Fact | None = None
         self.record_lock = asyncio.Lock()
         self.children = SessionChildTurns(session.id, writer, services.log)
+        self.subagents = SessionSubagents(session, writer, services, self.children, self.ended_turn, subagent_facts)
         self._session = session
         self._writer = writer
         self._services = services
@@ -123,7 +131,7 @@ class TurnRunner:
     @property
     def is_idle(self) -> bool:
         """True if no turn's task runs and no end is pending."""
-        return not (self._tasks or self.pending_end or self.children.is_open)
+        return not (self._tasks or self.pending_end or self.children.is_open or self.subagents.is_busy)
 
     @property
     def has_work(self) -> bool:
@@ -197,6 +205,7 @@ class TurnRunner:
         self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup
     ) -> None:
         """Run the turn to its end, and write its events in batches."""
+        CURRENT_OWNER.set(self.subagents)
         session, services, sink = self._session, self._services, partial(self._write_events, running)
         if self.children.unended:
             await self.children.end_unended()
@@ -349,14 +358,20 @@ class TurnRunner:
         """Stop the turn and those below it, and wait for them, bounded."""
         if self.latest is not None:
             self.latest.stop.set()
-        self.children.stop()
+        self.stop_below()
         if tasks := list(self._tasks):
             _, late = await asyncio.wait(tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
             for task in late:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=0.5)
+        await self.subagents.close()
         await self.children.wait_until_released(self._services.clock.real(_CLOSING_SECONDS))
+
+    def stop_below(self) -> None:
+        """Stop the turns below others, and the sub-agents that have not begun theirs."""
+        self.children.stop()
+        self.subagents.stop()
 
     async def _end(self, turn: TurnRecord, code: str, text: str) -> None:
         """End a turn of which events are stored, as the store has it: it may have stored what it reported as failed."""
@@ -368,13 +383,14 @@ class TurnRunner:
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
         self._is_abandoned = self.children.closed = True
-        self.children.stop()
+        self.stop_below()
         if (running := self.latest) is not None:
             running.close()
             running.fail_to_begin(OwnershipLost(f"session {self._session.id!r} has another owner"))
             running.done_event.set()
         for task in self._tasks:
             task.cancel()
+        await self.subagents.abandon()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._services.clock.real(_CLOSING_SECONDS))
 

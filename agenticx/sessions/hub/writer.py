@@ -27,7 +27,7 @@ from agenticx.sessions.store.records import (
     TurnRecord,
 )
 
-__all__ = ["SessionWriter", "merge_deltas", "run_to_completion"]
+__all__ = ["SessionWriter", "delivered_facts", "merge_deltas", "run_to_completion"]
 
 T = TypeVar("T")
 
@@ -67,6 +67,7 @@ class SessionWriter:
         self._lease = lease
         self._queue = queue
         self._clock = clock
+        self._session = session
         self._tracker = StateTracker(session)
         self._lock = asyncio.Lock()
         self._commit_count = self.known_effects = 0
@@ -115,6 +116,8 @@ class SessionWriter:
                 has_state = not (self.state_frozen or keeps_state)
                 if has_state and (turn_id is not None or searchable_ids is not None):
                     state = self._tracker.pending_change(searchable_ids)
+                if state is not None and self._session.unstored_notices:
+                    facts = (*facts, *delivered_facts(self._session))
                 if turn_id is not None and not types.isdisjoint(QUESTION_EVENTS):
                     facts = (*facts, *self._question_facts(turn_id, events))
                 if self._queue.messages:
@@ -151,6 +154,7 @@ class SessionWriter:
             await self._settle()
             loaded = await self._lease.load()
             self._tracker.reset_to(loaded.state)
+            self._session.return_notices()
             self.record, self.seq = loaded.record, loaded.last_seq
             return loaded
 
@@ -194,6 +198,8 @@ class SessionWriter:
         self.known_effects += write.is_of_command
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
+            if commit.facts and self._session.unstored_notices:
+                self._session.mark_delivered([fact.key for fact in commit.facts if fact.kind == "subagent_delivered"])
         if commit.facts and self._queue.messages:  # which include each `message_taken`
             self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record
@@ -212,6 +218,12 @@ class SessionWriter:
                 yield Fact(kind="question_asked", key=event.data["id"], turn_id=turn_id, data=data | {"seq": seq})
             else:
                 yield Fact(kind="question_closed", key=event.data["id"], turn_id=turn_id, data=data)
+
+
+def delivered_facts(session: Session) -> Sequence[Fact]:
+    """Return the facts that a conversation has the notices which it has taken since it was stored."""
+    notices = session.unstored_notices
+    return [Fact(kind="subagent_delivered", key=one.key, turn_id="", data=one.data) for one in notices]
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:

@@ -319,6 +319,7 @@ class _MemoryLease:
             running=session.running,
             children=[session.turns[turn_id] for turn_id in session.open_children],
             open_facts=session.open_facts,
+            subagent_facts=session.subagent_facts,
         )
 
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:

@@ -14,6 +14,8 @@ from agenticx.sessions.store.notify import Notifier
 from agenticx.sessions.store.records import (
     CLOSED_KINDS,
     FILE_KINDS,
+    OPEN_KINDS,
+    SUBAGENT_KINDS,
     Commit,
     Fact,
     FactKind,
@@ -76,13 +78,18 @@ class MemorySession:
     @property
     def open_facts(self) -> list[Fact]:
         """The facts of the turns that have not ended, and those that no fact has closed."""
-        closed, turns = CLOSED_KINDS.values(), self.open_turns
-        return [fact for fact in self.facts.values() if fact.turn_id in turns or fact.kind in closed]
+        turns = self.open_turns
+        return [fact for fact in self.facts.values() if fact.turn_id in turns or fact.kind in OPEN_KINDS]
 
     @property
     def has_work(self) -> bool:
         """True if a turn has not ended or a fact is open."""
         return bool(self.open_turns or self.open_facts)
+
+    @property
+    def subagent_facts(self) -> list[Fact]:
+        """The facts about sub-agents."""
+        return [fact for fact in self.facts.values() if fact.kind in SUBAGENT_KINDS]
 
     @property
     def file_facts(self) -> list[Fact]:

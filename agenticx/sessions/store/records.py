@@ -15,7 +15,9 @@ __all__ = [
     "ASKING_EVENTS",
     "CLOSED_KINDS",
     "FILE_KINDS",
+    "OPEN_KINDS",
     "QUESTION_EVENTS",
+    "SUBAGENT_KINDS",
     "SYNCED_EVENTS",
     "Commit",
     "Fact",
@@ -165,6 +167,9 @@ FactKind = Literal[
     "file_rewound",
     "rewind_began",
     "rewind_ended",
+    "subagent_started",
+    "subagent_ended",
+    "subagent_delivered",
 ]
 FILE_KINDS: tuple[FactKind, ...] = ("file_edited", "file_rewound")
 """The kinds of the facts about files, which are kept as long as their session."""
@@ -173,8 +178,15 @@ CLOSED_KINDS: Mapping[FactKind, FactKind] = {
     "message_taken": "message_posted",
     "name_announced": "name_derived",
     "rewind_ended": "rewind_began",
+    "subagent_delivered": "subagent_ended",
 }
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
+
+SUBAGENT_KINDS: tuple[FactKind, ...] = ("subagent_started", "subagent_ended", "subagent_delivered")
+"""The kinds of the facts about sub-agents, which are kept as long as their session unless they are closed."""
+
+OPEN_KINDS: tuple[FactKind, ...] = tuple(sorted(set(CLOSED_KINDS.values()) - set(SUBAGENT_KINDS)))
+"""The kinds of the facts that are work for the next owner of their session, as long as they are not closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +207,12 @@ class Fact:
     `file_edited`: a call is about to change a file, {call_id, path, before, after, host, checksum}. `file_rewound`: a
     rewind is about to, {path, undone, redone, mode, host, checksum}. `rewind_began`: files are about to be restored
     for a rewind to message {message_id}, where the log ends at {after_seq}. `rewind_ended`: the conversation is rewound
-    too, or the session went on without it. These four belong to no turn (`turn_id` is "").
+    too, or the session went on without it.
+
+    `subagent_started`: the run `key` of a sub-agent, which is the turn of that id once it has begun, is about to,
+    {agent_id, task, …}. `subagent_ended`: it has ended, {state, text, …}. `subagent_delivered`: the conversation of the
+    agent above has this ending, {state, …}. These and the facts about files and rewinds belong to no turn (`turn_id` is
+    "").
     """
 
     kind: FactKind
@@ -231,9 +248,9 @@ class Loaded:
     """All that a session's actor starts from, at one position of the log.
 
     `running` is the turn without a terminal event, `children` are those of the turns below it, or below an earlier one,
-    in the order in which they began. `open_facts` are the facts of all of these, and all others that no fact has closed
-    (see `CLOSED_KINDS`), in the order in which they were stored. With `facts_damaged` a fact of those turns cannot be
-    read, so it is unknown which of their calls began.
+    in the order in which they began. `open_facts` are the facts of all of these, and those of `OPEN_KINDS` that no fact
+    has closed, in the order in which they were stored; `subagent_facts` are those of `SUBAGENT_KINDS`. With
+    `facts_damaged` a fact of those turns cannot be read, so it is unknown which of their calls began.
     """
 
     record: SessionRecord
@@ -242,6 +259,7 @@ class Loaded:
     running: TurnRecord | None
     children: Sequence[TurnRecord] = ()
     open_facts: Sequence[Fact] = ()
+    subagent_facts: Sequence[Fact] = ()
     facts_damaged: bool = False
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.settings import shipped_folder
+from agenticx.settings import config_folders
 from agenticx.teams.configured.config import TeamConfig, parse_team
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 
@@ -50,7 +50,7 @@ class TeamFiles:
     def __init__(self, home: Path) -> None:
         self._folders: Sequence[tuple[Origin, Path]] = (
             ("user", home / _FOLDER),
-            ("packaged", shipped_folder(_FOLDER)),
+            *(("packaged", folder / _FOLDER) for folder in config_folders()),
         )
 
     def names(self) -> list[str]:

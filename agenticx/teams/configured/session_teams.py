@@ -12,9 +12,8 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import HookRegistry
-from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn import Turn, TurnWork
 from agenticx.sessions.history.turns_on_path import read_events_on_path
-from agenticx.sessions.hub.turn_services import TurnWork
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings
@@ -48,18 +47,18 @@ class SessionTeams:
 
     async def check(self, record: SessionRecord) -> None:
         """Raise a `TeamConfigError` if there is no such team, or if the session cannot run it."""
-        if record.team is not None:
-            config = await run_in_thread(self.files.read, record.team, name="agx team")
-            try:
-                check_parts(record.team, config, self.models, self.tools(record))
-            except TeamConfigError:
-                raise
-            except AgenticXError as exc:
-                raise TeamConfigError(f"team {record.team!r}: {exc}") from exc
+        name = _team_of(record)
+        config = await run_in_thread(self.files.read, name, name="agx team")
+        try:
+            check_parts(name, config, self.models, self.tools(record))
+        except TeamConfigError:
+            raise
+        except AgenticXError as exc:
+            raise TeamConfigError(f"team {name!r}: {exc}") from exc
 
-    def work(self, record: SessionRecord) -> TurnWork | None:
-        """Return the run of a session's team as the work of a turn, None for a session without one."""
-        return None if record.team is None else partial(self._run, record, record.team)
+    def work(self, record: SessionRecord) -> TurnWork:
+        """Return the run of the session's team as the work of a turn."""
+        return partial(self._run, record, _team_of(record))
 
     async def _run(self, record: SessionRecord, name: str, turn: Turn) -> str:
         """Run the team in `turn`, whose message is the task; one without text goes on with the last task.
@@ -90,6 +89,11 @@ class SessionTeams:
             clock=self.clock,
         )
         return self.files.read(name), parts
+
+
+def _team_of(record: SessionRecord) -> str:
+    assert record.team is not None
+    return record.team
 
 
 def _last_message(turn: Turn) -> UserMessage | None:

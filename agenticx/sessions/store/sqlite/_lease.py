@@ -127,6 +127,7 @@ class _SqliteLease:
                 running=running,
                 children=children,
                 open_facts=facts,
+                subagent_facts=rows.subagent_facts(connection, number),
                 facts_damaged=damaged,
             )
 

@@ -17,6 +17,8 @@ from agenticx.sessions.store.records import (
     ASKING_EVENTS,
     CLOSED_KINDS,
     FILE_KINDS,
+    OPEN_KINDS,
+    SUBAGENT_KINDS,
     Fact,
     FactKind,
     SessionRecord,
@@ -61,6 +63,7 @@ __all__ = [
     "read_state",
     "session_names",
     "sessions_with_work",
+    "subagent_facts",
     "update_record",
 ]
 
@@ -325,11 +328,14 @@ def all_messages(connection: sqlite3.Connection) -> Iterator[tuple[int, Message]
 
 # --- facts ------------------------------------------------------------------------------------------------------------
 
-_IS_OPEN = f"kind IN ({', '.join(repr(kind) for kind in sorted(CLOSED_KINDS.values()))})"
+_IS_OPEN = f"kind IN ({', '.join(map(repr, OPEN_KINDS))})"
 """The condition of the index `open_facts`."""
 
 _IS_ABOUT_FILES = f"kind IN ({', '.join(map(repr, FILE_KINDS))})"
 """The condition of the index `file_facts`."""
+
+_IS_ABOUT_SUBAGENTS = f"kind IN ({', '.join(map(repr, SUBAGENT_KINDS))})"
+"""The condition of the index `subagent_facts`."""
 
 
 def add_fact(connection: sqlite3.Connection, number: int, fact: Fact) -> None:
@@ -354,6 +360,12 @@ def file_facts(connection: sqlite3.Connection, session_id: str) -> list[Fact]:
     """Return the session's facts about files, in the order of storage; raise `DamagedData`."""
     number = session_number(connection, session_id)
     return [_decode_fact(row) for row in _select_facts(connection, f"session = ? AND {_IS_ABOUT_FILES}", (number,))]
+
+
+def subagent_facts(connection: sqlite3.Connection, number: int) -> list[Fact]:
+    """Return the session's facts about sub-agents that can be decoded, in the order of storage."""
+    found = _select_facts(connection, f"session = ? AND {_IS_ABOUT_SUBAGENTS}", (number,))
+    return list(decode_rows(found.fetchall(), _decode_fact))
 
 
 def find_session_of_fact(connection: sqlite3.Connection, kind: FactKind, key: str) -> str | None:

@@ -230,6 +230,13 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     Migration("0012 teams of sessions", ""),  # a record may name a team, which earlier releases would not run
     Migration("0013 active agents", ""),  # of sessions, which earlier releases would let the main agent answer
+    Migration(
+        "0014 facts about sub-agents",
+        """
+        CREATE INDEX subagent_facts ON facts (session)
+            WHERE kind IN ('subagent_started', 'subagent_ended', 'subagent_delivered');
+        """,
+    ),
 )
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from agenticx import builtin_tools
 from agenticx.errors import AgenticXError
-from agenticx.settings import shipped_folder
 from agenticx.teams.configured.build import check_parts
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.teams.configured.files import TeamFiles
@@ -133,11 +132,3 @@ def test_a_session_without_a_tool_or_a_model_of_the_team_cannot_run_it(tmp_path:
     known = write(tmp_path, "mine", TEAM + 'model = "gone"').read("mine")
     with pytest.raises(AgenticXError, match="unknown model 'gone'"):
         check_parts("mine", known, find, builtin_tools())
-
-
-def test_the_shipped_teams_are_in_the_config_folder() -> None:
-    assert sorted(path.name for path in shipped_folder("teams").iterdir()) == [
-        "review.toml",
-        "triage.toml",
-        "writer-critic.toml",
-    ]

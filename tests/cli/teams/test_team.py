@@ -1,4 +1,4 @@
-"""`agx team`: the configured teams, and their runs in the terminal, in this process and through a server."""
+"""`agx team`: the configured teams, and their runs in the terminal."""
 
 from __future__ import annotations
 

@@ -1,0 +1,63 @@
+"""The runs of a session's sub-agents and their endings, as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from agenticx.logs import get_logger
+from agenticx.sessions.store.records import Fact
+from agenticx.subagents.records import SubagentEnding, SubagentRun
+
+__all__ = ["RunRecords", "ended_fact", "started_fact"]
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class RunRecords:
+    """The runs in order, and their endings, by turn id; those `undelivered` are not in the conversation above yet."""
+
+    runs: dict[str, SubagentRun] = field(default_factory=dict[str, SubagentRun])
+    endings: dict[str, SubagentEnding] = field(default_factory=dict[str, SubagentEnding])
+    undelivered: dict[str, SubagentEnding] = field(default_factory=dict[str, SubagentEnding])
+
+    @classmethod
+    def from_facts(cls, facts: Iterable[Fact]) -> RunRecords:
+        """Return what the facts of a session say; those that a newer release wrote are left out."""
+        records = cls()
+        for fact in facts:
+            try:
+                records._add(fact)
+            except (KeyError, TypeError) as exc:
+                _log.error("fact about a sub-agent unreadable", kind=fact.kind, key=fact.key, error=repr(exc))
+        for turn_id in records.endings.keys() & records.undelivered.keys():
+            del records.undelivered[turn_id]  # ended again by a process that could not store its first end
+        records.endings |= records.undelivered
+        return records
+
+    def _add(self, fact: Fact) -> None:
+        match fact.kind:
+            case "subagent_started":
+                self.runs[fact.key] = SubagentRun.load(fact.data)
+            case "subagent_ended":
+                self.undelivered[fact.key] = SubagentEnding(**fact.data)
+            case "subagent_delivered":
+                self.endings[fact.key] = SubagentEnding(**fact.data, text="")
+            case _:
+                pass
+
+    @property
+    def unended(self) -> Sequence[SubagentRun]:
+        """The runs without an ending."""
+        return [run for turn_id, run in self.runs.items() if turn_id not in self.endings]
+
+
+def started_fact(run: SubagentRun) -> Fact:
+    """Return the fact that a run is about to begin."""
+    return Fact(kind="subagent_started", key=run.turn_id, turn_id="", data=run.dump())
+
+
+def ended_fact(ending: SubagentEnding) -> Fact:
+    """Return the fact that a run has ended."""
+    return Fact(kind="subagent_ended", key=ending.turn_id, turn_id="", data=ending.dump())

@@ -1,0 +1,192 @@
+"""The sub-agents of one session of a hub."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+from agenticx.errors import SessionBusy
+from agenticx.messages import Message
+from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
+from agenticx.runtime.turn import Turn
+from agenticx.sessions.history.rebuild import messages_of_agent
+from agenticx.sessions.hub.child_turns import SessionChildTurns
+from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
+from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_fact, started_fact
+from agenticx.sessions.hub.turn_services import TurnServices
+from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
+from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions.store.records import Fact, Loaded, StoredEvent
+from agenticx.subagents.manager import AgentTeamManager
+from agenticx.subagents.meta_tools import CURRENT_OWNER
+from agenticx.subagents.records import SubagentEnding, SubagentLimits, SubagentRun
+
+__all__ = ["SessionSubagents"]
+
+_INTERRUPTED = "The program ended before it had begun to work."
+
+
+class SessionSubagents:
+    """The manager of a session's sub-agents, and its `SubagentHost`, which records them as facts.
+
+    The ending of a run is stored with the terminal event of its turn, and that it is delivered with the conversation
+    that has it. What is stored and not delivered is delivered after a restart.
+    """
+
+    is_durable = True
+
+    def __init__(
+        self,
+        session: Session,
+        writer: SessionWriter,
+        services: TurnServices,
+        turns: SessionChildTurns,
+        ended_turn: Callable[[str, Sequence[str]], Awaitable[Turn]],
+        facts: Sequence[Fact],
+    ) -> None:
+        self._session = session
+        self._writer = writer
+        self._services = services
+        self._ended_turn = ended_turn
+        self._records = RunRecords.from_facts(facts)
+        self._begun_here = set[str]()
+        self._manager: AgentTeamManager | None = None
+        turns.records = self
+        session.notices += [ending.notice(is_stored=True) for ending in self._records.undelivered.values()]
+
+    @property
+    def manager(self) -> AgentTeamManager:
+        """The manager, which is made when it is first needed."""
+        if self._manager is None:
+            self._manager = self._new_manager()
+        return self._manager
+
+    def _new_manager(self) -> AgentTeamManager:
+        settings = self._services.settings
+        limits = SubagentLimits(
+            depth=settings.subagent_max_depth,
+            children=settings.subagent_max_children,
+            running=settings.subagent_max_running,
+            seconds=settings.subagent_timeout_seconds,
+        )
+        manager = AgentTeamManager(
+            self._runtime,
+            session=self._session,
+            limits=limits,
+            settings=settings,
+            clock=self._services.clock,
+            host=self,
+        )
+        manager.restore(self._records.runs.values(), self._records.endings)
+        return manager
+
+    async def _runtime(self, model: str | None) -> AgentRuntime:
+        return await self._services.subagent_runtime(self._writer.record, model)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a sub-agent works or is queued."""
+        return bool(self._begun_here) and self.manager.is_busy
+
+    def check_free(self) -> None:
+        """Raise `SessionBusy` while a sub-agent works or is queued."""
+        if self.is_busy:
+            raise SessionBusy(f"sub-agents of session {self._session.id!r} work; stop it, or wait for them")
+
+    async def perform(self, command: ListSubagents | DirectSubagent) -> Any:
+        """Carry out a command and return its result; raises as the methods of the manager do."""
+        if isinstance(command, ListSubagents):
+            return self.manager.list()
+        token = CURRENT_OWNER.set(self)  # for the task of a run that begins
+        try:
+            match command.action:
+                case "cancel":
+                    await self.manager.cancel(command.agent_id)
+                case "retry":
+                    await self.manager.retry(command.agent_id)
+                case "message":
+                    await self.manager.message(command.agent_id, command.text)
+        finally:
+            CURRENT_OWNER.reset(token)
+        return self.manager.status(command.agent_id)
+
+    def stop(self) -> None:
+        """Stop all sub-agents."""
+        if self._begun_here:
+            self.manager.stop()
+
+    async def close(self) -> None:
+        """Stop all sub-agents and wait for them, at most 3 s."""
+        if self._begun_here:
+            await self.manager.aclose()
+
+    async def abandon(self) -> None:
+        """End all sub-agents without recording anything."""
+        if self._begun_here:
+            await self.manager.abandon()
+
+    async def recover(self, loaded: Loaded) -> None:
+        """End the runs of an earlier process that had not begun; those whose turns are open end with these."""
+        open_turns = {turn.id for turn in loaded.children}
+        for run in self._records.unended:
+            if run.turn_id not in open_turns and run.turn_id not in self._begun_here:
+                ending = SubagentEnding(
+                    turn_id=run.turn_id, agent_id=run.agent_id, state="error", text=_INTERRUPTED, code="interrupted"
+                )
+                await self.record_ending(ending)
+                await self.manager.deliver(ending)
+
+    @property
+    def has_unended(self) -> bool:
+        """True if a run of an earlier process has no ending."""
+        return any(run.turn_id not in self._begun_here for run in self._records.unended)
+
+    # --- records of turns ---------------------------------------------------------------------------------------------
+
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
+        """Return the facts that the run has ended, and that its conversation has endings of sub-agents below it."""
+        run = self._records.runs.get(turn_id)
+        if run is None:
+            return ()
+        session = self.manager.session_of(turn_id)
+        delivered = () if session is None else delivered_facts(session)
+        if not events[-1].terminal:
+            return delivered
+        return (*delivered, ended_fact(SubagentEnding.from_event(turn_id, run.agent_id, events[-1])))
+
+    def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
+        for fact in facts:
+            if fact.kind == "subagent_ended":
+                self._records.endings[fact.key] = SubagentEnding(**fact.data)
+        if (session := self.manager.session_of(turn_id)) is not None:
+            session.mark_delivered([fact.key for fact in facts if fact.kind == "subagent_delivered"])
+
+    async def on_ended(self, turn_id: str, /) -> None:
+        """Deliver the ending of a run of an earlier process."""
+        if turn_id in self._records.runs and turn_id not in self._begun_here:
+            await self.manager.deliver(self._records.endings[turn_id])
+
+    # --- the host of the manager --------------------------------------------------------------------------------------
+
+    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], /) -> None:
+        self._begun_here.add(run.turn_id)
+        self._records.runs[run.turn_id] = run
+        await run_to_completion(self._writer.commit(None, events, facts=[started_fact(run)]))
+
+    async def record_ending(self, ending: SubagentEnding, /) -> None:
+        self._records.endings[ending.turn_id] = ending
+        await run_to_completion(self._writer.commit(None, facts=[ended_fact(ending)]))
+
+    async def write(self, events: Sequence[RuntimeEvent], /) -> None:
+        await run_to_completion(self._writer.commit(None, events))
+
+    async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
+        log, session_id = self._services.log, self._session.id
+        found = [turn for turn_id in turn_ids if (turn := await log.turn(session_id, turn_id)) is not None]
+        events: list[StoredEvent] = []
+        async for page in read_log_pages(log, session_id, min((turn.after_seq or 0 for turn in found), default=0)):
+            events += (event for event in page if event.turn_id in turn_ids)
+        return messages_of_agent(events, agent_id)
+
+    async def turn_above(self, run: SubagentRun, /) -> Turn | None:
+        return await self._ended_turn(run.parent_turn_id, run.parent_path)

@@ -1,0 +1,66 @@
+"""The session in which sub-agents run, as their manager uses it, with records of runs and endings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from agenticx.messages import Message
+from agenticx.runtime import RuntimeEvent
+from agenticx.runtime.turn import Turn
+from agenticx.subagents.records import SubagentEnding, SubagentRun
+
+__all__ = ["MemoryHost", "SubagentHost"]
+
+
+class SubagentHost(Protocol):
+    """The session of a tree of sub-agents. What a method has recorded is durable once it has returned."""
+
+    @property
+    def is_durable(self) -> bool:
+        """True if runs can outlive the turns above them, and records the process."""
+        ...
+
+    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], /) -> None:
+        """Record a run before it begins, with events that belong to no turn."""
+        ...
+
+    async def record_ending(self, ending: SubagentEnding, /) -> None:
+        """Record an ending of which no turn has a terminal event.
+
+        The terminal event of a turn is recorded as the ending of its run with the event itself.
+        """
+        ...
+
+    async def write(self, events: Sequence[RuntimeEvent], /) -> None:
+        """Append events that belong to no turn."""
+        ...
+
+    async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
+        """Return the conversation of an agent in these turns."""
+        ...
+
+    async def turn_above(self, run: SubagentRun, /) -> Turn | None:
+        """Return the turn below which a run begins that no turn starts."""
+        ...
+
+
+class MemoryHost:
+    """A session in memory, of which nothing is recorded."""
+
+    is_durable = False
+
+    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], /) -> None:
+        return None
+
+    async def record_ending(self, ending: SubagentEnding, /) -> None:
+        return None
+
+    async def write(self, events: Sequence[RuntimeEvent], /) -> None:
+        return None
+
+    async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
+        return []
+
+    async def turn_above(self, run: SubagentRun, /) -> Turn | None:
+        return None

@@ -1,0 +1,42 @@
+"""The parts of the turn above that a sub-agent gets: tools, and a conversation in the same workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agenticx.errors import InvalidArguments
+from agenticx.runtime import Session
+from agenticx.runtime.turn import Turn
+from agenticx.subagents.records import Subagent
+from agenticx.tools.registry import Toolbox
+
+__all__ = ["given_tools", "may_begin_below", "new_session", "tools_left"]
+
+
+def may_begin_below(turn: Turn) -> bool:
+    """Return True if the turn is not stopped, and runs or can be outlived."""
+    return not turn.stopped and (turn.accepts_children or turn.child_turns.is_durable)
+
+
+def given_tools(above: Turn | None, names: Sequence[str] | None) -> Toolbox | None:
+    """Return the tools of the turn above by their names; `InvalidArguments` for others and for a list of none."""
+    if names is None:
+        return None if above is None else above.tools
+    known = Toolbox() if above is None else above.tools
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        problem = f"unknown tools {', '.join(unknown)}" if unknown else "tools must name at least one"
+        raise InvalidArguments(f"{problem}; those that can be given are: {', '.join(known.names) or 'none'}")
+    return known.only(names)
+
+
+def tools_left(agent: Subagent, above: Turn | None) -> Toolbox | None:
+    """Return the tools of the turn above that the agent was given when it was started."""
+    if above is None or agent.run.tools is None:
+        return agent.tools
+    return above.tools.only(name for name in agent.run.tools if name in above.tools)
+
+
+def new_session(near: Session) -> Session:
+    """Return an empty conversation in the workspace of another one."""
+    return Session(workspace=near.workspace, permission_mode=near.permission_mode, snapshots=near.snapshots)

@@ -1,0 +1,85 @@
+"""The sub-agents of a session, as a tree below its main agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from agenticx.runtime.turn import Turn
+from agenticx.subagents.records import Subagent, SubagentEnding, SubagentNotFound, SubagentRun
+
+__all__ = ["SubagentTree"]
+
+
+class SubagentTree:
+    """All sub-agents by id, and those that work by the id of their turn."""
+
+    def __init__(self) -> None:
+        self._agents: dict[str, Subagent] = {}
+        self._by_turn: dict[str, Subagent] = {}
+        self._number = 0
+
+    def __iter__(self) -> Iterator[Subagent]:
+        return iter(list(self._agents.values()))
+
+    def new_id(self, name: str) -> str:
+        """Return an id for a sub-agent, which begins with `name`."""
+        self._number += 1
+        return f"{name}-{self._number}"
+
+    def add(self, agent: Subagent) -> None:
+        """Add a sub-agent."""
+        self._agents[agent.id] = agent
+
+    def remove(self, agent: Subagent) -> None:
+        """Remove a sub-agent that could not be started."""
+        self._agents.pop(agent.id, None)
+
+    def begin(self, agent: Subagent) -> None:
+        """Take the run of an agent as one that works."""
+        self._by_turn[agent.run.turn_id] = agent
+
+    def end(self, agent: Subagent, ending: SubagentEnding) -> None:
+        """Give an agent the ending of its run."""
+        self._by_turn.pop(ending.turn_id, None)
+        agent.state, agent.ending = ending.state, ending
+        agent.above = agent.runtime = None
+        agent.activity, agent.open_questions = "", 0
+
+    def in_turn(self, turn_id: str) -> Subagent | None:
+        """Return the sub-agent that works in that turn, None if none does."""
+        return self._by_turn.get(turn_id)
+
+    def caller(self, turn: Turn | None) -> Subagent | None:
+        """Return the sub-agent in whose turn, or in one below it, the code runs; None for the main agent."""
+        while turn is not None:
+            if (agent := self._by_turn.get(turn.id)) is not None:
+                return agent
+            turn = turn.context.parent
+        return None
+
+    def below(self, agent: Subagent | None) -> Sequence[Subagent]:
+        """Return all sub-agents below an agent; None is the main agent."""
+        return [other for other in self if agent is None or agent in other.ancestors]
+
+    def working(self, parent: Subagent | None) -> Sequence[Subagent]:
+        """Return the sub-agents of an agent that have not ended."""
+        return [agent for agent in self if agent.parent is parent and not agent.has_ended]
+
+    def find(self, agent_id: str, caller: Subagent | None) -> Subagent:
+        """Return a sub-agent below `caller`; raise `SubagentNotFound`."""
+        agent = self._agents.get(agent_id)
+        if agent is None or not (caller is None or caller in agent.ancestors):
+            known = ", ".join(agent.id for agent in self.below(caller))
+            raise SubagentNotFound(f"there is no sub-agent {agent_id!r}; known: {known or 'none'}")
+        return agent
+
+    def restore(self, runs: Iterable[SubagentRun], endings: Mapping[str, SubagentEnding]) -> None:
+        """Add the sub-agents of an earlier process by their runs, in order; `endings` are by turn id."""
+        for run in runs:
+            agent = self._agents.get(run.agent_id) or Subagent(run=run, parent=self._agents.get(run.parent_id or ""))
+            agent.run = run
+            agent.turn_ids = (run.turn_id,) if run.is_anew else (*agent.turn_ids, run.turn_id)
+            self.add(agent)
+            lost = agent.failure("interrupted", "The program ended while it worked.")
+            self.end(agent, endings.get(run.turn_id, lost))
+            self._number = max(self._number, int(run.agent_id.rpartition("-")[2]))

@@ -1,0 +1,109 @@
+"""Sub-agents in a hub: their turns beside the parent's, and the delivery of their endings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agenticx.llms.scripted import call, hang
+from agenticx.sessions import Store
+from agenticx.testing import check_grammar
+from agenticx.tools.registry import tool
+from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
+
+pytestmark = pytest.mark.anyio
+
+OpenStore = Callable[[], Store]
+
+
+async def test_a_result_is_delivered_between_two_rounds_and_stored_with_the_conversation(
+    tmp_path: Path, open_store: OpenStore
+) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub(
+        [spawn("reader", "Read the log"), call("wait_subagents"), "It is empty.", "As before."], reader=["Empty."]
+    ) as hub:
+        await session.run(hub)
+        assert notices(session.main.requests[-1]) == ["[sub-agent reader-1 completed]\nEmpty."]
+        (state,) = await hub.subagents(session.id)
+        assert (state["agent_id"], state["state"], state["parent_agent_id"]) == ("reader-1", "completed", "meta")
+        system = session.model("reader").requests[0].messages[0].content
+        assert "You work as a sub-agent" in system
+        log = await session.envelopes()
+        check_grammar(log)
+        tree = [(one["type"], one["data"]["depth"]) for one in log if one["type"].startswith("subagent_")]
+        assert tree == [("subagent_started", 1), ("subagent_completed", 1)]
+    async with session.hub(["As before."]) as hub:
+        await session.run(hub)
+        assert notices(session.main.requests[0]) == ["[sub-agent reader-1 completed]\nEmpty."]
+
+
+async def test_a_subagent_outlives_the_turn_of_its_parent_and_reports_at_the_next(
+    tmp_path: Path, open_store: OpenStore
+) -> None:
+    go_on = asyncio.Event()
+
+    @tool(risk="read")
+    async def look() -> str:
+        """Look."""
+        await go_on.wait()
+        return "seen"
+
+    session = SubagentSession(tmp_path, open_store, [look])
+    async with session.hub([spawn("scout"), "Later.", "I see."], scout=[call("look"), "A hill."]) as hub:
+        await session.run(hub)
+        assert (await hub.subagents(session.id))[0]["state"] == "running"
+        go_on.set()
+        completed = await session.wait_for_event("subagent_completed", "scout-1")
+        assert (completed["turn_id"], completed["data"]) == (
+            None, {"result": "A hill.", "parent_agent_id": "meta", "depth": 1}
+        )  # fmt: skip
+        await session.run(hub, "And?")
+        assert notices(session.main.requests[-1]) == ["[sub-agent scout-1 completed]\nA hill."]
+        check_grammar(await session.envelopes())
+
+
+async def test_what_ended_while_nobody_listened_is_delivered_after_a_restart_once(
+    tmp_path: Path, open_store: OpenStore
+) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub([[spawn("a"), spawn("b")], "Later."], a=["one"], b=["two"]) as hub:
+        await session.run(hub)
+        for name in ("a-1", "b-2"):
+            await session.wait_for(lambda one, name=name: one["agent_id"] == name and one["type"] == "final")
+    for said in (["[sub-agent a-1 completed]\none", "[sub-agent b-2 completed]\ntwo"], []):
+        async with session.hub(["ok"]) as hub:
+            await session.run(hub)
+            request = session.main.requests[0]
+            new = request.messages[-1].content if said else ""
+            assert sorted(new.split("\n\n")) == (said or [""])
+            assert len(notices(request)) == 1
+
+
+async def test_a_stop_of_the_session_stops_running_and_queued_ones(tmp_path: Path, open_store: OpenStore) -> None:
+    session = SubagentSession(tmp_path, open_store, subagent_max_running=1)
+    async with session.hub([spawn("a"), spawn("b"), "Later.", "ok"], a=[hang()], b=["never"]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("round_start", "a-1")
+        await hub.stop(session.id)
+        for name in ("a-1", "b-2"):
+            assert (await session.wait_for_event("subagent_error", name))["data"]["code"] == "stopped"
+        assert session.model("b").requests == []
+        await session.run(hub)
+        (told,) = notices(session.main.requests[-1])
+        assert sorted(told.split("\n\n")) == [
+            "[sub-agent a-1 failed: stopped]\nthe turn was stopped",
+            "[sub-agent b-2 failed: stopped]\nIt was stopped before it began.",
+        ]
+
+
+async def test_a_new_turn_of_the_parent_runs_beside_its_subagents(tmp_path: Path, open_store: OpenStore) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub([spawn("slow"), "One.", "Two."], slow=[hang()]) as hub:
+        await session.run(hub)
+        assert (await session.run(hub, "again"))["data"]["text"] == "Two."
+        await hub.delete(session.id)
+    assert len(session.model("slow").requests) <= 1

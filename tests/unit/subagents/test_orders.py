@@ -1,0 +1,122 @@
+"""Random orders of the ends of sub-agents and of their parent, also in processes that die."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import AgenticXError, ModelError
+from agenticx.llms.scripted import call, fail, hang, pause
+from agenticx.messages import UserMessage
+from agenticx.sessions import MemoryStore, TurnRequest
+from agenticx.sessions.store.records import Loaded
+from agenticx.testing import check_grammar
+from tests.support.commits import load
+from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
+from tests.support.lanes import Count
+from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, spawn
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 2.0  # the time limit of a sub-agent
+COMMITS = 60  # of a process, at most
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    """Return an event loop whose time passes only while a turn waits."""
+    return VIRTUAL_TIME
+
+
+class Order:
+    """A process that starts sub-agents and ends in some way, and one after it whose agent is told of all endings."""
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.rng = rng
+        self.memory = MemoryStore()
+        self.end = rng.choice(["nothing", "stop", "close", "kill", "kill at a commit"])
+        self.session = SubagentSession(
+            folder, lambda: self._store, subagent_max_running=rng.randint(1, 4), subagent_timeout_seconds=SECONDS
+        )
+
+    async def run(self) -> Loaded:
+        """Run both processes and return what the session has at the end."""
+        rng = self.rng
+        names = [f"w{number}" for number in range(rng.randint(1, 5))]
+        workers = {name: self._script(name, names) for name in names}
+        waiting = rng.choice([[], [call("wait_subagents", {"mode": "any"})], [call("wait_subagents")], [pause(1), "x"]])
+        main = [[spawn(name) for name in names if rng.random() < 0.8 or name == "w0"], waiting, "done", "again"]
+        self._store = MortalStore(self.memory, rng.randint(1, COMMITS) if self.end == "kill at a commit" else 0)
+        await self.memory.create(self.session.record)
+        hub = self.session.new_hub([part for part in main if part], workers, clock=LoopClock())
+        await hub.recover()
+        with suppress(AgenticXError):
+            await hub.start(self.session.id, TurnRequest(input="go"))
+            await asyncio.sleep(rng.random() * 3)
+            if self.end == "stop":
+                await hub.stop(self.session.id)
+            elif self.end == "nothing":
+                await asyncio.sleep(3 * SECONDS)
+                await hub.start(self.session.id, TurnRequest(input="again", when_busy="queue"))
+                await asyncio.sleep(3 * SECONDS)
+        if self.end.startswith("kill"):
+            self._store.die(self.session.id)
+        await hub.close()
+        await self._next_process()
+        return await load(self.memory.other_worker(), self.session.id)
+
+    async def _next_process(self) -> None:
+        """Have the main agent told of all that has ended."""
+        self.memory.expire(self.session.id)
+        self._store = MortalStore(self.memory.other_worker())
+        hub = self.session.new_hub(["yes", "no"], {}, clock=LoopClock())
+        await hub.recover()
+        for _ in range(2):
+            await self.session.run(hub, "and now?")
+        await hub.close()
+        self.memory.expire(self.session.id)
+
+    def _script(self, name: str, names: list[str]) -> list[Any]:
+        """Return the script of a sub-agent; the first one may start others of its own."""
+        rng = self.rng
+        if name == "w0" and rng.random() < 0.5:
+            waiting = [call("wait_subagents")] if rng.random() < 0.5 else []
+            return [[spawn(other, tools=["list_subagents"]) for other in names[1:]] or "none", *waiting, "w0 ends"]
+        script: list[list[Any]] = [
+            ["ok"],
+            [[pause(rng.random()), "late"]],
+            [call("list_subagents"), [pause(rng.random()), "later"]],
+            [hang()],
+            [fail(ModelError("down", code="provider.overloaded"))],
+        ]
+        return rng.choice(script)
+
+
+def delivered_to_main(loaded: Loaded) -> Counter[str]:
+    """Return how often the main agent was told of each sub-agent."""
+    told = [one.content for one in loaded.state.messages if isinstance(one, UserMessage) and one.injected]
+    return Counter(part.split()[1] for text in told for part in text.split("\n\n") if part.startswith("[sub-agent "))
+
+
+async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: random.Random, count: Count) -> None:
+    ends = Counter[str]()
+    for number in range(count(10, 100, 1_000)):
+        order = Order(tmp_path, rng)
+        loaded = await order.run()
+        started = {fact.key: fact.data for fact in loaded.subagent_facts if fact.kind == "subagent_started"}
+        delivered = Counter(fact.key for fact in loaded.subagent_facts if fact.kind == "subagent_delivered")
+        assert delivered == dict.fromkeys(started, 1), (number, order.end)
+        told = delivered_to_main(loaded)
+        for run in started.values():
+            assert told[run["agent_id"]] == 1 or (run["depth"] > 1 and told[run["agent_id"]] == 0), (number, order.end)
+        if log := await order.session.envelopes():
+            check_grammar(log)
+        assert (loaded.running, list(loaded.children)) == (None, [])
+        ends.update(fact.data["code"] or fact.data["state"] for fact in loaded.subagent_facts if "state" in fact.data)
+    assert {"completed", "stopped", "interrupted"} <= ends.keys(), ends

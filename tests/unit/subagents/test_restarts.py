@@ -1,0 +1,142 @@
+"""Sub-agents of a process that has died, and what a user does with sub-agents outside of turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import SessionBusy
+from agenticx.llms.scripted import call, hang
+from agenticx.sessions import Hub, MemoryStore, Store
+from agenticx.subagents.records import SubagentBusy, SubagentNotFound
+from agenticx.testing import check_grammar
+from agenticx.tools.registry import tool
+from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
+
+pytestmark = pytest.mark.anyio
+
+OpenStore = Callable[[], Store]
+
+
+@tool(risk="read")
+def look(number: int) -> str:
+    """Look at one."""
+    return f"seen {number}"
+
+
+class Processes:
+    """A session whose processes are killed, one after another."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self._stores = [MortalStore(MemoryStore())]
+        self.session = SubagentSession(folder, lambda: self._stores[-1], [look], **settings)
+        self._killed: list[Any] = []
+
+    @asynccontextmanager
+    async def process(self, main: list[Any], **workers: list[Any]) -> AsyncGenerator[Hub]:
+        """Yield the hub of a process that is killed at the end of the block."""
+        hub = self.session.new_hub(main, workers)
+        if len(self._stores) == 1:
+            await self.session.store.create(self.session.record)
+        await hub.recover()
+        yield hub
+        self._stores[-1].die(self.session.id)
+        await hub.close()
+        self._stores.append(MortalStore(self._stores[-1].memory.other_worker()))
+
+
+async def test_running_and_queued_subagents_of_a_dead_process_end_as_interrupted(tmp_path: Path) -> None:
+    processes = Processes(tmp_path, subagent_max_running=1)
+    session = processes.session
+    async with processes.process([spawn("a"), spawn("b"), "Later."], a=[hang()], b=["never"]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("round_start", "a-1")
+    async with processes.process(["I see."]) as hub:
+        states = {one["agent_id"]: (one["state"], one.get("code")) for one in await hub.subagents(session.id)}
+        assert states == {"a-1": ("error", "interrupted"), "b-2": ("error", "interrupted")}
+        await session.run(hub, "And?")
+        (told,) = notices(session.main.requests[-1])
+        assert sorted(text.splitlines()[0] for text in told.split("\n\n")) == [
+            "[sub-agent a-1 failed: interrupted]",
+            "[sub-agent b-2 failed: interrupted]",
+        ]
+        log = await session.envelopes()
+        check_grammar(log)
+        errors = [one for one in log if one["type"] == "subagent_error"]
+        assert [(one["turn_id"], one["data"]["code"], one["data"]["depth"]) for one in errors] == [
+            (None, "interrupted", 1)
+        ] * 2
+
+
+async def test_a_paused_subagent_goes_on_with_a_message_after_a_restart(tmp_path: Path) -> None:
+    processes = Processes(tmp_path, max_tool_rounds=10)
+    session = processes.session
+    rounds = [call("look", {"number": number}) for number in range(10)]
+    async with processes.process(
+        [spawn("scout", "Look around"), call("wait_subagents"), "Paused."], scout=rounds
+    ) as hub:
+        await session.run(hub)
+    async with processes.process(["Good."], scout=["It rains."]) as hub:
+        assert (await hub.subagents(session.id))[0]["state"] == "paused"
+        state = await hub.message_subagent(session.id, "scout-1", "Only the weather!")
+        assert state["agent_id"] == "scout-1"
+        await session.wait_for_event("subagent_completed", "scout-1")
+        texts = [message.content for message in session.model("scout").requests[0].messages[1:]]
+        assert (texts[0], texts[2], texts[-1]) == ("Look around", "seen 0", "Only the weather!")
+        await session.run(hub, "And?")
+        assert notices(session.main.requests[-1])[-1] == "[sub-agent scout-1 completed]\nIt rains."
+        check_grammar(await session.envelopes())
+
+
+async def test_a_retry_after_a_restart_begins_anew_with_the_tools_it_was_given(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    session = processes.session
+    async with processes.process(
+        [spawn("scout", "Guess", tools=["look"]), call("wait_subagents"), "ok"], scout=["bad"]
+    ) as hub:
+        await session.run(hub)
+    async with processes.process([], scout=["good"]) as hub:
+        await hub.retry_subagent(session.id, "scout-1")
+        await session.wait_for_event("subagent_completed", "scout-1", 2)
+        (request,) = session.model("scout").requests
+        assert [message.content for message in request.messages[1:]] == ["Guess"]
+        assert [schema.name for schema in request.tools] == ["look"]
+    async with processes.process([], scout=["other"]) as hub:
+        await hub.message_subagent(session.id, "scout-1", "Another guess!")
+        await session.wait_for_event("subagent_completed", "scout-1", 3)
+        texts = [message.content for message in session.model("scout").requests[0].messages[1:]]
+        assert texts == ["Guess", "good", "Another guess!"]
+
+
+async def test_a_user_cancels_a_subagent_and_hears_what_cannot_be_done(tmp_path: Path, open_store: OpenStore) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub([spawn("slow"), "Later."], slow=[hang()]) as hub:
+        await session.run(hub)
+        with pytest.raises(SubagentBusy, match="slow-1 has not ended; cancel it first"):
+            await hub.retry_subagent(session.id, "slow-1")
+        with pytest.raises(SubagentNotFound, match="there is no sub-agent 'x'; known: slow-1"):
+            await hub.message_subagent(session.id, "x", "hi")
+        with pytest.raises(SessionBusy, match=r"sub-agents of session .* work"):
+            await hub.rewind(session.id, None)
+        await hub.cancel_subagent(session.id, "slow-1")
+        assert (await session.wait_for_event("subagent_error", "slow-1"))["data"]["code"] == "stopped"
+        assert (await hub.cancel_subagent(session.id, "slow-1"))["state"] == "error"
+
+
+async def test_a_shutdown_ends_subagents_within_its_time(tmp_path: Path, open_store: OpenStore) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    began = 0.0
+    async with session.hub([[spawn("a"), spawn("b")], "Later."], a=[hang()], b=[hang()]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("round_start", "b-2")
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 3
+    async with session.hub(["ok"]) as hub:
+        assert {one["code"] for one in await hub.subagents(session.id)} == {"stopped"}
+        await session.run(hub)
+        assert notices(session.main.requests[0])[0].count("failed: stopped]") == 2
