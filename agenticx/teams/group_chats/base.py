@@ -14,7 +14,7 @@ from agenticx.argument_types import check_int, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
-from agenticx.runtime import Budget, ConfirmGate, Session, StopSignal
+from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
@@ -167,54 +167,52 @@ class BaseGroupChat(Team):
         selector fails, and CancelledError within 200 ms after the token was cancelled; no message follows then. After
         all of these the team can be run again: a speech that was not finished is made again.
         """
-        given = self._checked_task(task)
-        _check(cancellation_token)
-        if not self._is_restored and (events := await self._turns.stored_events()):
-            self.restore(events)
-        self._is_restored = True
-        self.check_start(self._transcript, given)
-        _check(cancellation_token)
-        await self._wait_for_abandoned_run()
-        if self._running is not None:
-            raise ValueError("The team is already running, it cannot run again until it is stopped.")
-        condition = None if self._condition is None else ConditionRun(self._condition)
-        run = self._running = TeamRun(
-            token=CancellationToken(), condition=condition, spending=Spending(self._budget, self._clock)
-        )
-        if self._interrupted is not None:
-            run.go_on_from(self._interrupted)
-            self._interrupted = None
-        elif given:
-            self._selected = None
-        given, run.new_task = self._transcript.begin_task(given)
-        run.messages += given
-        task_ = asyncio.create_task(self._run(run, given if output_task_messages else []), name=f"agx team {self.name}")
-        task_.add_done_callback(lambda _: run.queue.close())
-        stop = StopSignal()  # for cancellations in other threads
-        stop.watch(run.cancel)
-        run.token.add_callback(stop.set)
-        unlink = (cancellation_token or CancellationToken()).add_callback(run.token.cancel)
+        run = await self._begin(self._checked_task(task), cancellation_token or CancellationToken())
+        work = asyncio.create_task(self._run(run, output_task_messages), name=f"agx team {self.name}")
+        work.add_done_callback(lambda _: run.queue.close())
         try:
             while batch := await run.queue.take():
                 for message in batch:
                     run.check()
                     yield message
             run.check()
-            if not task_.done() or run.stopped:
+            if not work.done() or run.stopped:
                 raise asyncio.CancelledError
-            await _outcome(task_)
+            await _outcome(work)
         finally:
             try:
-                if not task_.done():
+                if not work.done():
                     run.cancel()
-                await user_code.abandon(task_, f"team {self.name!r}")
+                await user_code.abandon(work, f"team {self.name!r}")
             finally:
-                unlink()
                 self._running = None
-                run.ended.set()
+                run.end()
         run.check()
         self._transcript.finish_task()
         yield TaskResult(messages=run.output, stop_reason=run.stop_reason)
+
+    async def _begin(self, task: Sequence[BaseChatMessage], token: CancellationToken) -> TeamRun:
+        """Return a new run on a task, with which the team is busy from now on; raises as `run_stream` does."""
+        _check(token)
+        if not self._is_restored and (events := await self._turns.stored_events()):
+            self.restore(events)
+        self._is_restored = True
+        self.check_start(self._transcript, task)
+        await self._wait_for_abandoned_run()
+        if self._running is not None:
+            raise ValueError("The team is already running, it cannot run again until it is stopped.")
+        _check(token)
+        condition = None if self._condition is None else ConditionRun(self._condition)
+        run = self._running = TeamRun(condition=condition, spending=Spending(self._budget, self._clock))
+        run.obey(token)
+        if self._interrupted is not None:
+            run.go_on_from(self._interrupted)
+            self._interrupted = None
+        elif task:
+            self._selected = None
+        run.task, run.new_task = self._transcript.begin_task(task)
+        run.messages += run.task
+        return run
 
     async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> str:
         """Run the team as the `work` of `turn`, see `TurnContext`, and return the text of its last message.
@@ -242,13 +240,13 @@ class BaseGroupChat(Team):
                 return
             await asyncio.sleep(0)
 
-    async def _run(self, run: TeamRun, shown_task: Sequence[BaseChatMessage]) -> None:
+    async def _run(self, run: TeamRun, shows_task: bool) -> None:
         """Run the team in a task of its own; whatever fails is raised as `TeamError`."""
         try:
             with collected_by(run.spending), asked_at(self._gate or team_gate()):
                 with user_code.translated_errors("the text of its task"):
                     text = "\n".join(message.to_text() for message in run.messages) or "Continue."
-                await self._turns.run(text, partial(self._run_in_turn, run, shown_task))
+                await self._turns.run(text, partial(self._run_in_turn, run, shows_task))
         except TeamError:
             raise
         except AgenticXError as exc:
@@ -259,13 +257,13 @@ class BaseGroupChat(Team):
                 run.cancel()
             raise
 
-    async def _run_in_turn(self, run: TeamRun, shown_task: Sequence[BaseChatMessage], turn: TeamTurn) -> str:
+    async def _run_in_turn(self, run: TeamRun, shows_task: bool, turn: TeamTurn) -> str:
         """Run the team in its turn and return the text of its last message."""
         run.stop_work = turn.stop
         with user_code.translated_errors("its run"):
             run.check()
             turn.emit_messages(run.new_task)
-            for message in shown_task:
+            for message in run.task if shows_task else ():
                 await run.emit(message)
             await self._speak_until_over(run, turn)
             said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
@@ -452,8 +450,8 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _check(token: CancellationToken | None) -> None:
-    if token is not None and token.is_cancelled():
+def _check(token: CancellationToken) -> None:
+    if token.is_cancelled():
         raise asyncio.CancelledError
 
 

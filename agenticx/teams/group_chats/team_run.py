@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from agenticx import user_code
 from agenticx.batch_queue import BatchQueue
+from agenticx.runtime import StopSignal
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.spending import Spending
 from agenticx.teams.group_chats.stored_talk import StoredRun
@@ -25,14 +26,15 @@ Speaking = BaseAgentEvent | BaseChatMessage
 class TeamRun:
     """One run.
 
-    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result,
-    `new_task` those of the task that the team has not been given before. With
-    `continues` a process that ended began the run. `stop_work` cancels the task that is at work.
+    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result. Those
+    of the `task` that the team has not been given before are its `new_task`. With `continues` a process that ended
+    began the run. `stop_work` cancels the task in which it is at work.
     """
 
-    token: CancellationToken
     condition: ConditionRun | None
     spending: Spending
+    token: CancellationToken = field(default_factory=CancellationToken)
+    task: Sequence[BaseChatMessage] = ()
     new_task: Sequence[BaseChatMessage] = ()
     messages: list[Speaking] = field(default_factory=list[Speaking])
     output: list[Speaking] = field(default_factory=list[Speaking])
@@ -44,6 +46,7 @@ class TeamRun:
     stopped: bool = False
     continues: bool = False
     stop_work: Callable[[], object] | None = None
+    unlink: Callable[[], None] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     began_ns: int = field(default_factory=time.perf_counter_ns)
 
@@ -72,6 +75,19 @@ class TeamRun:
         self.turns += 1
         for message in said:
             self.repetition.add(message)
+
+    def obey(self, token: CancellationToken) -> None:
+        """Cancel the run with `token`, which may be cancelled in another thread, until the run has ended."""
+        stop = StopSignal()
+        stop.watch(self.cancel)
+        self.token.add_callback(stop.set)
+        self.unlink = token.add_callback(self.token.cancel)
+
+    def end(self) -> None:
+        """Obey the token no more, and wake those that wait for the end."""
+        if self.unlink is not None:
+            self.unlink()
+        self.ended.set()
 
     def cancel(self) -> None:
         """Cancel the work of the run and what it has started, and end the stream of its messages."""

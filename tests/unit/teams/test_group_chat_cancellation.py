@@ -1,4 +1,4 @@
-"""Group chats: what neither begins nor comes out after a cancellation, and what is kept of a run that was left."""
+"""Group chats: their end after a cancellation, and what is kept of a run that was left."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from agenticx.teams import (
 )
 from agenticx.testing import ScriptedModel, call, say
 from agenticx.tools import tool
+from tests.support.teams.sessions import by_agent, log_of, open_session
 from tests.unit.teams.chat_agents import Saying, Thinking, lines
-from tests.unit.teams.test_team_sessions import by_agent, log_of, open_session
 
 pytestmark = pytest.mark.anyio
 
