@@ -93,7 +93,7 @@ def _team(name: str, config: TeamConfig, parts: TeamParts, members: Sequence[Cha
 def _participant(team: str, config: ParticipantConfig, parts: TeamParts, toolbox: Toolbox) -> ChatAgent:
     described: dict[str, Any] = {} if config.description is None else {"description": config.description}
     if not isinstance(config, AssistantConfig):
-        return UserProxyAgent(config.name, **described)
+        return UserProxyAgent(config.name, settings=parts.settings, **described)
     return AssistantAgent(
         config.name,
         _model(config.model, parts),

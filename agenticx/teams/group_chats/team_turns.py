@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agenticx.errors import AgenticXError
-from agenticx.llms.base import Delta, ModelRequest
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.gates import ParticipantsOwnGate
+from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
@@ -127,7 +127,7 @@ class TeamTurns:
     async def _run_in_memory(
         self, text: str, work: Work, session: Session, *, agent_id: str = "meta", **context: Any
     ) -> None:
-        runtime = AgentRuntime(_NoModel(self._team), ParticipantsOwnGate(), settings=self._settings or load_settings())
+        runtime = AgentRuntime(NoModel(self._team), ParticipantsOwnGate(), settings=self._settings or load_settings())
         running = _TurnWork(self._team, work)
         turn = runtime.run_turn(
             text, session, running.stop, agent_id=agent_id, context=TurnContext(work=running, **context)
@@ -192,14 +192,3 @@ class _TurnWork:
             raise asyncio.CancelledError
         if self._failure is not None:
             raise self._failure
-
-
-class _NoModel:
-    """The model of a turn that calls none; its name is the team's."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.context_window = None
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        raise AgenticXError(f"{self.name!r} is the turn of a team, which has no model")

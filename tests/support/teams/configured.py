@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def team_file(home: Path, text: str = PAIR, name: str = "pair") -> Path:
 @asynccontextmanager
 async def open_team_hub(
     folder: Path, script: Sequence[Any] = (), *, tools: Iterable[Any] = (), model: Any = None
-) -> AsyncIterator[Hub]:
+) -> AsyncGenerator[Hub]:
     """Yield a hub over a store in `folder`; all participants use one model, which replays `script`."""
     settings = load_settings({"home": folder / "home"}, environ={})
     model = model or ScriptedModel(list(script))
