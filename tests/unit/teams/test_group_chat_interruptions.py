@@ -274,6 +274,7 @@ async def test_a_state_that_cannot_be_loaded_changes_nothing(path: str, value: A
     team, other = two("1"), two("1")
     await team.run(task="go")
     state, before = await team.save_state(), await other.save_state()
+    damaged: Any
     for damaged in (changed(state, path, value), 3):
         with pytest.raises(ValueError, match="state"):
             await other.load_state(damaged)
