@@ -25,6 +25,7 @@ from studio.routes import (
     questions,
     session_filter,
     sessions,
+    subagents,
     teams,
     turns,
     usage,
@@ -57,7 +58,15 @@ _TURN = (*_json(turns.StartTurnResponse, 202), *_EVENTS)  # events for a request
 _DOCUMENT = _json(dict[str, Any])
 
 _OF_SESSION = ("session_not_found", "storage")
-_OF_TURN = ("attachment_too_large", "attachment_refused", "unknown_model", "unknown_tool", "bad_settings")
+_OF_SUBAGENT = (*_OF_SESSION, "subagent_not_found", "shutting_down")
+_OF_TURN = (
+    "attachment_too_large",
+    "attachment_refused",
+    "unknown_model",
+    "unknown_tool",
+    "unknown_agent",
+    "bad_settings",
+)
 
 TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
@@ -237,6 +246,45 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(questions.QuestionAnswerResponse),
         body=questions.QuestionAnswerBody,
         problems=("question_not_found", "question_closed", "storage"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/sessions/{session_id}/subagents",
+        "list_subagents",
+        subagents.index,
+        "The sub-agents of a session",
+        _json(subagents.SubagentListResponse),
+        problems=(*_OF_SESSION, "shutting_down"),
+    ),
+    RouteSpec(
+        "POST",
+        "/api/sessions/{session_id}/subagents/{agent_id}/cancel",
+        "cancel_subagent",
+        subagents.cancel,
+        "Stop a sub-agent",
+        _json(subagents.SubagentItem, 202),
+        body=subagents.CancelSubagentBody,
+        problems=_OF_SUBAGENT,
+    ),
+    RouteSpec(
+        "POST",
+        "/api/sessions/{session_id}/subagents/{agent_id}/retry",
+        "retry_subagent",
+        subagents.retry,
+        "Have a sub-agent begin its task anew",
+        _json(subagents.SubagentItem, 202),
+        body=subagents.RetrySubagentBody,
+        problems=(*_OF_SUBAGENT, "subagent_busy", "subagent_limit", "unknown_model"),
+    ),
+    RouteSpec(
+        "POST",
+        "/api/sessions/{session_id}/subagents/{agent_id}/message",
+        "message_subagent",
+        subagents.message,
+        "Send a message to a sub-agent",
+        _json(subagents.SubagentItem, 202),
+        body=subagents.MessageSubagentBody,
+        problems=(*_OF_SUBAGENT, "subagent_limit", "unknown_model"),
     ),
     RouteSpec(
         "GET",
