@@ -25,7 +25,7 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["AgentSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
+__all__ = ["AgentSource", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
 
 _READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
 
@@ -47,6 +47,18 @@ class AgentSource(Protocol):
 
     def main_tools(self, tools: Sequence[Tool], *, default: ChatModel, override: ChatModel | None) -> Sequence[Tool]:
         """Return the main agent's tools for one turn, with those that may hand over to one of these agents."""
+        ...
+
+
+class TeamSource(Protocol):
+    """The teams that sessions can have."""
+
+    async def check(self, record: SessionRecord) -> None:
+        """Raise `SettingsError` if the session cannot run its team."""
+        ...
+
+    def work(self, record: SessionRecord) -> TurnWork:
+        """Return the run of the session's team as the work of a turn."""
         ...
 
 
@@ -80,7 +92,8 @@ class TurnServices:
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
     model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
-    main one, None if no session can. `closing` is set once no turn may begin any more.
+    main one, `teams` those whose run their turns can be; None if no session can have any. `closing` is set once no turn
+    may begin any more.
     """
 
     store: Store
@@ -92,6 +105,7 @@ class TurnServices:
     clock: Clock
     work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
     agents: AgentSource | None = None
+    teams: TeamSource | None = None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
@@ -105,9 +119,10 @@ class TurnServices:
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
         never works in a folder of this host that another one's path names.
         """
+        work = work or self._work(record)
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
-        tools, agent, work = self.tools(record), None, work or self.work(record)
+        tools, agent = self.tools(record), None
         if work is None and (record.agent is not None or self.agents is not None):
             override = None if model_name is None else model
             agents = self._agents_for(record.agent)
@@ -125,6 +140,22 @@ class TurnServices:
         if self.agents is None:
             raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
         return self.agents
+
+    async def check_team(self, record: SessionRecord) -> None:
+        """Raise `SettingsError` for a session with a team that it cannot run."""
+        if record.team is None:
+            return
+        if record.agent is not None:
+            raise SettingsError(f"a session has an agent, here {record.agent!r}, or a team, {record.team!r}, not both")
+        await self._team_source(record.team).check(record)
+
+    def _work(self, record: SessionRecord) -> TurnWork | None:
+        return self.work(record) if record.team is None else self._team_source(record.team).work(record)
+
+    def _team_source(self, name: str) -> TeamSource:
+        if self.teams is None:
+            raise SettingsError(f"this hub has no teams, so a session cannot have the team {name!r}")
+        return self.teams
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
         """Raise the error of `models`, `tools` or `agents` for an unknown name in the `changes` to `record`."""
