@@ -90,10 +90,10 @@ class StopTurnResponse(TypedDict):
 async def start(request: Request) -> Response:
     """Accept a message of the user, which starts a turn or waits for one.
 
-    With `Accept: text/event-stream` the response has the events of the turn, up to its terminal event. A message to a
-    busy session (`when_busy`) is announced by the event `queued` with the id of its turn: its own, or the running one
-    that it steers, which reports it as `steered`. At most 100 messages and 64 MiB of texts and files wait in a session;
-    more are a 409.
+    With `Accept: text/event-stream` the response has the events of the turn and of those below it (the speeches of a
+    team, sub-agents), up to its terminal event. A message to a busy session (`when_busy`) is announced by the event
+    `queued` with the id of its turn: its own, or the running one that it steers, which reports it as `steered`. At most
+    100 messages and 64 MiB of texts and files wait in a session; more are a 409.
 
     An accepted message is stored and is not lost. It is used, or returned by the event `handed_back`: after a stop,
     when the turn that it was to steer fails, or when a restart ends the turn that it waited for. A request that repeats

@@ -11,11 +11,12 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message
+from agenticx.runtime.events import EventType
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import (
@@ -48,6 +49,7 @@ __all__ = [
     "SessionOwnedElsewhere",
     "Store",
     "StoreReader",
+    "TurnFilter",
     "read_log_pages",
     "related_turn_id",
 ]
@@ -379,6 +381,27 @@ def related_turn_id(event: StoredEvent) -> str | None:
         return event.turn_id
     with map_decode_errors(f"an event of session {event.session_id!r}"):
         return json.loads(event.frame_json)["data"].get("turn_id")
+
+
+@dataclass(slots=True)
+class TurnFilter:
+    """A filter of a session's events, read in order, for those of one turn and of the turns below it."""
+
+    turn_id: str
+    _below: set[str | None] = field(default_factory=set[str | None], init=False)
+
+    def includes(self, event: StoredEvent) -> bool:
+        """Return whether the event is one of these turns; raises `DamagedData`."""
+        if event.turn_id == self.turn_id or event.turn_id in self._below:
+            return True
+        if event.type != EventType.TURN_STARTED:
+            return False
+        with map_decode_errors(f"an event of session {event.session_id!r}"):
+            parent_id = json.loads(event.frame_json)["data"].get("parent_turn_id")
+        if parent_id is None or (parent_id != self.turn_id and parent_id not in self._below):
+            return False
+        self._below.add(event.turn_id)
+        return True
 
 
 _COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reached by new commits
