@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.argument_types import check_path, check_type
-from agenticx.clocks import Clock
+from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.session_agents import SessionAgents, checked_agents
 from agenticx.errors import SettingsError, ToolError
@@ -27,6 +27,8 @@ from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.meta_tools import session_tools
+from agenticx.teams.configured.files import TeamFiles
+from agenticx.teams.configured.session_teams import SessionTeams
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.builtin import builtin_tools
@@ -159,12 +161,24 @@ def make_hub(
     agents: Iterable[Agent] = (),
     clock: Clock | None = None,
 ) -> Hub:
-    """Return a hub over an open store; a session has all tools of `toolbox`, or those that its record names."""
-    registry, known = HookRegistry.from_hooks(hooks), checked_agents(agents)
+    """Return a hub over an open store; a session has all tools of `toolbox`, or those that its record names.
+
+    The turns of sessions with a team run the configured one of that name, see `TeamFiles`.
+    """
+    registry, known, clock = HookRegistry.from_hooks(hooks), checked_agents(agents), clock or SystemClock()
 
     def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
         return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
 
+    teams = SessionTeams(
+        files=TeamFiles(settings.home),
+        log=store.log,
+        models=models.get,
+        tools=tools_of,
+        hooks=registry,
+        settings=settings,
+        clock=clock,
+    )
     return Hub(
         store,
         models=models.get,
@@ -173,6 +187,7 @@ def make_hub(
         gate=gate,
         hooks=registry,
         system_prompt=system_prompt,
+        teams=teams,
         agents=SessionAgents(known, models=models.get, hooks=registry) if known else None,
         clock=clock,
     )

@@ -19,6 +19,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
+from agenticx.log_colors import ColoredFormatter
 from agenticx.settings import secret_values
 
 __all__ = [
@@ -121,13 +122,18 @@ def configure_logging(level: Level = "info", handler: logging.Handler | None = N
     """Log lines of `level` and above, of other libraries of warning and above.
 
     At debug some libraries log whole events and requests. Lines are written by `handler`, which gets our formatter;
-    without one they are written to stderr at once.
+    without one they are written to stderr at once. They are coloured if stderr is a terminal.
     """
-    root = logging.getLogger()
-    for before in [before for before in root.handlers if isinstance(before.formatter, _RedactingFormatter)]:
+    root, ours = logging.getLogger(), (_RedactingFormatter, ColoredFormatter)
+    for before in [before for before in root.handlers if isinstance(before.formatter, ours)]:
         root.removeHandler(before)
     handler = handler or logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s"))
+    formatter = _RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s %(message)s")
+    stderr = sys.stderr
+    if stderr is not None and stderr.isatty():
+        handler.setFormatter(ColoredFormatter(formatter, stderr))
+    else:
+        handler.setFormatter(formatter)
     root.addHandler(handler)
     level_number = getattr(logging, level.upper())
     root.setLevel(max(level_number, logging.WARNING))

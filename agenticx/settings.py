@@ -30,6 +30,7 @@ __all__ = [
     "PROJECT_SETTINGS",
     "Settings",
     "child_environment",
+    "config_folders",
     "config_layers",
     "config_text",
     "home_folder",
@@ -449,7 +450,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
 
     Raises `SettingsError`.
     """
-    folders = (home or home_folder(), *_config_folders())
+    folders = (home or home_folder(), *config_folders())
     for path in (folder / name for folder in folders):
         try:
             return path.read_text(encoding="utf-8")
@@ -466,7 +467,7 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
 
     A file that does not exist is left out.
     """
-    shipped = next((folder / name for folder in _config_folders() if (folder / name).is_file()), None)
+    shipped = next((folder / name for folder in config_folders() if (folder / name).is_file()), None)
     for path in (shipped, (home or home_folder()) / name):
         if path is None or not path.is_file():
             continue
@@ -491,7 +492,7 @@ def home_folder() -> Path:
     return absolute_path(Path(provider_setting("AGX_HOME") or Settings.model_fields["home"].default))
 
 
-def _config_folders() -> tuple[Path, Path]:
+def config_folders() -> tuple[Path, Path]:
     """Return the possible config folders: in an installed wheel, in a checkout."""
     package = Path(__file__).parent
     return package / "_config", package.parent / "config"

@@ -38,7 +38,7 @@ from starlette.types import Receive, Scope, Send
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
-from agenticx.sessions.store.base import Log, Store, related_turn_id
+from agenticx.sessions.store.base import Log, Store, TurnFilter, related_turn_id
 from agenticx.sessions.store.records import Position, StoredEvent
 from studio.http.frames import ResetFrame, ServerClosingFrame
 from studio.http.response_writer import CHUNK_BYTES, WRITER_KEY, BodyWriter
@@ -88,9 +88,9 @@ class Relay:
     async def respond_to_turn(self, session_id: str, turn_id: str, *, after_seq: int) -> Response:
         """Return a stream of a session's events after `after_seq` that ends after the turn's terminal event.
 
-        It has no events of other turns. Raises `StoreError` as `respond` does.
+        Of other turns it has only those below this one. Raises `StoreError` as `respond` does.
         """
-        return await self._stream(self._feed(session_id), after_seq, turn_id=turn_id)
+        return await self._stream(self._feed(session_id), after_seq, turn=TurnFilter(turn_id))
 
     async def run(self) -> None:
         """Have all readers send heartbeats until `closing`, and then end; runs as a task as long as the server does."""
@@ -108,9 +108,9 @@ class Relay:
         return feed
 
     async def _stream(
-        self, feed: _Feed, position: int, *, turn_id: str | None = None, reset: bytes = b""
+        self, feed: _Feed, position: int, *, turn: TurnFilter | None = None, reset: bytes = b""
     ) -> _EventStream:
-        reader = _Reader(feed, position, turn_id, self.closing, first=await feed.read_after(position, turn_id))
+        reader = _Reader(feed, position, turn, self.closing, first=await feed.read_after(position, turn))
         opening = feed.opening_frame(position) + reset
         return _EventStream(opening, reader, self._readers)
 
@@ -121,7 +121,7 @@ class _Reader:
 
     feed: _Feed
     position: int
-    turn_id: str | None
+    turn: TurnFilter | None
     closing: anyio.Event
     first: _Chunk | None
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)
@@ -142,11 +142,11 @@ class _Reader:
         try:
             while not writer.is_closing():
                 self.wakeup.clear()
-                chunk, self.first = self.first or await self.feed.read_after(self.position, self.turn_id), None
+                chunk, self.first = self.first or await self.feed.read_after(self.position, self.turn), None
                 if chunk is not None:
                     self.position = chunk.last_position
                     await writer.write(chunk.frames)
-                    if self.turn_id is not None and chunk.ended_turn_id == self.turn_id:
+                    if self.turn is not None and chunk.ended_turn_id == self.turn.turn_id:
                         return
                 elif self.closing.is_set():
                     await writer.write(_CLOSING_FRAME)
@@ -179,7 +179,7 @@ class _Feed:
         log_name = f"log {log.log_id}" if session_id is None else f"session {session_id}"
         self._tag = hashlib.sha256(log_name.encode()).hexdigest()[:16]
         self._frame = b"id: %x-" + self._tag.encode() + b"\ndata: %b\n\n"
-        self._chunks: WeakValueDictionary[tuple[int, int, int, str | None], _Chunk] = WeakValueDictionary()
+        self._chunks: WeakValueDictionary[tuple[int, int, int], _Chunk] = WeakValueDictionary()
         self._latest: _Chunk | None = None  # keeps it in `_chunks` for readers that are about to reach its position
 
     def subscribe(self, wakeup: asyncio.Event) -> AbstractContextManager[None]:
@@ -205,27 +205,35 @@ class _Feed:
             (position, b"") if await self._has(position) else (first, self._reset("The cursor lies ahead of the log."))
         )
 
-    async def read_after(self, position: int, turn_id: str | None) -> _Chunk | None:
-        """Return the events after `position` that fit in one write, with `turn_id` none after its end; None if none."""
+    async def read_after(self, position: int, turn: TurnFilter | None) -> _Chunk | None:
+        """Return the events after `position` that fit in one write, with a `turn` none after its end; None if none."""
         if self._session_id is None:
             events = await self._log.read_all(Position(position), _WRITE_EVENTS)
         else:
             events = await self._log.read(self._session_id, position, _WRITE_EVENTS)
-        return self._chunk(_first_write(events, turn_id), turn_id) if events else None
+        if not events:
+            return None
+        return self._shared_chunk(_first_write(events, None)) if turn is None else self._turn_chunk(events, turn)
 
-    def _chunk(self, events: Sequence[StoredEvent], turn_id: str | None) -> _Chunk:
+    def _shared_chunk(self, events: Sequence[StoredEvent]) -> _Chunk:
         """Return the frames of `events`, the same object for all readers at this position while one of them has it."""
-        position, last = self._position, events[-1]
-        key = (position(events[0]), position(last), len(events), turn_id)
+        position = self._position
+        key = (position(events[0]), position(events[-1]), len(events))
         chunk = self._chunks.get(key)
         if chunk is None:
-            shown = events
-            if turn_id is not None:
-                shown = [e for e in events if e.turn_id == turn_id or related_turn_id(e) in (None, turn_id)]
-            frames = b"".join([self._frame % (position(event), event.frame_json) for event in shown])
-            chunk = self._chunks[key] = _Chunk(frames, key[1], related_turn_id(last) if _is_end(last) else None)
-            self._latest = chunk
+            chunk = self._chunks[key] = self._latest = self._chunk(events, events)
         return chunk
+
+    def _turn_chunk(self, events: Sequence[StoredEvent], turn: TurnFilter) -> _Chunk:
+        """Return the frames of those of `events` that concern the turn, up to its end."""
+        events = _first_write(events, turn.turn_id)
+        shown = [e for e in events if turn.includes(e) or related_turn_id(e) in (None, turn.turn_id)]
+        return self._chunk(events, shown)
+
+    def _chunk(self, events: Sequence[StoredEvent], shown: Sequence[StoredEvent]) -> _Chunk:
+        last = events[-1]
+        frames = b"".join([self._frame % (self._position(event), event.frame_json) for event in shown])
+        return _Chunk(frames, self._position(last), related_turn_id(last) if _is_end(last) else None)
 
     async def _has(self, position: int) -> bool:
         """Return whether the log reaches as far as `position`."""

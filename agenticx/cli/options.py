@@ -1,4 +1,4 @@
-"""The options that `run` and `chat` share, and their combination with the settings."""
+"""The options that `run`, `chat` and `team run` share, and their combination with the settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ Another window may answer first: the page, or a terminal that follows the same t
 
 
 def add_turn_options(parser: ArgumentParser) -> None:
-    """Add the options that `run` and `chat` share."""
+    """Add the options that `run`, `chat` and `team run` share."""
+    parser.set_defaults(team=None)
     parser.add_argument(
         "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
     )

@@ -55,7 +55,7 @@ from agenticx.threads import run_sized
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["AgentRuntime"]
+__all__ = ["MAIN_AGENT", "AgentRuntime"]
 
 MAIN_AGENT = "meta"
 """The name of the agent that the user talks to directly, if it is given no other."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from agenticx.argument_types import check_str
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, InvalidArguments, StoreError, ToolError
+from agenticx.errors import AgenticXError, StoreError, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
@@ -25,6 +25,7 @@ from agenticx.subagents.inheritance import given_tools, may_begin_below, new_ses
 from agenticx.subagents.meta_tools import meta_tools
 from agenticx.subagents.places import Places
 from agenticx.subagents.records import (
+    ModelUnavailable,
     Subagent,
     SubagentBusy,
     SubagentEnding,
@@ -98,7 +99,7 @@ class AgentTeamManager:
         """Start a sub-agent of the agent that calls this, and return its id.
 
         `tools` are names of the parent's tools, by default all of them. `context` is put before the task. The model
-        calls are made within `budget` too. Raises `SubagentLimitReached`, and `InvalidArguments` for an unknown model,
+        calls are made within `budget` too. Raises `SubagentLimitReached`, `ModelUnavailable`, and `InvalidArguments`
         for tools that the parent does not have and for a list of none.
         """
         check_str("task", task)
@@ -459,7 +460,7 @@ class AgentTeamManager:
             raise SubagentLimitReached(f"queue_full: {working} sub-agents have not ended; wait for one of them")
 
     async def _runtime(self, model: str | None) -> AgentRuntime:
-        """Return the runtime for a model; raise `InvalidArguments` for an unknown one."""
+        """Return the runtime for a model; raise `ModelUnavailable`."""
         if isinstance(self._runtime_for, AgentRuntime):
             return self._runtime_for
         try:
@@ -468,7 +469,7 @@ class AgentTeamManager:
         except StoreError:
             raise
         except AgenticXError as exc:
-            raise InvalidArguments(str(exc)) from exc
+            raise ModelUnavailable(str(exc)) from exc
 
 
 def _event_of(ending: SubagentEnding) -> tuple[EventType, dict[str, Any]]:

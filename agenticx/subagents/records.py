@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from agenticx.errors import ToolError
+from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
@@ -15,6 +15,7 @@ from agenticx.tools.permissions import PermissionMode
 from agenticx.tools.registry import Toolbox
 
 __all__ = [
+    "ModelUnavailable",
     "Subagent",
     "SubagentBusy",
     "SubagentEnding",
@@ -40,6 +41,10 @@ class SubagentBusy(ToolError):
 
 class SubagentLimitReached(ToolError):
     """An error for a sub-agent beyond the limits of its tree."""
+
+
+class ModelUnavailable(InvalidArguments):
+    """An error for a sub-agent whose model cannot be used; the message names the accepted ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

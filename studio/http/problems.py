@@ -29,6 +29,7 @@ from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, QuestionClosed, UnknownConfirm, UnknownQuestion
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
+from agenticx.subagents.records import ModelUnavailable, SubagentBusy, SubagentLimitReached, SubagentNotFound
 
 __all__ = ["HANDLERS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
 
@@ -60,12 +61,15 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
     "question_not_found": ProblemKind(404, "No question of an agent has this id."),
     "session_not_found": ProblemKind(404, "No session has this id."),
+    "subagent_not_found": ProblemKind(404, "The session has no sub-agent of this id."),
     "method_not_allowed": ProblemKind(405, "The path has other methods."),
     "too_slow": ProblemKind(408, "The body did not arrive in time."),
     "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input."),
     "digest_mismatch": ProblemKind(409, "The answer is for another content than that of the question."),
     "key_in_environment": ProblemKind(409, "The key is in the environment, where it has to be unset."),
     "session_busy": ProblemKind(409, "The session runs a turn, or its queue is full."),
+    "subagent_busy": ProblemKind(409, "The sub-agent works or is queued."),
+    "subagent_limit": ProblemKind(409, "As many sub-agents of the same agent work as may."),
     "confirm_closed": ProblemKind(410, "The confirmation was answered otherwise, has expired, or its turn ended."),
     "question_closed": ProblemKind(410, "The question was answered otherwise, has expired, or its turn ended."),
     "attachment_too_large": ProblemKind(413, "A file, or all files together, exceed the limit."),
@@ -91,6 +95,7 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "unknown_agent": ProblemKind(422, "The session has, or is to have, an agent that the server does not know."),
     "unknown_model": ProblemKind(422, "No model has this name, or it cannot be used."),
     "unknown_parameter": ProblemKind(422, "The route has no query parameter of this name."),
+    "unknown_team": ProblemKind(422, "No configured team has this name, or the session cannot run it."),
     "unknown_tool": ProblemKind(422, "No tool has this name."),
     "internal": ProblemKind(500, "The server has a bug, which its log shows."),
     "overloaded": ProblemKind(503, "The machine lacks memory, files or disk space; the request may succeed later."),
@@ -156,6 +161,10 @@ _CODES: dict[type[AgenticXError], str] = {
     KeyInEnvironment: "key_in_environment",
     UnknownAgent: "unknown_agent",
     SettingsError: "bad_settings",
+    SubagentNotFound: "subagent_not_found",
+    SubagentBusy: "subagent_busy",
+    SubagentLimitReached: "subagent_limit",
+    ModelUnavailable: "unknown_model",
     ToolError: "unknown_tool",
     TurnFailed: "internal",
     ResourcesExhausted: "overloaded",

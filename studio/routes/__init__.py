@@ -25,6 +25,8 @@ from studio.routes import (
     questions,
     session_filter,
     sessions,
+    subagents,
+    teams,
     turns,
     usage,
 )
@@ -56,7 +58,15 @@ _TURN = (*_json(turns.StartTurnResponse, 202), *_EVENTS)  # events for a request
 _DOCUMENT = _json(dict[str, Any])
 
 _OF_SESSION = ("session_not_found", "storage")
-_OF_TURN = ("attachment_too_large", "attachment_refused", "unknown_model", "unknown_tool", "bad_settings")
+_OF_SUBAGENT = (*_OF_SESSION, "subagent_not_found", "shutting_down")
+_OF_TURN = (
+    "attachment_too_large",
+    "attachment_refused",
+    "unknown_model",
+    "unknown_tool",
+    "unknown_agent",
+    "bad_settings",
+)
 
 TABLE: tuple[RouteSpec, ...] = (
     RouteSpec(
@@ -67,7 +77,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Create a session",
         _json(sessions.SessionResponse, 201),
         body=sessions.CreateSessionBody,
-        problems=("unknown_model", "unknown_tool", "bad_workspace", "storage"),
+        problems=("unknown_model", "unknown_tool", "unknown_agent", "unknown_team", "bad_workspace", "storage"),
     ),
     RouteSpec(
         "GET",
@@ -96,7 +106,7 @@ TABLE: tuple[RouteSpec, ...] = (
         "Change a session",
         _json(sessions.SessionResponse),
         body=sessions.ChangeSessionBody,
-        problems=(*_OF_SESSION, "unknown_model", "unknown_tool"),
+        problems=(*_OF_SESSION, "unknown_model", "unknown_tool", "unknown_agent"),
     ),
     RouteSpec(
         "DELETE",
@@ -239,6 +249,45 @@ TABLE: tuple[RouteSpec, ...] = (
     ),
     RouteSpec(
         "GET",
+        "/api/sessions/{session_id}/subagents",
+        "list_subagents",
+        subagents.index,
+        "The sub-agents of a session",
+        _json(subagents.SubagentListResponse),
+        problems=(*_OF_SESSION, "shutting_down"),
+    ),
+    RouteSpec(
+        "POST",
+        "/api/sessions/{session_id}/subagents/{agent_id}/cancel",
+        "cancel_subagent",
+        subagents.cancel,
+        "Stop a sub-agent",
+        _json(subagents.SubagentItem, 202),
+        body=subagents.CancelSubagentBody,
+        problems=_OF_SUBAGENT,
+    ),
+    RouteSpec(
+        "POST",
+        "/api/sessions/{session_id}/subagents/{agent_id}/retry",
+        "retry_subagent",
+        subagents.retry,
+        "Have a sub-agent begin its task anew",
+        _json(subagents.SubagentItem, 202),
+        body=subagents.RetrySubagentBody,
+        problems=(*_OF_SUBAGENT, "subagent_busy", "subagent_limit", "unknown_model"),
+    ),
+    RouteSpec(
+        "POST",
+        "/api/sessions/{session_id}/subagents/{agent_id}/message",
+        "message_subagent",
+        subagents.message,
+        "Send a message to a sub-agent",
+        _json(subagents.SubagentItem, 202),
+        body=subagents.MessageSubagentBody,
+        problems=(*_OF_SUBAGENT, "subagent_limit", "unknown_model"),
+    ),
+    RouteSpec(
+        "GET",
         "/api/models",
         "list_models",
         models_and_tools.models,
@@ -292,6 +341,14 @@ TABLE: tuple[RouteSpec, ...] = (
         models_and_tools.tools,
         "Tools that sessions can use",
         _json(models_and_tools.ToolListResponse),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/teams",
+        "list_teams",
+        teams.teams,
+        "Configured teams",
+        _json(teams.TeamListResponse),
     ),
     RouteSpec(
         "POST",

@@ -23,6 +23,7 @@ from agenticx.sessions.hub.records import (
 )
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord
+from agenticx.teams.configured.errors import TeamConfigError
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.permissions import PermissionMode
@@ -88,6 +89,7 @@ class CreateSessionBody(RequestBody):
     workspace: str | None = Field(None, max_length=4096)
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
     system_prompt: _SystemPrompt | None = None
+    team: str | None = Field(None, max_length=64, description="The configured team that the session's turns run.")
     agent: _AgentName | None = None
 
 
@@ -115,6 +117,7 @@ class _SessionFields(TypedDict):
     permission_mode: PermissionMode
     workspace: str
     tools: list[str] | None
+    team: str | None
     agent: str | None
     pinned: bool
     archived: bool
@@ -126,8 +129,8 @@ class _SessionFields(TypedDict):
 class SessionResponse(_SessionFields):
     """A session.
 
-    Null means: no name yet, the default model, all tools, the main agent, the usual system prompt, not forked from
-    another session, no running turn.
+    Null means: no name yet, the default model, all tools, the main agent, no team, the usual system prompt, not forked
+    from another session, no running turn.
     """
 
     system_prompt: str | None
@@ -163,19 +166,24 @@ class SessionListResponse(TypedDict):
 
 
 async def create(request: Request) -> Response:
+    """Create a session; each message to one with a `team` is the task of a run of that configured team."""
     studio, body = services(request), await read_body(request, CreateSessionBody)
     await check_model(studio, body.model)
     workspace = _workspace(studio, body.workspace)
     tools = None if body.tools is None else _tool_names(studio, body.tools)
-    record = await studio.hub.create(
-        name=body.name,
-        model=body.model,
-        permission_mode=body.permission_mode,
-        workspace=workspace,
-        tools=tools,
-        system_prompt=body.system_prompt,
-        agent=body.agent,
-    )
+    try:
+        record = await studio.hub.create(
+            name=body.name,
+            model=body.model,
+            permission_mode=body.permission_mode,
+            workspace=workspace,
+            tools=tools,
+            system_prompt=body.system_prompt,
+            agent=body.agent,
+            team=body.team,
+        )
+    except TeamConfigError as exc:
+        raise Problem("unknown_team", str(exc), field="team") from exc
     return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 
@@ -309,6 +317,7 @@ def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _Session
         "permission_mode": record.permission_mode,
         "workspace": record.workspace,
         "tools": None if record.tools is None else list(record.tools),
+        "team": record.team,
         "agent": record.agent,
         "pinned": record.pinned,
         "archived": record.archived,

@@ -50,12 +50,13 @@ class StartTurnBody(RequestBody):
     `when_busy` says what happens to it while a turn runs. `reject`: it is a 409. `queue`: it starts a turn of its own
     afterwards, in order. `steer`: the running turn gives it to the model before its next call. `interrupt`: the running
     turn is stopped, and this message starts the next one; several interrupts run in order, each stopped for the next.
-    `model` and `permission_mode` take the place of the session's for the turn that the message begins.
+    `model` and `permission_mode` take the place of the session's for the turn that the message begins. In a session
+    with a team an empty `input` lets the team go on; anywhere else it is refused.
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
 
-    input: str = Field(min_length=1, max_length=_MAX_INPUT_CHARS)
+    input: str = Field(max_length=_MAX_INPUT_CHARS)
     attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
@@ -89,10 +90,10 @@ class StopTurnResponse(TypedDict):
 async def start(request: Request) -> Response:
     """Accept a message of the user, which starts a turn or waits for one.
 
-    With `Accept: text/event-stream` the response has the events of the turn, up to its terminal event. A message to a
-    busy session (`when_busy`) is announced by the event `queued` with the id of its turn: its own, or the running one
-    that it steers, which reports it as `steered`. At most 100 messages and 64 MiB of texts and files wait in a session;
-    more are a 409.
+    With `Accept: text/event-stream` the response has the events of the turn and of those below it (the speeches of a
+    team, sub-agents), up to its terminal event. A message to a busy session (`when_busy`) is announced by the event
+    `queued` with the id of its turn: its own, or the running one that it steers, which reports it as `steered`. At most
+    100 messages and 64 MiB of texts and files wait in a session; more are a 409.
 
     An accepted message is stored and is not lost. It is used, or returned by the event `handed_back`: after a stop,
     when the turn that it was to steer fails, or when a restart ends the turn that it waited for. A request that repeats
@@ -101,6 +102,8 @@ async def start(request: Request) -> Response:
     studio, session_id = services(request), request.path_params["session_id"]
     body = await read_body(request, StartTurnBody)
     await check_model(studio, body.model)
+    if not body.input and (await studio.store.catalog.get(session_id)).team is None:
+        raise Problem("invalid_body", "'input' must not be empty.", field="input")
     turn_request = TurnRequest(
         input=body.input,
         attachments=await _read_attachments(body.attachments) if body.attachments else (),

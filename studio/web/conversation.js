@@ -263,6 +263,8 @@ export class Conversation {
     if (fatal) this.running = false;
   }
 
+  on_handoff({ from_agent, to_agent }) { this.addNote(`${from_agent} hands over to ${to_agent}.`); }
+
   on_compaction({ compacted_count }) { this.addNote(`${compacted_count} older messages were summarised.`); }
 
   on_stall({ phase, action, elapsed_seconds, limit_seconds, reason, model }) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -11,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from agenticx import open_hub
+from agenticx.settings import load_settings
+from agenticx.teams import AssistantAgent, SelectorGroupChat
+from agenticx.testing import ScriptedModel, say, usage
 from tests.support.timeouts import PATIENCE
 
 
@@ -100,6 +105,49 @@ def test_the_usage_of_models_is_summed(shell: Any, provider: Any) -> None:
     assert [row["session_id"] for row in report["rows"]] == [show(shell)["id"]]
     assert json.loads(shell("sessions", "usage", "--until", "2020-01-01", "--json").stdout)["rows"] == []
     assert shell("sessions", "usage", "--since", "yesterday").returncode == 2
+
+
+def test_the_usage_of_each_agent_of_a_session_is_shown_also_that_of_the_choice_of_a_speaker(agx: Any) -> None:
+    asyncio.run(talk_in(Path(agx.environment["AGX_HOME"])))
+    shown = agx("sessions", "show", "last").stdout
+    assert (
+        "usage   4 calls, 100 tokens in, 10 out\n"
+        "        critic: 1 call, 30 tokens in, 3 out\n"
+        "        meta: 2 calls, 50 tokens in, 4 out\n"
+        "        writer: 1 call, 20 tokens in, 3 out\n"
+    ) in shown
+    usage = show(agx)["usage"]
+    assert (usage["total"]["calls"], usage["total"]["input_tokens"]) == (4, 100)
+    assert {agent["agent_id"]: agent["input_tokens"] for agent in usage["agents"]} == {
+        "meta": 50,
+        "writer": 20,
+        "critic": 30,
+    }
+    table = [line.split()[:3] for line in agx("sessions", "usage", "last").stdout.splitlines() if line]
+    assert table[3:] == [
+        ["agent", "calls", "input"],
+        ["critic", "1", "30"],
+        ["meta", "2", "50"],
+        ["writer", "1", "20"],
+        ["total", "4", "100"],
+    ]
+
+
+async def talk_in(home: Path) -> None:
+    """Run a team, whose speakers a model chooses, in a session of the store in `home`."""
+    script = [
+        [say("writer"), usage(20, 1)],
+        [say("Leaves fall."), usage(20, 3)],
+        [say("critic"), usage(30, 3)],
+        [say("APPROVE"), usage(30, 3)],
+    ]
+    settings = load_settings({"home": home}, environ={})
+    with ScriptedModel(script) as model:
+        async with open_hub(model=model, settings=settings) as hub:
+            session = await hub.create(name="Autumn")
+            agents = [AssistantAgent(name, model) for name in ("writer", "critic", "reader")]
+            team = SelectorGroupChat(agents, model, max_turns=2, session=session.id, settings=settings)
+            await team.run(task="Write about autumn.")
 
 
 def test_a_chat_does_not_keep_others_from_reading_its_sessions(

@@ -65,6 +65,7 @@ async def test_the_steps_of_a_plan_are_done_at_the_same_time() -> None:
     assert report.result == "All are wide."
     assert [step.stats.rounds for step in steps] == [2, 2, 2]
     assert [step.stats.usage for step in steps] == [{"input_tokens": 45, "output_tokens": 9}] * 3
+    assert report.stats.usage == {"input_tokens": 60, "output_tokens": 4}
     assert len(model.requests) == 8
     question = model.requests[7].messages[-1].content
     assert question == (

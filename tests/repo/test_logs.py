@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,6 +45,32 @@ def test_a_line_has_the_event_then_the_ids_then_the_fields(capsys: pytest.Captur
         "WARNING agenticx.some.module hook failed session='ses_1' turn='turn_2' agent='meta' hook='audit' seconds=1.5",
         "INFO    agenticx.some.module after",
     ]
+
+
+class Terminal(io.StringIO):
+    """A stderr that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("no_color", "colored"), [(None, True), ("1", False)])
+def test_lines_are_coloured_at_a_terminal_unless_no_color_is_set(
+    monkeypatch: pytest.MonkeyPatch, no_color: str | None, colored: bool
+) -> None:
+    stderr = Terminal()
+    monkeypatch.setattr("sys.stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    configure_logging("info")
+    get_logger("agenticx.runtime").info("tool_call", tool_name="add", tokens=3, text="a=[red]")
+    _, line = stderr.getvalue().split("\x1b[32mINFO" if colored else "INFO", 1)
+    plain = re.sub(r"\x1b\[[\d;]*m", "", line)
+    assert plain == "    agenticx.runtime tool_call tool_name='add' tokens=3 text='a=[red]'\n"
+    assert "\x1b[1mtool_call\x1b[0m" in line
+    assert ("\x1b[36mtool_name\x1b[0m='add'" in line) == colored
 
 
 @pytest.mark.anyio

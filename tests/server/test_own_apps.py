@@ -22,9 +22,10 @@ from agenticx.core import Agent
 from agenticx.errors import SettingsError
 from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.runtime import AgentHook
+from agenticx.runtime import AgentHook, AgentRuntime, TurnContext, current_turn
 from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
+from agenticx.tools.registry import tool
 from studio import create_app
 from studio.app_import import import_app
 from studio.server import listen
@@ -63,6 +64,10 @@ model = ScriptedModel([call("temperature", {"city": "Lyon"}), say("It is cold.")
 app = create_app(models={"mine": model}, tools=[temperature], hooks=[Louder()])
 not_one = 1
 '''
+
+
+EVENT_STREAM = {"Accept": "text/event-stream"}
+SHOWN = frozenset({"turn_started", "tool_call", "confirm_required", "confirm_response", "tool_result", "final"})
 
 
 def settings_in(folder: Path, **settings: Any) -> Settings:
@@ -160,7 +165,7 @@ async def test_the_agent_of_a_session_is_chosen_over_http_and_an_unknown_one_is_
     app = create_app(models={"mine": model}, agents=agents, system_prompt="Main.", settings=settings_in(tmp_path))
     async with served(app) as url, patient_client(url, headers=authorized(tmp_path / "home")) as client:
         session = (await client.post("/api/sessions", json={"agent": "Billing"})).json()
-        path, listen_to = f"/api/sessions/{session['id']}", {"Accept": "text/event-stream"}
+        path, listen_to = f"/api/sessions/{session['id']}", EVENT_STREAM
         await client.post(f"{path}/turns", json={"input": "Paid?"}, headers=listen_to)
         changed = (await client.patch(path, json={"agent": None})).json()
         await client.post(f"{path}/turns", json={"input": "Hi"}, headers=listen_to)
@@ -169,6 +174,49 @@ async def test_the_agent_of_a_session_is_chosen_over_http_and_an_unknown_one_is_
     assert [request.messages[0].content for request in model.requests] == ["You do invoices.", "Main."]
     assert (refused.status_code, refused.json()["code"]) == (422, "unknown_agent")
     assert "known agents: 'Billing'" in refused.json()["detail"]
+
+
+async def test_the_stream_of_a_turn_has_the_events_of_turns_below_it_and_of_no_other_turn(tmp_path: Path) -> None:
+    reader = ScriptedModel([call("note_line", {"text": "ok"}), "I noted it."])
+
+    @tool(risk="write")
+    def note_line(text: str) -> str:
+        """Note a line."""
+        return f"noted {text}"
+
+    @tool(risk="read", read_only=False)
+    async def ask_reader(question: str) -> str:
+        """Have the reader answer."""
+        context = TurnContext(parent=current_turn())
+        return (await AgentRuntime(reader, tools=[note_line]).run(question, agent_id="reader", context=context)).text
+
+    model = ScriptedModel(["Hello.", call("ask_reader", {"question": "Is it so?"}), "It is."])
+    app = create_app(models={"mine": model}, tools=[ask_reader], settings=settings_in(tmp_path))
+    async with served(app) as url, patient_client(url, headers=authorized(tmp_path / "home")) as client:
+        path = f"/api/sessions/{(await client.post('/api/sessions', json={})).json()['id']}/turns"
+        frames: list[dict[str, Any]] = []
+        for text in ("Hi", "Ask the reader"):
+            async with client.stream("POST", path, json={"input": text}, headers=EVENT_STREAM) as answer:
+                async for frame in frames_of(answer):
+                    frames += [] if frame.type == "comment" else [frame.data]
+                    if frame.type == "confirm_required":
+                        asked = frame.data["data"]
+                        given = {"approved": True, "digest": asked["digest"]}
+                        await client.post(f"/api/confirms/{asked['id']}", json=given)
+    shown = [(frame["agent_id"], frame["type"]) for frame in frames if frame["type"] in SHOWN]
+    assert shown[:2] == [("meta", "turn_started"), ("meta", "final")]
+    assert shown[2:] == [
+        ("meta", "turn_started"),
+        ("meta", "tool_call"),
+        ("reader", "turn_started"),
+        ("reader", "tool_call"),
+        ("reader", "confirm_required"),
+        ("reader", "confirm_response"),
+        ("reader", "tool_result"),
+        ("reader", "final"),
+        ("meta", "tool_result"),
+        ("meta", "final"),
+    ]
 
 
 @asynccontextmanager

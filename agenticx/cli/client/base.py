@@ -38,6 +38,7 @@ class SessionOptions:
     permission_mode: PermissionMode
     model: str | None = None
     tools: tuple[str, ...] | None = None
+    team: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ from agenticx.cli.terminal.session_views import session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
+from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.tools.permissions import PermissionMode
-from agenticx.tools.visible import visible
+from agenticx.tools.visible import visible, visible_line
 
 __all__ = ["configure", "run"]
 
@@ -303,6 +304,7 @@ class _Chat:
             "mode": self._mode,
             "tools": self._tools,
             "model": self._model,
+            "agent": self._agent,
             "sessions": self._sessions,
             "open": self._open,
             "new": self._new,
@@ -315,6 +317,7 @@ class _Chat:
             "/detach        remove these files\n"
             "/mode [MODE]   show or change when you are asked\n"
             "/model [M]     show or change the model\n"
+            "/agent [NAME]  show or choose the agent of the session; meta is the main one\n"
             "/tools         what the agent can use\n"
             "/sessions [Q]  the latest sessions, or those that match Q\n"
             "/open ID       continue another session\n"
@@ -370,6 +373,16 @@ class _Chat:
             conversation.run(conversation.change(model=spec))
             conversation.model = None
         self._print(f"model: {conversation.run(conversation.client.resolve_model(conversation.model_name))}")
+
+    def _agent(self, name: str) -> None:
+        conversation, session = self.conversation, self.conversation.session
+        if session is None:
+            self._print("/agent is for a session; your next message starts one")
+            return
+        if name:
+            conversation.run(conversation.change(agent=None if name == MAIN_AGENT else name))
+        active = conversation.run(conversation.client.get(session.id)).record.agent
+        self._print(f"agent: {visible_line(active or MAIN_AGENT)}")
 
     def _sessions(self, query: str) -> None:
         query = clean_text(query)  # a terminal may send bytes that are not text

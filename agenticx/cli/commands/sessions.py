@@ -18,11 +18,11 @@ from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.session_lookup import LAST, UnknownSession, find_session, remember_last_session
 from agenticx.cli.commands.session_access import open_session, open_session_reader, open_stored_session, print_note
 from agenticx.cli.commands.session_changes import START, archive, fork, pin, rename, rewind
-from agenticx.cli.commands.usage_report import usage_to_json, usage_to_text
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.terminal.confirm_ui import can_prompt
 from agenticx.cli.terminal.output import output_for
 from agenticx.cli.terminal.session_views import replay, session_rows, session_to_json, session_to_text
+from agenticx.cli.terminal.usage_report import usage_to_json, usage_to_text
 from agenticx.errors import AgenticXError, SessionBusy, SettingsError, StoreError
 from agenticx.messages import clean_text
 from agenticx.settings import load_settings
@@ -154,10 +154,11 @@ async def _list(arguments: Namespace) -> int:
 async def _show(arguments: Namespace) -> int:
     async with open_stored_session(arguments) as (client, session), client.read_log(session.id) as log:
         events = [event async for event in log]
+        usage = await client.usage(session_id=session.id)
     if arguments.json:
-        print(json.dumps(session_to_json(session, events)))
+        print(json.dumps(session_to_json(session, events, usage)))
     else:
-        print(visible(session_to_text(session, events, with_ids=arguments.ids)))
+        print(visible(session_to_text(session, events, usage, with_ids=arguments.ids)))
     return DONE
 
 

@@ -324,6 +324,7 @@ async def _open(
         permission_mode=settings.permission_mode,
         model=model_of(arguments),
         tools=settings.enabled_tools,
+        team=arguments.team,
     )
 
     @cache

@@ -190,6 +190,11 @@ def _session_changed(data: Mapping[str, Any]) -> Note:
     return Note(f"… {one_line(', '.join(f'{name}: {_short(value)}' for name, value in data.items()), _CALL_CHARS)}")
 
 
+def _handoff(data: Mapping[str, Any]) -> Note:
+    giving, taking = (visible_line(data[name], _NAME_CHARS) for name in ("from_agent", "to_agent"))
+    return Note(f"… {giving} hands over to {taking}")
+
+
 def _question_answered(data: Mapping[str, Any]) -> Note:
     if data["answer"]:
         return Note(f"  answered{_decided_by(data)}: {visible_line(data['answer'], _SENTENCE_CHARS)}", "good")
@@ -212,6 +217,8 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.TOOL_RESULT: _tool_result,
     EventType.CONFIRM_RESPONSE: _confirm_response,
     EventType.QUESTION_ANSWERED: _question_answered,
+    EventType.HANDOFF: _handoff,
+    EventType.SPEAKER_SELECTED: lambda data: Note(f"{one_line(', '.join(data['speakers']))}:", "call"),
     EventType.STEERED: lambda data: user_message_note(data["text"]),
     EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
     EventType.SESSION_CHANGED: _session_changed,

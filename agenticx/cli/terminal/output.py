@@ -82,7 +82,10 @@ class PlainOutput:
         self._wrapper = WordWrapper(_columns(self._out)) if self._out_is_terminal else None  # of that text
         self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
-        self._turns_below = set[str | None]()  # ids of turns below others, of which only the questions are shown
+        self._turns_below = set[str | None]()  # ids of other turns below turns, of which only the questions are shown
+        self._team_turns = set[str | None]()  # ids of turns in which a team runs
+        self._speeches = set[str | None]()  # ids of the turns below these, whose text and calls are shown
+        self._speech = ""  # the text of the last one
 
     def show(self, event: EventLike) -> None:
         try:
@@ -92,9 +95,10 @@ class PlainOutput:
 
     def _show(self, event: EventLike) -> None:
         data = event.data
-        if event.type == EventType.TURN_STARTED and "parent_turn_id" in data:
-            self._turns_below.add(event.turn_id)
+        self._note_turn(event)
         if event.turn_id in self._turns_below and event.type not in _SHOWN_BELOW:
+            return
+        if self._show_speech(event):
             return
         match event.type:
             case EventType.TOKEN if data["text"]:
@@ -116,6 +120,36 @@ class PlainOutput:
             self._wrapper.held = held
         elif note is not None:
             self.show_note(note)
+
+    def _note_turn(self, event: EventLike) -> None:
+        """Record whether a turn is below another one, runs a team, or is a speech in one."""
+        if event.type == EventType.SPEAKER_SELECTED:
+            self._team_turns.add(event.turn_id)
+        elif event.type == EventType.TURN_STARTED and "parent_turn_id" in event.data:
+            is_speech = event.data["parent_turn_id"] in self._team_turns
+            (self._speeches if is_speech else self._turns_below).add(event.turn_id)
+
+    def _show_speech(self, event: EventLike) -> bool:
+        """Show an event that is text of a speech, or repeats it; return False for any other event.
+
+        A stdout of its own gets the answer of the team alone, which is its last speech.
+        """
+        text = event.data["text"] if event.type in (EventType.TOKEN, EventType.FINAL) else ""
+        if event.turn_id in self._team_turns:
+            if event.turn_id in self._speeches:  # a team in the team: the end of its turn repeats its last speech
+                return bool(text)
+            return bool(text) and self._share_one_device and text == self._speech
+        if event.turn_id not in self._speeches:
+            return False
+        if event.type == EventType.TOKEN and text:
+            self._speech = text if event.data["offset"] == 0 else self._speech + text
+            if self._share_one_device:
+                self._write_text(text, event.data["message_id"])
+            else:
+                self._show_progress(text)
+        elif event.terminal:  # the error of a speech is that of the team too
+            self._end_text()
+        return bool(text) or event.terminal
 
     def _retry_note(self, event: EventLike) -> Note | None:
         """Return the line for an event that announces another attempt at the same model, None for any other."""

@@ -13,9 +13,11 @@ from agenticx.cli.client.base import Client, SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadable_event_note, user_message_note
 from agenticx.cli.terminal.output import Output
+from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
 from agenticx.runtime.events import EventType
 from agenticx.sessions.history.transcript import transcript
 from agenticx.sessions.store.records import Position, StoredEvent
+from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.visible import visible, visible_line
 
 __all__ = [
@@ -94,27 +96,37 @@ def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
     return list(turns.values())
 
 
-def session_to_json(session: SessionInfo, events: Sequence[Envelope]) -> dict[str, Any]:
-    """Return a session as JSON: the server's fields, its messages, the unsent messages, and its turns."""
+def session_to_json(session: SessionInfo, events: Sequence[Envelope], usage: Sequence[DailyUsage]) -> dict[str, Any]:
+    """Return a session as JSON: the server's fields, its messages, the unsent messages, its turns, and its usage."""
     turns = [asdict(turn) for turn in turn_ends(events)]
     messages = transcript_of(session, events)
     fields = {**session.to_json(), "system_prompt": session.record.system_prompt}
-    return {**fields, "messages": messages, "not_said": returned_messages(events), "turns": turns}
-
-
-def session_to_text(session: SessionInfo, events: Sequence[Envelope], *, with_ids: bool = False) -> str:
-    """Return a session as text: its fields, then its transcript, on request with the ids of the messages."""
-    record, turns = session.record, turn_ends(events)
-    rows = {
-        "name": record.name or "(without a name)",
-        "folder": record.workspace,
-        "model": record.model or "default",
-        **({} if record.agent is None else {"agent": record.agent}),
-        "mode": record.permission_mode,
-        "created": local_time(record.created_at),
-        "turns": f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet",
+    return {
+        **fields,
+        "messages": messages,
+        "not_said": returned_messages(events),
+        "turns": turns,
+        "usage": usage_sums_to_json(usage),
     }
-    head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows.items())]
+
+
+def session_to_text(
+    session: SessionInfo, events: Sequence[Envelope], usage: Sequence[DailyUsage], *, with_ids: bool = False
+) -> str:
+    """Return a session as text: its fields, its usage, then its transcript, on request with the ids of the messages."""
+    record, turns = session.record, turn_ends(events)
+    rows = [
+        ("name", record.name or "(without a name)"),
+        ("folder", record.workspace),
+        ("model", record.model or "default"),
+        *([] if record.team is None else [("team", record.team)]),
+        *([] if record.agent is None else [("agent", record.agent)]),
+        ("mode", record.permission_mode),
+        ("created", local_time(record.created_at)),
+        *(("" if index else "usage", line) for index, line in enumerate(usage_lines(usage))),
+        ("turns", f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet"),
+    ]
+    head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows)]
     returned = [f"\nnot sent: {visible(message['input'])}" for message in returned_messages(events)]
     return "\n".join([*head, *_transcript_lines(transcript_of(session, events), with_ids=with_ids), *returned])
 

@@ -15,12 +15,11 @@ from agenticx.sessions.files.snapshots import copied_edits, share_contents
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, read_replacement_counts, rebuild_history
 from agenticx.sessions.history.transcript import (
-    Conversation,
-    TranscriptEntry,
     read_conversation,
     searchable_path_texts,
     tool_call_ids,
 )
+from agenticx.sessions.history.turns_on_path import turns_on_path
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
@@ -69,7 +68,7 @@ async def fork(
     current = await _current_history(store.log, session_id, state)
     messages = rebuild_history(path, conversation, current)
     log = _ForkedLog(record.id)
-    for turn in _turns_on_path(events, conversation, path):
+    for turn in turns_on_path(events, conversation, path):
         log.add(turn)
     forked = _forked_state(messages, current, state.state_json)
     facts, blobs = [], store.blobs
@@ -107,26 +106,6 @@ def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_js
             new = {"allowed": [], "front": [summary_count, len(compacted)]}
             state_json = json.dumps(json.loads(state_json) | new, separators=(",", ":"))
     return StateChange(messages, state_json, compacted=compacted, keep_compacted=0)
-
-
-def _turns_on_path(
-    events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[TranscriptEntry]
-) -> list[list[StoredEvent]]:
-    """Return the events of each turn that is part of the path, up to the last one of them that is on the path."""
-    last_entries = {entry.turn_id: entry for entry in path}
-    final_ids = {entry.turn_id: entry.id for entry in conversation.entries.values()}
-    turns: dict[str | None, list[StoredEvent]] = {turn_id: [] for turn_id in last_entries}
-    # the root turn of each turn, also of sub-agents
-    root_turns: dict[str | None, str | None] = {turn_id: turn_id for turn_id in last_entries}
-    for event in events:
-        if event.type == "turn_started" and event.turn_id not in root_turns:
-            parent = json.loads(event.frame_json)["data"].get("parent_turn_id")
-            if parent in root_turns:
-                root_turns[event.turn_id] = root_turns[parent]
-        root = root_turns.get(event.turn_id)
-        if root is not None and (final_ids[root] == last_entries[root].id or event.seq <= last_entries[root].last_seq):
-            turns[root].append(event)
-    return list(turns.values())
 
 
 class _ForkedLog:

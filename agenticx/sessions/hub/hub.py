@@ -56,7 +56,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, TurnServices
+from agenticx.sessions.hub.turn_services import AgentSource, TeamSource, TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -84,8 +84,8 @@ class Hub(QuestionMethods, SubagentMethods):
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
     model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
-    keeps the name of the one that a handoff or `change` made active. The catalog of `store` lists and finds sessions,
-    its log has their events. All methods must be called on one event loop.
+    keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. The catalog of
+    `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class Hub(QuestionMethods, SubagentMethods):
         system_prompt: str | None = None,
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
         agents: AgentSource | None = None,
+        teams: TeamSource | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -117,6 +118,7 @@ class Hub(QuestionMethods, SubagentMethods):
             own_system_prompt=system_prompt,
             work=work,
             agents=agents,
+            teams=teams,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
@@ -134,12 +136,14 @@ class Hub(QuestionMethods, SubagentMethods):
         tools: Sequence[str] | None = None,
         system_prompt: str | None = None,
         agent: str | None = None,
+        team: str | None = None,
     ) -> SessionRecord:
         """Create a session and return its record; the settings supply what is not given.
 
-        `agent` is the name of the agent that answers, None the main one. Raises `ValueError` for a value that cannot be
-        stored, `SettingsError` for a workspace that is no folder, the errors of `models`, `tools` and `agents` for
-        unknown names, `HubClosed`, `StoreError`.
+        `agent` is the name of the agent that answers, None the main one. Each message to a session with a `team` is the
+        task of a run of that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
+        cannot be stored, `SettingsError` for a workspace that is no folder and for a team that cannot be used, the
+        errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
         """
         self._check_open()
         settings = self._services.settings
@@ -149,6 +153,8 @@ class Hub(QuestionMethods, SubagentMethods):
         tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields | {"agent": agent})
+        if team is not None:
+            check_text("team", team)
         folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
         record = SessionRecord(
             name=name,
@@ -159,9 +165,11 @@ class Hub(QuestionMethods, SubagentMethods):
             tools=None if tools is None else tuple(tools),
             system_prompt=system_prompt,
             agent=agent,
+            team=team,
             created_at=rfc3339(self._services.clock.now()),
         )
         self._services.setup(record, None, None)
+        await self._services.check_team(record)
         await self.store.create(record)
         return record
 

@@ -11,7 +11,7 @@ from agenticx.errors import StoreError
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType
 from agenticx.sessions.hub.submission import TurnFailed
-from agenticx.sessions.store.base import Log, related_turn_id
+from agenticx.sessions.store.base import Log, TurnFilter, related_turn_id
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 from agenticx.threads import run_sized
@@ -43,8 +43,7 @@ class EventReader:
         self._log = log
         self._session_id = session_id
         self._after = after
-        self._turn_id = turn_id
-        self._turn_ids = {turn_id}
+        self._turn = None if turn_id is None else TurnFilter(turn_id)
         self._unread: list[StoredEvent] = []
         self._ended = False
         self._failure: Exception | None = None
@@ -72,7 +71,7 @@ class EventReader:
         """Read what is left of the turn, or the next page of the session; nothing is read from the log later."""
         async with self._lock:
             try:
-                while not self._ended and await self._read_page() and self._turn_id is not None:
+                while not self._ended and await self._read_page() and self._turn is not None:
                     pass
             except StoreError as exc:
                 self._failure = exc
@@ -94,22 +93,14 @@ class EventReader:
         page = await self._log.read(self._session_id, self._after, _PAGE_EVENTS)
         for event in page:
             self._after = event.seq
-            if self._turn_id is None or self._includes(event):
+            if self._turn is None or self._turn.includes(event):
                 self._unread.append(event)
-                self._ended = self._turn_id is not None and event.turn_id == self._turn_id and event.terminal
-            elif event.type == EventType.HANDED_BACK and related_turn_id(event) == self._turn_id:
+                self._ended = self._turn is not None and event.turn_id == self._turn.turn_id and event.terminal
+            elif event.type == EventType.HANDED_BACK and related_turn_id(event) == self._turn.turn_id:
                 self._failure, self._ended = TurnFailed("the message was handed back: its turn never began"), True
             if self._ended:
                 break
         return bool(page)
-
-    def _includes(self, event: StoredEvent) -> bool:
-        """Return whether the event is one of the turn, or of a turn below it."""
-        if event.type == EventType.TURN_STARTED and event.turn_id not in self._turn_ids:
-            with map_decode_errors(f"an event of session {self._session_id!r}"):
-                if json.loads(event.frame_json)["data"].get("parent_turn_id") in self._turn_ids:
-                    self._turn_ids.add(event.turn_id)
-        return event.turn_id in self._turn_ids
 
 
 def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:

@@ -26,7 +26,7 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["AgentSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
+__all__ = ["AgentSource", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
 
 _log = get_logger(__name__)
 
@@ -50,6 +50,18 @@ class AgentSource(Protocol):
 
     def main_tools(self, tools: Sequence[Tool], *, default: ChatModel, override: ChatModel | None) -> Sequence[Tool]:
         """Return the main agent's tools for one turn, with those that may hand over to one of these agents."""
+        ...
+
+
+class TeamSource(Protocol):
+    """The teams that sessions can have."""
+
+    async def check(self, record: SessionRecord) -> None:
+        """Raise `SettingsError` if the session cannot run its team."""
+        ...
+
+    def work(self, record: SessionRecord) -> TurnWork:
+        """Return the run of the session's team as the work of a turn."""
         ...
 
 
@@ -85,7 +97,8 @@ class TurnServices:
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
     model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
-    main one, None if no session can. `closing` is set once no turn may begin any more.
+    main one, `teams` those whose run their turns can be; None if no session can have any. `closing` is set once no turn
+    may begin any more.
     """
 
     store: Store
@@ -97,6 +110,7 @@ class TurnServices:
     clock: Clock
     work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
     agents: AgentSource | None = None
+    teams: TeamSource | None = None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)
@@ -110,10 +124,11 @@ class TurnServices:
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
         never works in a folder of this host that another one's path names.
         """
+        own_work = None if work is not None else self._work(record)
+        work = work or own_work
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
-        own_work = None if work is not None else self.work(record)
-        tools, agent, work = self.tools(record), None, work or own_work
+        tools, agent = self.tools(record), None
         if work is None and (record.agent is not None or self.agents is not None):
             override = None if model_name is None else model
             agents = self._agents_for(record.agent)
@@ -131,6 +146,22 @@ class TurnServices:
         if self.agents is None:
             raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
         return self.agents
+
+    async def check_team(self, record: SessionRecord) -> None:
+        """Raise `SettingsError` for a session with a team that it cannot run."""
+        if record.team is None:
+            return
+        if record.agent is not None:
+            raise SettingsError(f"a session has an agent, here {record.agent!r}, or a team, {record.team!r}, not both")
+        await self._team_source(record.team).check(record)
+
+    def _work(self, record: SessionRecord) -> TurnWork | None:
+        return self.work(record) if record.team is None else self._team_source(record.team).work(record)
+
+    def _team_source(self, name: str) -> TeamSource:
+        if self.teams is None:
+            raise SettingsError(f"this hub has no teams, so a session cannot have the team {name!r}")
+        return self.teams
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
         """Raise the error of `models`, `tools` or `agents` for an unknown name in the `changes` to `record`."""
@@ -201,7 +232,7 @@ class TurnServices:
     def has_work(self, record: SessionRecord) -> bool:
         """Return whether turns of the session run `work`; False if it cannot be made now."""
         try:
-            return self.work(record) is not None
+            return self._work(record) is not None
         except AgenticXError as exc:
             _log.warning("the work of a session cannot be made", session=record.id, error=str(exc))
             return False

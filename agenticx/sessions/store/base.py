@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message
+from agenticx.runtime.events import EventType
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import (
@@ -48,6 +49,7 @@ __all__ = [
     "SessionOwnedElsewhere",
     "Store",
     "StoreReader",
+    "TurnFilter",
     "read_log_pages",
     "related_turn_id",
 ]
@@ -379,6 +381,22 @@ def related_turn_id(event: StoredEvent) -> str | None:
         return event.turn_id
     with map_decode_errors(f"an event of session {event.session_id!r}"):
         return json.loads(event.frame_json)["data"].get("turn_id")
+
+
+class TurnFilter:
+    """A filter of a session's events, read in order, for those of one turn and of the turns below it."""
+
+    def __init__(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self._ids: set[str | None] = {turn_id}
+
+    def includes(self, event: StoredEvent) -> bool:
+        """Return whether the event is one of these turns; raises `DamagedData`."""
+        if event.type == EventType.TURN_STARTED and event.turn_id not in self._ids:
+            with map_decode_errors(f"an event of session {event.session_id!r}"):
+                if json.loads(event.frame_json)["data"].get("parent_turn_id") in self._ids:
+                    self._ids.add(event.turn_id)
+        return event.turn_id in self._ids
 
 
 _COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reached by new commits

@@ -18,6 +18,7 @@ from agenticx.runtime import (
     AgentRuntime,
     Budget,
     ConfirmGate,
+    HookRegistry,
     Session,
     StopSignal,
     TurnContext,
@@ -43,6 +44,7 @@ from agenticx.teams.agents.own_tools import (
 from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.turn_messages import TurnMessages
+from agenticx.teams.agents.unreported_turn import unreported_turn
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -108,7 +110,7 @@ class AssistantAgent(BaseChatAgent):
         output_content_type_format: str | None = None,
         metadata: Mapping[str, str] | None = None,
         confirm_gate: ConfirmGate | None = None,
-        hooks: Sequence[AgentHook] = (),
+        hooks: HookRegistry | Sequence[AgentHook] = (),
         budget: Budget | None = None,
         settings: Settings | None = None,
     ) -> None:
@@ -146,6 +148,7 @@ class AssistantAgent(BaseChatAgent):
             settings=settings,
         )
         self._session = Session()
+        self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -176,10 +179,7 @@ class AssistantAgent(BaseChatAgent):
         cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
         cancellation.add_done_callback(lambda _: stop.set())
         output = None if self._output_content_type is None else OutputType(self._output_content_type)
-        context = self._context()
-        turn = self._runtime.run_turn(
-            self._take(messages), self._session, stop, agent_id=self.name, output_type=output, context=context
-        )
+        turn = self._turn(messages, stop, output)
         reader = TurnMessages(self.name, self._session, streams=self._streams)
         events: list[Event] = []
         inner: list[BaseAgentEvent | BaseChatMessage] = []
@@ -205,6 +205,21 @@ class AssistantAgent(BaseChatAgent):
             raise turn_error(events)
         yield Response(chat_message=await self._answer(end.data, reader, output), inner_messages=inner)
 
+    def _turn(
+        self, messages: Sequence[BaseChatMessage], stop: StopSignal, output: OutputType | None
+    ) -> AsyncGenerator[Event, None]:
+        """Return the events of the turn that answers the messages: one that has ended already, or one that runs now."""
+        unreported, self._unreported = self._unreported, None
+        new = self._new_messages(messages)
+        if unreported is not None and not new:
+            return _replayed(unreported)
+        last = new.pop() if new else UserMessage(content="Continue.", injected=True)
+        assert isinstance(last, UserMessage)
+        self._session.messages.extend(new)
+        return self._runtime.run_turn(
+            last, self._session, stop, agent_id=self.name, output_type=output, context=self._context()
+        )
+
     def _context(self) -> TurnContext:
         """Return the context of a turn: below the one in which the code runs, whose gate is asked, if there is one."""
         context = TurnContext(
@@ -219,7 +234,7 @@ class AssistantAgent(BaseChatAgent):
         return replace(context, parent=parent, gate=self._own_gate if is_own else None)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        self._session = Session()
+        self._session, self._unreported = Session(), None
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the conversation as a JSON mapping, also while an answer is being made."""
@@ -235,12 +250,13 @@ class AssistantAgent(BaseChatAgent):
             messages = [message_adapter().validate_python(message) for message in state["messages"]]
         except (pydantic.ValidationError, KeyError, TypeError) as exc:
             raise ValueError(f"the state of agent {self.name!r} cannot be read: {exc}") from exc
-        self._session = Session(messages=messages)
+        self._session, self._unreported = Session(messages=messages), None
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Take the conversation from a session's log; `heard` are all messages that others have said to the agent.
 
-        Those that it was not sent yet are left out.
+        Those that it was not sent yet are left out. An answer that was finished, but not reported to the team, is the
+        next one.
         """
         from agenticx.sessions.history.rebuild import messages_of_agent  # on first use: it imports the stores
 
@@ -252,12 +268,13 @@ class AssistantAgent(BaseChatAgent):
                 heard_count = place + 1
             messages.append(message)
         self._session = Session(messages=messages)
+        self._unreported = unreported_turn(events, self.name)
 
     async def close(self) -> None:
         await self._runtime.aclose()
 
-    def _take(self, messages: Sequence[BaseChatMessage]) -> UserMessage:
-        """Append the new messages to the conversation but for the last one, which is returned."""
+    def _new_messages(self, messages: Sequence[BaseChatMessage]) -> list[Message]:
+        """Return those of the messages that the conversation does not have, for the model."""
         known = {message.message_id for message in self._session.all_messages}
         new: list[Message] = []
         for message in messages:
@@ -266,10 +283,7 @@ class AssistantAgent(BaseChatAgent):
             if isinstance(message, HandoffMessage):
                 new += message.context
             new.append(_model_message(message))
-        last = new.pop() if new else UserMessage(content="Continue.", injected=True)
-        assert isinstance(last, UserMessage)
-        self._session.messages.extend(new)
-        return last
+        return new
 
     async def _answer(self, final: FinalData, reader: TurnMessages, output: OutputType | None) -> BaseChatMessage:
         """Return the answer of a turn that ended with `final`."""
@@ -312,6 +326,12 @@ class AssistantAgent(BaseChatAgent):
             return self._summary_format.format(**fields, is_error=result.is_error)
         except (KeyError, IndexError, ValueError) as exc:
             raise AgenticXError(f"tool_call_summary_format {self._summary_format!r} cannot be used: {exc!r}") from exc
+
+
+async def _replayed(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
+    """Yield the events of a turn that has ended."""
+    for event in events:
+        yield event
 
 
 def _model_message(message: BaseChatMessage) -> UserMessage:

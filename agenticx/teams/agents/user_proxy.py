@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
+from agenticx.runtime import AgentRuntime, Session, StopSignal, TurnContext, ask_person, current_turn
+from agenticx.runtime.events import Event
+from agenticx.runtime.questions.user_question import answer_text
+from agenticx.runtime.results import own_events, turn_error
+from agenticx.runtime.turn import Turn
+from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
+from agenticx.teams.agents.gates import DefaultGate, ParticipantsOwnGate, team_gate
+from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.spending import waiting_for_person
+from agenticx.teams.agents.turn_messages import TurnMessages
+from agenticx.teams.agents.unreported_turn import unreported_turn
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -22,7 +33,12 @@ from agenticx.teams.messages import (
     UserInputRequestedEvent,
 )
 
+if TYPE_CHECKING:
+    from agenticx.sessions.store.records import StoredEvent
+
 __all__ = ["UserInputFailed", "UserProxyAgent"]
+
+_SHOWN_CHARS = 4_000
 
 InputFunction = Callable[..., str | Awaitable[str]]
 
@@ -34,21 +50,25 @@ class UserInputFailed(AgenticXError, RuntimeError):
 class UserProxyAgent(BaseChatAgent):
     """A participant whose answers a person gives, through `input_func(prompt)` or `(prompt, cancellation_token)`.
 
-    The function is plain, and then runs in a thread, or async. ValueError without one: questions of a session, which
-    need none, are not implemented yet. After a handoff to this agent the answer hands back to its source.
+    The function is plain, and then runs in a thread, or async. Without one the person is asked as by the tool
+    `ask_user`: in a session, where the question survives a restart, or at the gate of the turn or team in which the
+    agent speaks, else at the terminal. After a handoff to this agent the answer hands back to its source.
     """
 
     def __init__(
-        self, name: str, *, description: str = "A human user", input_func: InputFunction | None = None
+        self,
+        name: str,
+        *,
+        description: str = "A human user",
+        input_func: InputFunction | None = None,
+        settings: Settings | None = None,
     ) -> None:
         super().__init__(name, description)
-        if input_func is None:
-            raise ValueError(
-                "a UserProxyAgent needs an input_func, such as `input`; questions that wait in a session, which "
-                "will take its place, are not implemented yet"
-            )
         self._input = input_func
-        self._takes_token = _takes_token(input_func)
+        self._takes_token = input_func is not None and _takes_token(input_func)
+        self._settings = settings
+        self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
+        self._heard = set[str]()  # ids of the messages before that
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -62,26 +82,93 @@ class UserProxyAgent(BaseChatAgent):
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Yield the question as an event, then the answer.
 
-        Raises `UserInputFailed` if `input_func` does, and RuntimeError if the last message hands over to someone else.
+        Raises `UserInputFailed` if `input_func` does, `TurnError` if the turn of the question fails, and RuntimeError
+        if the last message hands over to someone else.
         """
         handoff = messages[-1] if messages and isinstance(messages[-1], HandoffMessage) else None
         if handoff is not None and handoff.target != self.name:
             raise RuntimeError(f"the last message hands over to {handoff.target!r}, not to {self.name!r}")
-        prompt = f"Handoff received from {handoff.source}. " if handoff is not None else ""
-        asked = UserInputRequestedEvent(request_id=new_id("req"), source=self.name)
-        yield asked
-        with waiting_for_person():
-            text = await self._ask(f"{prompt}Enter your response: ", cancellation_token)
+        common: dict[str, Any] = {"source": self.name}
+        inner: list[BaseAgentEvent | BaseChatMessage] = []
+        if self._input is not None:
+            inner.append(UserInputRequestedEvent(request_id=new_id("req"), source=self.name))
+            yield inner[0]
+            prompt = f"Handoff received from {handoff.source}. " if handoff is not None else ""
+            with waiting_for_person():
+                text = await self._ask(self._input, f"{prompt}Enter your response: ", cancellation_token)
+        else:
+            events: list[Event] = []
+            async for event in self._question_turn(messages, cancellation_token, events):
+                inner.append(event)
+                yield event
+            end = own_events(events)[-1]
+            if end.type != "final":
+                raise turn_error(events)
+            text, common["id"] = end.data["text"], end.data["message_id"]
         answer = (
-            HandoffMessage(content=text, target=handoff.source, source=self.name)
+            HandoffMessage(content=text, target=handoff.source, **common)
             if handoff is not None
-            else TextMessage(content=text, source=self.name)
+            else TextMessage(content=text, **common)
         )
-        yield Response(chat_message=answer, inner_messages=[asked])
+        yield Response(chat_message=answer, inner_messages=inner)
 
-    async def _ask(self, prompt: str, token: CancellationToken) -> str:
+    # --- a question of the session ------------------------------------------------------------------------------------
+
+    async def _question_turn(
+        self, messages: Sequence[BaseChatMessage], token: CancellationToken, events: list[Event]
+    ) -> AsyncGenerator[BaseAgentEvent, None]:
+        """Ask in a turn, whose answer is the person's, append its events to `events`, and yield its messages.
+
+        Raises CancelledError if the token is cancelled.
+        """
+        unreported, self._unreported = self._unreported, None
+        if unreported is not None and all(message.id in self._heard for message in messages):
+            events += unreported
+            return
+        session, stop = Session(), StopSignal()
+        cancellation = token.link_future(asyncio.get_running_loop().create_future())
+        cancellation.add_done_callback(lambda _: stop.set())
+        turn = self._runtime().run_turn(
+            _question(messages), session, stop, agent_id=self.name, context=self._context(_question(messages))
+        )
+        reader = TurnMessages(self.name, session, streams=False)
+        try:
+            async for event in turn:
+                events.append(event)
+                for message in reader.read(event):
+                    yield message
+        finally:
+            cancellation.cancel()
+            reader.close()
+            await turn.aclose()
+        if token.is_cancelled():
+            raise asyncio.CancelledError
+
+    def _runtime(self) -> AgentRuntime:
+        return AgentRuntime(NoModel(self.name), DefaultGate(()), settings=self._settings)
+
+    def _context(self, question: str) -> TurnContext:
+        """Return the context of a turn that asks: below the one in which the code runs, if there is one."""
+
+        async def ask(turn: Turn) -> str:
+            return answer_text(await ask_person(question))
+
+        parent = current_turn()
+        if parent is None or not parent.accepts_children:
+            return TurnContext(work=ask)
+        is_own = team_gate() is not None or isinstance(parent.gate, ParticipantsOwnGate)
+        return TurnContext(work=ask, parent=parent, gate=DefaultGate(()) if is_own else None)
+
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+        """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""
+        self._unreported = unreported_turn(events, self.name)
+        self._heard = {message.id for message in heard}
+
+    # --- a function ---------------------------------------------------------------------------------------------------
+
+    async def _ask(self, function: InputFunction, prompt: str, token: CancellationToken) -> str:
         arguments = (prompt, token) if self._takes_token else (prompt,)
-        asking = token.link_future(asyncio.ensure_future(user_code.call(self._input, *arguments, what="input_func")))
+        asking = token.link_future(asyncio.ensure_future(user_code.call(function, *arguments, what="input_func")))
         try:
             text: object = await asking
         except AgenticXError as exc:
@@ -91,7 +178,19 @@ class UserProxyAgent(BaseChatAgent):
         return text
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        return
+        self._unreported = None
+
+
+def _question(messages: Sequence[BaseChatMessage]) -> str:
+    """Return the question to the person: what was said last, and that it is their turn."""
+    shown = messages[-2:] if messages and isinstance(messages[-1], HandoffMessage) else messages[-1:]
+    said = [f"{message.source}: {_shortened(message.to_model_text())}" for message in shown]
+    return "\n\n".join([*said, "It is your turn to speak."])
+
+
+def _shortened(text: str) -> str:
+    half = _SHOWN_CHARS // 2
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:half]} … {text[-half:]}"
 
 
 def _takes_token(function: InputFunction) -> bool:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from agenticx import user_code
 from agenticx.argument_types import check_type
-from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
 from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
+from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -28,7 +26,8 @@ from agenticx.teams.agents.spending import Spending, collected_by
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
-from agenticx.teams.group_chats.stored_talk import transcript_from_log
+from agenticx.teams.group_chats.stored_talk import StoredRun, read_talk
+from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
 from agenticx.teams.messages import (
@@ -40,74 +39,18 @@ from agenticx.teams.messages import (
     StructuredMessage,
     TaskResult,
 )
-from agenticx.teams.termination.base import ConditionRun, Run, TerminationCondition
-from agenticx.teams.termination.repetition import Repetition
+from agenticx.teams.termination.base import ConditionRun, TerminationCondition
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["BaseGroupChat", "Speaking", "TeamRun"]
+__all__ = ["BaseGroupChat"]
 
 _STATE_VERSION = 1
 _STUCK_REPEATS = 3
 _CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
 
 _log = get_logger(__name__)
-
-Speaking = BaseAgentEvent | BaseChatMessage
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class TeamRun:
-    """One run: its messages, and the queue from the task that runs it to the consumer.
-
-    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result.
-    """
-
-    token: CancellationToken
-    condition: ConditionRun | None
-    spending: Spending
-    messages: list[Speaking] = field(default_factory=list[Speaking])
-    output: list[Speaking] = field(default_factory=list[Speaking])
-    queue: BatchQueue[Speaking] = field(default_factory=BatchQueue[Speaking])
-    repetition: Repetition = field(default_factory=Repetition)
-    turns: int = 0
-    stop_reason: str | None = None
-    warned: bool = False
-    stopped: bool = False
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    began_ns: int = field(default_factory=time.perf_counter_ns)
-
-    async def emit(self, message: Speaking) -> None:
-        """Pass a message to the consumer and wait until it asks for the next one; raises CancelledError after it."""
-        self.check()
-        if not isinstance(message, ModelClientStreamingChunkEvent):
-            self.output.append(message)
-        self.queue.put(message)
-        await self.queue.join()
-        self.check()
-
-    def check(self) -> None:
-        """Raise CancelledError if the run was cancelled, also if a participant ignored that."""
-        if self.token.is_cancelled():
-            raise asyncio.CancelledError
-
-    async def is_over(self) -> bool:
-        """Return whether the condition ends the run."""
-        if self.condition is None:
-            return False
-        run = Run(
-            messages=tuple(self.messages),
-            usage=self.spending.usage,
-            cost_usd=self.spending.cost_usd,
-            seconds=self.spending.seconds,
-            turns=self.turns,
-            began=self.began_ns,
-        )
-        with user_code.translated_errors("a termination condition"):
-            stop = await self.condition.check(run)
-        self.stop_reason = None if stop is None else stop.content
-        return stop is not None
 
 
 class BaseGroupChat(Team):
@@ -164,6 +107,8 @@ class BaseGroupChat(Team):
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
         self._is_restored = False
+        self._selected: str | None = None  # the speaker of a speech in the log that was not finished
+        self._interrupted: StoredRun | None = None  # the run of the log that goes on in its turn
         self._running: TeamRun | None = None
         self._unpaused = asyncio.Event()
         self._unpaused.set()
@@ -214,12 +159,17 @@ class BaseGroupChat(Team):
         run = self._running = TeamRun(
             token=CancellationToken(), condition=condition, spending=Spending(self._budget, self._clock)
         )
+        if self._interrupted is not None:
+            run.go_on_from(self._interrupted)
+            self._interrupted = None
+        elif given:
+            self._selected = None
         self._transcript.add_task(given)
         run.messages += given
         task_ = asyncio.create_task(self._run(run, given if output_task_messages else []), name=f"agx team {self.name}")
         task_.add_done_callback(lambda _: run.queue.close())
         stop = (cancellation_token or CancellationToken()).link_future(asyncio.get_running_loop().create_future())
-        stop.add_done_callback(lambda _: None if task_.done() else _cancel(run))
+        stop.add_done_callback(lambda _: None if task_.done() else run.cancel())
         try:
             while batch := await run.queue.take():
                 for message in batch:
@@ -233,12 +183,27 @@ class BaseGroupChat(Team):
             stop.cancel()
             try:
                 if not task_.done():
-                    _cancel(run)
+                    run.cancel()
                 await user_code.abandon(task_, f"team {self.name!r}")
             finally:
                 self._running = None
                 run.ended.set()
         yield TaskResult(messages=run.output, stop_reason=run.stop_reason)
+
+    async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> str:
+        """Run the team as the `work` of `turn`, see `TurnContext`, and return the text of its last message.
+
+        `events` is what the session's log has of teams. A run that the turn began in an earlier process goes on, with
+        the task that it had; else as `run_stream` does.
+        """
+        earlier, self._turns.own_turn = self.restore(events), turn
+        before: Sequence[Speaking] = ()
+        if earlier.turn_id == turn.id:
+            self._interrupted, task = earlier, None
+            before = earlier.messages if earlier.speeches else ()
+        result = await self.run(task=task, output_task_messages=False)
+        said = [message for message in (*before, *result.messages) if isinstance(message, BaseChatMessage)]
+        return said[-1].to_text() if said else ""
 
     async def _wait_for_abandoned_run(self) -> None:
         """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
@@ -257,47 +222,59 @@ class BaseGroupChat(Team):
             with collected_by(run.spending), asked_at(self._gate or team_gate()):
                 text = "\n".join(message.to_text() for message in run.messages) or "Continue."
                 await self._turns.run(text, partial(self._run_in_turn, run, shown_task))
+        except TeamError:
+            raise
         except AgenticXError as exc:
-            if isinstance(exc, TeamError):
-                raise
-            raise TeamError(f"team {self.name!r}: {exc}") from (exc.__cause__ or exc)
+            raise TeamError.of(exc, f"team {self.name!r}") from (exc.__cause__ or exc)
         except asyncio.CancelledError:
             if not _is_being_cancelled():  # its turn was stopped
                 run.stopped = True
-                _cancel(run)
+                run.cancel()
             raise
 
     async def _run_in_turn(self, run: TeamRun, shown_task: Sequence[BaseChatMessage], turn: TeamTurn) -> str:
         """Run the team in its turn and return the text of its last message."""
-        turn.emit_messages(run.messages)
+        if not run.continues:
+            turn.emit_messages(run.messages)
         for message in shown_task:
             await run.emit(message)
-        await self._speak_in_turn(run, turn)
+        if run.condition is not None:
+            await run.condition.begin()
+        while not await self._is_over(run):
+            await self._unpaused.wait()
+            name = await self._next_speaker(run, turn)
+            turn.emit_messages(await self._speak(run, self._participants[name]))
         said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
         return said[-1].to_text() if said and run.turns else ""
 
-    async def _speak_in_turn(self, run: TeamRun, turn: TeamTurn) -> None:
-        if run.condition is not None:
-            await run.condition.begin()
+    async def _is_over(self, run: TeamRun) -> bool:
+        """Return whether the condition or the limit of speeches ends the run."""
         if run.messages and await run.is_over():
-            return
-        while True:
-            await self._unpaused.wait()
-            choice = Spending()
+            return True
+        self._warn_if_stuck(run)
+        if self._max_turns is None or run.turns < self._max_turns:
+            return False
+        run.stop_reason = f"Maximum number of turns {self._max_turns} reached."
+        return True
+
+    async def _next_speaker(self, run: TeamRun, turn: TeamTurn) -> str:
+        """Return who speaks next: the speaker whose speech was interrupted, or the one that is chosen now."""
+        name, self._selected = self._selected, None
+        if name is not None and run.continues:
+            return name
+        if name is None and (steering := turn.take_steering()):
+            self._transcript.add_task(steering)
+            run.messages += steering
+        choice = Spending()
+        if name is None:
             with collected_by(choice):
                 name = await self.select_speaker(self._transcript, run)
-            run.check()
-            turn.emit_speaker(name)
-            if self._emits_events:
-                used = choice.usage if choice.reports else None
-                await run.emit(SelectSpeakerEvent(content=[name], models_usage=used, source=self.name))
-            turn.emit_messages(await self._speak(run, self._participants[name]))
-            if await run.is_over():
-                return
-            self._warn_if_stuck(run)
-            if self._max_turns is not None and run.turns >= self._max_turns:
-                run.stop_reason = f"Maximum number of turns {self._max_turns} reached."
-                return
+        run.check()
+        await turn.emit_speaker(name)
+        if self._emits_events:
+            used = choice.usage if choice.reports else None
+            await run.emit(SelectSpeakerEvent(content=[name], models_usage=used, source=self.name))
+        return name
 
     async def _speak(self, run: TeamRun, participant: Participant) -> Sequence[Speaking]:
         """Have a participant speak and return what it says, which counts once it is finished."""
@@ -311,12 +288,18 @@ class BaseGroupChat(Team):
                 said.append(message)
             await run.emit(message)
 
-        messages = self._transcript.unseen(participant.name)
-        with user_code.translated_errors(f"participant {participant.name!r}"):
-            if self._actors is None:
-                await participant.speak(messages, emit, run.token)
-            else:
-                await self._actors.speak(participant.name, messages, emit, run.token)
+        messages, what = self._transcript.unseen(participant.name), f"participant {participant.name!r}"
+        try:
+            with user_code.translated_errors(what):
+                if self._actors is None:
+                    await participant.speak(messages, emit, run.token)
+                else:
+                    await self._actors.speak(participant.name, messages, emit, run.token)
+        except TeamError:
+            raise
+        except AgenticXError as exc:
+            where = f"team {self.name!r}" if isinstance(exc, UserCodeError) else f"team {self.name!r}, {what}"
+            raise TeamError.of(exc, where, participant.name) from (exc.__cause__ or exc)
         run.check()
         self._transcript.add_speech(participant.name, said, sent)
         run.messages += said
@@ -393,17 +376,20 @@ class BaseGroupChat(Team):
             await participant.load_state(states[name])
         self._transcript, self._is_restored = transcript, True
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> None:
-        """Go on from a session's log, after the speeches that were finished; the first run in a session does it.
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> StoredRun:
+        """Go on from a session's log, after the speeches that were finished, and return the last run in it.
 
-        Participants that do not have a `restore` begin anew. ValueError if other participants have spoken.
+        The first run in a session does it. Participants that do not have a `restore` begin anew. ValueError if other
+        participants have spoken.
         """
-        transcript = transcript_from_log(events, self.name, self._types)
-        if unknown := sorted(transcript.speakers - self._participants.keys()):
+        talk = read_talk(events, self.name, self._types)
+        speakers = {*talk.transcript.speakers, *([] if talk.selected is None else [talk.selected])}
+        if unknown := sorted(speakers - self._participants.keys()):
             raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")
         for name, participant in self._participants.items():
-            participant.restore(events, transcript.said_by_others(name))
-        self._transcript, self._is_restored = transcript, True
+            participant.restore(events, talk.transcript.said_by_others(name))
+        self._transcript, self._selected, self._is_restored = talk.transcript, talk.selected, True
+        return talk.last_run
 
     def _check_not_running(self, purpose: str) -> None:
         if self._running is not None:
@@ -414,12 +400,6 @@ def _structured_types(participants: Sequence[ChatAgent | Team]) -> list[type[Bas
     """Return the types of structured messages that participants produce."""
     agents = [participant for participant in participants if isinstance(participant, ChatAgent)]
     return [type_ for agent in agents for type_ in agent.produced_message_types if issubclass(type_, StructuredMessage)]
-
-
-def _cancel(run: TeamRun) -> None:
-    """Cancel what the run has started, and end the stream of its messages."""
-    run.token.cancel()
-    run.queue.close()
 
 
 def _is_being_cancelled() -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agenticx.teams.group_chats.base import BaseGroupChat, TeamRun
+from agenticx.teams.group_chats.base import BaseGroupChat
+from agenticx.teams.group_chats.team_run import TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
 
 __all__ = ["RoundRobinGroupChat"]

@@ -13,12 +13,14 @@ from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import current_turn
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
+from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.agents.spending import current_budget, report_usage
-from agenticx.teams.group_chats.base import BaseGroupChat, Speaking, TeamRun
+from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.speaker_names import named_candidates
+from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
 from agenticx.teams.messages import BaseChatMessage, ModelClientStreamingChunkEvent, SelectorEvent
 
@@ -145,8 +147,9 @@ class SelectorGroupChat(BaseGroupChat):
                     await run.emit(ModelClientStreamingChunkEvent(content=delta.text, source=self.name))
 
         try:
-            async with asyncio.timeout(self._limit):
-                await receive_reply(model, ModelRequest(messages=tuple(messages)), take)
+            with LlmCallLine(self._clock, lambda: (self._model.name, builder.usage), purpose="speaker"):
+                async with asyncio.timeout(self._limit):
+                    await receive_reply(model, ModelRequest(messages=tuple(messages)), take)
         except TimeoutError as exc:
             raise TeamError(f"the choice of the next speaker took longer than {self._limit:g} s") from exc
         finally:

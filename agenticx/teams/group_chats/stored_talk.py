@@ -1,57 +1,114 @@
-"""The speeches of a team in a session, read from its log."""
+"""The runs of a team in a session, read from its log."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from agenticx.llms.base import Usage
+from agenticx.runtime.turn import usage_from_data
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
-from agenticx.teams.messages import BaseChatMessage
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["transcript_from_log"]
+__all__ = ["TALK_EVENTS", "StoredRun", "StoredTalk", "read_talk"]
+
+TALK_EVENTS = frozenset(
+    {
+        *("speaker_selected", "team_message", "usage", "error", "subagent_paused"),
+        *("turn_started", "steered", "round_start", "token", "thinking", "tool_call", "tool_result", "final"),
+    }
+)
+"""The events from which a team and its participants are restored."""
 
 
-def transcript_from_log(events: Sequence[StoredEvent], team: str, types: MessageTypes) -> TeamTranscript:
-    """Return the transcript of the runs of `team`; a speech that was not finished is not part of it.
+@dataclass(slots=True)
+class StoredRun:
+    """One run so far: its messages, which conditions see, its finished speeches, and the model calls of these."""
+
+    turn_id: str | None
+    messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list[BaseAgentEvent | BaseChatMessage])
+    speeches: int = 0
+    usages: Sequence[Usage] = ()
+
+
+@dataclass(slots=True)
+class StoredTalk:
+    """The runs of a team so far; `selected` is the speaker of a speech that was not finished, None if there is none."""
+
+    transcript: TeamTranscript = field(default_factory=TeamTranscript)
+    last_run: StoredRun = field(default_factory=lambda: StoredRun(None))
+    selected: str | None = None
+
+
+def read_talk(events: Sequence[StoredEvent], team: str, types: MessageTypes) -> StoredTalk:
+    """Return the runs of `team`; a speech that was not finished is not part of the transcript.
 
     Raises ValueError for messages of unknown types and `DamagedData` for events that cannot be read.
     """
-    transcript = TeamTranscript()
-    for speaker, messages in _speeches(events, team):
+    talk = StoredTalk()
+    for turn_id, speaker, messages in _speeches(events, team):
         loaded = [types.load(message) for message in messages]
+        if turn_id != talk.last_run.turn_id:
+            talk.last_run = StoredRun(turn_id)
+        talk.last_run.messages += loaded
+        talk.selected = None
         if speaker is None:
-            transcript.add_task([message for message in loaded if isinstance(message, BaseChatMessage)])
+            talk.transcript.add_task([message for message in loaded if isinstance(message, BaseChatMessage)])
+        elif not loaded:
+            talk.selected = speaker
         else:
-            transcript.add_speech(speaker, loaded, len(transcript))
-    return transcript
+            talk.transcript.add_speech(speaker, loaded, len(talk.transcript))
+            talk.last_run.speeches += 1
+    talk.last_run.usages = list(_finished_usages(events, talk.last_run.turn_id))
+    return talk
 
 
-def _speeches(events: Sequence[StoredEvent], team: str) -> Iterator[tuple[str | None, list[dict[str, Any]]]]:
-    """Yield the messages of each task, whose speaker is None, and of each speech."""
-    from agenticx.sessions.store.damage import map_decode_errors  # on first use: it imports the stores
+def _speeches(
+    events: Sequence[StoredEvent], team: str
+) -> Iterator[tuple[str | None, str | None, Sequence[Mapping[str, Any]]]]:
+    """Yield the turn, the speaker and the messages of each task, whose speaker is None, and of each speech.
 
+    One that was not finished has no messages. A message that the user sent during a run (`steered`) is a task too.
+    """
     speaker: str | None = None
-    messages: list[dict[str, Any]] = []
+    messages: list[Mapping[str, Any]] = []
     turn_id: str | None = None
     for event in events:
-        if event.type not in ("speaker_selected", "team_message"):
+        if event.type not in ("speaker_selected", "team_message", "steered"):
             continue
-        with map_decode_errors("the log of a session"):
-            data = json.loads(event.frame_json)["data"]
-            if data["team"] != team:
-                continue
-            if messages and (event.type == "speaker_selected" or event.turn_id != turn_id):
-                yield speaker, messages
-                messages = []
-            if event.type == "speaker_selected":
-                speaker = data["speakers"][0]
-            else:
-                speaker = speaker if event.turn_id == turn_id else None
-                messages.append(data["message"])
-            turn_id = event.turn_id
-    if messages:
-        yield speaker, messages
+        data = _data(event)
+        if data.get("team", team) != team or (event.type == "steered" and event.turn_id != turn_id):
+            continue
+        if event.type != "team_message" or event.turn_id != turn_id:
+            if messages or speaker is not None:
+                yield turn_id, speaker, messages
+            speaker, messages, turn_id = None, [], event.turn_id
+        if event.type == "speaker_selected":
+            speaker = data["speakers"][0]
+        elif event.type == "team_message":
+            messages.append(data["message"])
+    if messages or speaker is not None:
+        yield turn_id, speaker, messages
+
+
+def _finished_usages(events: Sequence[StoredEvent], turn_id: str | None) -> Iterator[Usage]:
+    """Yield the model calls of a run: its own, such as choices of speakers, and those of the ended turns below it."""
+    counted = {turn_id}
+    ended = {event.turn_id for event in events if event.terminal}
+    for event in events:
+        if event.type == "turn_started" and event.turn_id in ended and _data(event).get("parent_turn_id") in counted:
+            counted.add(event.turn_id)
+        elif event.type == "usage" and event.turn_id in counted:
+            yield usage_from_data(_data(event))
+
+
+def _data(event: StoredEvent) -> Mapping[str, Any]:
+    from agenticx.sessions.store.damage import map_decode_errors  # on first use: it imports the stores
+
+    with map_decode_errors("the log of a session"):
+        return json.loads(event.frame_json)["data"]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agenticx.teams.agents.protocols import ChatAgent
-from agenticx.teams.group_chats.base import BaseGroupChat, TeamRun
+from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
+from agenticx.teams.group_chats.team_run import TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agenticx.errors import AgenticXError
-from agenticx.llms.base import Delta, ModelRequest
+from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.gates import ParticipantsOwnGate
-from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage
+from agenticx.teams.agents.no_model import NoModel
+from agenticx.teams.group_chats.errors import TeamError
+from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["TeamTurn", "TeamTurns"]
+__all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
 Work = Callable[["TeamTurn"], Awaitable[str]]
 
@@ -30,26 +33,58 @@ class TeamTurn:
         self._team = team
         self._turn = turn
 
-    def emit_speaker(self, name: str) -> None:
-        """Emit `speaker_selected`."""
+    async def emit_speaker(self, name: str) -> None:
+        """Emit `speaker_selected` and wait until it is written, so that no event of the speech comes before it."""
         self._emit(EventType.SPEAKER_SELECTED, {"team": self._team, "speakers": [name]})
+        if self._turn is not None:
+            await self._turn.channel.wait_until_written()
 
     def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:
-        """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all."""
+        """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all.
+
+        Of attachments it has the names.
+        """
         for message in messages:
-            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": dict(message.dump())})
+            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": dict(_without_files(message).dump())})
+
+    def take_steering(self) -> Sequence[BaseChatMessage]:
+        """Return the messages that the user sent meanwhile, as part of the task; they are in the log then."""
+        if self._turn is None or not self._turn.steering.left:
+            return ()
+        messages = [task_message(message) for message in self._turn.steering.left]
+        self._turn.append_steering()
+        self.emit_messages(messages)
+        return messages
 
     def _emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if self._turn is not None:
             self._turn.emit(type_, data)
 
 
+def task_message(message: UserMessage) -> BaseChatMessage:
+    """Return a message of the user as part of a team's task, with the same id."""
+    if message.attachments:
+        return MultiModalMessage(content=[message.content, *message.attachments], id=message.message_id)
+    return TextMessage(content=message.content, id=message.message_id)
+
+
+def _without_files(message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
+    """Return a message as the log keeps it: with the names of attachments in the place of their contents."""
+    if not isinstance(message, MultiModalMessage):
+        return message
+    fields = message.model_dump(exclude={"content", "type"})
+    return TextMessage(content=message.to_text(), **fields)
+
+
 class TeamTurns:
     """The turns of a team's runs.
 
     They are turns of its `session`, which is one in memory, or the id of one of an open hub. Where the code runs in a
-    turn already, such as that of a team with a nested one, they are turns below it. Else there are none.
+    turn already, such as that of a team with a nested one, they are turns below it. Else there are none. Where the run
+    is the whole work of a turn, `own_turn`, it needs no other.
     """
+
+    own_turn: Turn | None = None
 
     def __init__(self, team: str, session: Session | str | None, settings: Settings | None) -> None:
         self._team = team
@@ -57,14 +92,13 @@ class TeamTurns:
         self._settings = settings
 
     async def stored_events(self) -> Sequence[StoredEvent]:
-        """Return the log of the session; none for one in memory."""
+        """Return what the session's log has of teams; nothing for one in memory."""
         if not isinstance(self._session, str):
             return ()
-        from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
-        from agenticx.sessions.store.base import read_log_pages
+        from agenticx.sessions.history.turns_on_path import read_events_on_path  # on first use: it imports the stores
+        from agenticx.sessions.hub.open_hubs import hub_of
 
-        log = (await hub_of(self._session)).store.log
-        return [event async for page in read_log_pages(log, self._session) for event in page]
+        return await read_events_on_path((await hub_of(self._session)).store.log, self._session, TALK_EVENTS)
 
     async def run(self, text: str, work: Work) -> None:
         """Run `work`, whose result is the text of the answer, as a turn that begins with the message `text`.
@@ -72,6 +106,9 @@ class TeamTurns:
         Raises what `work` raised, CancelledError if the turn was stopped, and `AgenticXError` if it could not be run.
         """
         parent, session = current_turn(), self._session
+        if parent is not None and parent is self.own_turn:
+            await work(TeamTurn(self._team, parent))
+            return None
         if parent is not None and parent.accepts_children:
             return await self._run_in_memory(text, work, Session(), agent_id=self._team, parent=parent)
         if session is None:
@@ -84,7 +121,7 @@ class TeamTurns:
     async def _run_in_memory(
         self, text: str, work: Work, session: Session, *, agent_id: str = "meta", **context: Any
     ) -> None:
-        runtime = AgentRuntime(_NoModel(self._team), ParticipantsOwnGate(), settings=self._settings or load_settings())
+        runtime = AgentRuntime(NoModel(self._team), ParticipantsOwnGate(), settings=self._settings or load_settings())
         running = _TurnWork(self._team, work)
         turn = runtime.run_turn(
             text, session, running.stop, agent_id=agent_id, context=TurnContext(work=running, **context)
@@ -96,7 +133,7 @@ class TeamTurns:
         running.check()
         end = own_events(events)[-1]
         if end.type == "error":
-            raise AgenticXError(end.data["text"])
+            raise TeamError(end.data["text"], code=end.data["code"])
 
     async def _run_in_hub(self, text: str, work: Work, session_id: str) -> None:
         from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
@@ -143,14 +180,3 @@ class _TurnWork:
             raise asyncio.CancelledError
         if self._failure is not None:
             raise self._failure
-
-
-class _NoModel:
-    """The model of a turn that calls none; its name is the team's."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.context_window = None
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        raise AgenticXError(f"{self.name!r} is the turn of a team, which has no model")

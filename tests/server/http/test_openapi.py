@@ -14,9 +14,9 @@ from jsonschema import Draft202012Validator
 from pydantic import TypeAdapter
 from typing_extensions import is_typeddict
 
+from agenticx.assembly import default_tools
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime.events import envelope_schema
-from agenticx.tools.builtin import builtin_tools
 from studio.http.openapi import EVENT_STREAM, openapi_document, possible_problems
 from studio.http.problems import PROBLEMS
 from studio.http.queries import RequestQuery, find_problem_codes
@@ -58,6 +58,10 @@ OPERATIONS = {
     "GET /api/sessions/{session_id}": "get_session",
     "PATCH /api/sessions/{session_id}": "change_session",
     "GET /api/sessions/{session_id}/events": "stream_session_events",
+    "GET /api/sessions/{session_id}/subagents": "list_subagents",
+    "POST /api/sessions/{session_id}/subagents/{agent_id}/cancel": "cancel_subagent",
+    "POST /api/sessions/{session_id}/subagents/{agent_id}/message": "message_subagent",
+    "POST /api/sessions/{session_id}/subagents/{agent_id}/retry": "retry_subagent",
     "GET /api/sessions/{session_id}/export": "export_session",
     "POST /api/sessions/{session_id}/fork": "fork_session",
     "GET /api/sessions/{session_id}/messages": "list_messages",
@@ -67,6 +71,7 @@ OPERATIONS = {
     "POST /api/sessions/{session_id}/turns": "start_turn",
     "POST /api/ticket": "redeem_ticket",
     "POST /api/tickets": "issue_ticket",
+    "GET /api/teams": "list_teams",
     "GET /api/tools": "list_tools",
     "GET /api/usage": "get_usage",
     "GET /openapi.json": "get_openapi",
@@ -76,6 +81,7 @@ OPERATIONS = {
 SCHEMAS = [
     "AttachmentBody",
     "AttachmentItem",
+    "CancelSubagentBody",
     "ChangeSessionBody",
     "ConfirmAnswerBody",
     "ConfirmDecisionResponse",
@@ -92,9 +98,11 @@ SCHEMAS = [
     "LongModelRates",
     "MessageItem",
     "MessageListResponse",
+    "MessageSubagentBody",
     "ModelItem",
     "ModelListResponse",
     "ModelPrice",
+    "ParticipantItem",
     "Problem",
     "QuestionAnswerBody",
     "QuestionAnswerResponse",
@@ -104,6 +112,7 @@ SCHEMAS = [
     "RedeemTicketBody",
     "ResetData",
     "ResetFrame",
+    "RetrySubagentBody",
     "RewindBody",
     "RewindResponse",
     "RewindUndo",
@@ -120,6 +129,10 @@ SCHEMAS = [
     "StoreKeyBody",
     "StoreKeyResponse",
     "StreamFrame",
+    "SubagentItem",
+    "SubagentListResponse",
+    "TeamItem",
+    "TeamListResponse",
     "TicketResponse",
     "TokenResponse",
     "ToolCallItem",
@@ -201,20 +214,23 @@ async def test_every_response_matches_the_document(
             "Written, the needle is in there.",
             call("ask_user", {"text": "Which?", "options": ["one"]}),
             "Thanks.",
+            [call("spawn_subagent", {"task": "Work", "name": "a"}), call("wait_subagents")],
+            *["Worked.", "Reported.", "Worked again.", "Worked more."],
             [say("so"), hang()],
             *["more"] * 5,
         ]
     )
-    async with make_studio(model, tools=builtin_tools()) as studio:
+    async with make_studio(model, tools=default_tools()) as studio:
         document = (await studio.client.get("/openapi.json")).json()
         client = DocumentedClient(studio, without_additional_properties(document))
         await client.request("GET", "/openapi.json")
 
-        session = {"name": "Named", "tools": ["file_write", "ask_user"]}
+        session = {"name": "Named", "tools": ["file_write", "ask_user", "spawn_subagent", "wait_subagents"]}
         made = (await client.request("POST", "/api/sessions", session)).json()
         await confirm_a_tool_call(client, made["id"])
         await read_and_rewind(client, made["id"])
         await answer_a_question(client, made["id"])
+        await direct_a_subagent(client, made["id"])
         await queue_messages_and_stop(client, made["id"])
         await open_streams(client, made["id"])
 
@@ -222,7 +238,15 @@ async def test_every_response_matches_the_document(
         ticket = (await client.request("POST", "/api/tickets")).json()["ticket"]
         await client.request("POST", "/api/ticket", {"ticket": ticket})
         await client.request("PUT", "/api/keys/groq", {"key": "a-key-for-nobody"})
-        for plain in ("/", "/api/health", "/api/ready", "/api/tools", "/api/models?available=true", "/api/keys"):
+        for plain in (
+            "/",
+            "/api/health",
+            "/api/ready",
+            "/api/tools",
+            "/api/teams",
+            "/api/models?available=true",
+            "/api/keys",
+        ):
             await client.request("GET", plain)
         await client.request("DELETE", "/api/keys/groq")
         assert (await client.request("DELETE", "/api/keys/groq")).status_code == 404
@@ -248,6 +272,20 @@ async def answer_a_question(client: DocumentedClient, session_id: str) -> None:
     (question,) = (await client.request("GET", f"/api/questions?session_id={session_id}")).json()["questions"]
     await client.request("POST", f"/api/questions/{question['id']}", {"answer": "another"})
     await client.studio.events_until(session_id, "final", cursor=turn["cursor"])
+
+
+async def direct_a_subagent(client: DocumentedClient, session_id: str) -> None:
+    """Run a turn that starts a sub-agent, and have it work again."""
+    turn = (await client.request("POST", f"/api/sessions/{session_id}/turns", {"input": "Delegate"})).json()
+    path = f"/api/sessions/{session_id}/subagents"
+    async with client.studio.events(session_id, cursor=turn["cursor"]) as frames:
+        await until(frames, "subagent_completed")
+        for action, body in (("retry", {}), ("message", {"text": "More"})):
+            assert (await client.request("POST", f"{path}/a-1/{action}", body)).status_code == 202
+            await until(frames, "subagent_completed")
+    await client.request("POST", f"{path}/a-1/cancel", {})
+    (state,) = (await client.request("GET", path)).json()["subagents"]
+    assert (state["agent_id"], state["state"]) == ("a-1", "completed")
 
 
 async def read_and_rewind(client: DocumentedClient, session_id: str) -> None:
@@ -305,7 +343,8 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             known = [one["name"] for one in declared if one["in"] == "query"]
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
-            path = route.path.format(session_id=session_id, request_id="cfm_x", question_id="qst_x", provider="groq")
+            ids = {"session_id": session_id, "agent_id": "a", "request_id": "cfm_x", "question_id": "qst_x"}
+            path = route.path.format(**ids, provider="groq")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue
@@ -353,6 +392,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (404, "not_found", "GET", f"/api/sessions/%73{session_id[1:]}", None),
             (404, "confirm_not_found", "POST", "/api/confirms/cnf_x", {"approved": True, "digest": ""}),
             (404, "question_not_found", "POST", "/api/questions/qst_x", {"answer": "a"}),
+            (404, "subagent_not_found", "POST", f"{session}/subagents/x/retry", {}),
             (409, "client_turn_id_reused", "POST", f"{session}/turns", {"input": "b", "client_turn_id": "one"}),
             (413, "too_large", "POST", "/api/ticket", {"ticket": "t" * 2000}),
             (401, "bad_ticket", "POST", "/api/ticket", {"ticket": "t"}),
@@ -365,6 +405,7 @@ async def test_every_problem_of_a_route_is_declared_with_its_status_and_code(mak
             (422, "bad_limit", "GET", "/api/sessions?limit=0", None),
             (422, "bad_day", "GET", "/api/usage?since=today", None),
             (422, "repeated_parameter", "GET", "/api/sessions?limit=1&limit=2", None),
+            (422, "unknown_team", "POST", "/api/sessions", {"team": "nope"}),
             (422, "unknown_parameter", "GET", "/api/tools?limt=1", None),
             (422, "remember_unavailable", "POST", "/api/confirms/cnf_x", ALWAYS),
         ]

@@ -13,7 +13,7 @@ from tests.support.timeouts import PATIENCE
 ALLOWED_ORIGIN = "app://desktop"
 
 
-_IDS = {"session_id": "ses_x", "request_id": "cfm_x", "question_id": "qst_x", "provider": "acme"}
+_IDS = {"agent_id": "a", "session_id": "ses_x", "request_id": "cfm_x", "question_id": "qst_x", "provider": "acme"}
 ROUTES = [(route.method, route.path.format(**_IDS)) for route in TABLE]
 
 

@@ -145,6 +145,22 @@ async def test_a_result_has_text_events_stats_and_agent() -> None:
     check_grammar(result.events)
 
 
+async def test_the_calls_of_one_reply_run_at_the_same_time() -> None:
+    together = asyncio.Barrier(2)
+
+    @tool(risk="read")
+    async def measure(river: str) -> str:
+        """Measure a river."""
+        await together.wait()
+        return f"{river}: wide"
+
+    calls = [call("measure", {"river": river}) for river in ("Rhine", "Rhône")]
+    model = ScriptedModel([calls, "Both are wide."])
+    result = await asyncio.wait_for(AgentExecutor(model).arun(Agent(tools=[measure]), task("How wide?")), 10)
+    results = [event.data["result"] for event in result.events if event.type == "tool_result"]
+    assert (results, result.result) == (["Rhine: wide", "Rhône: wide"], "Both are wide.")
+
+
 async def test_stream_yields_the_events_of_the_result() -> None:
     executor = AgentExecutor(ScriptedModel([call("add", {"a": 1, "b": 2}), "3"]))
     events = [event async for event in executor.stream(adder, task())]

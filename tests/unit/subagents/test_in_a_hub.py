@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms.scripted import call, hang
+from agenticx import open_hub
+from agenticx.assembly import default_tools
+from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.sessions import Store
+from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
@@ -107,3 +110,18 @@ async def test_a_new_turn_of_the_parent_runs_beside_its_subagents(tmp_path: Path
         assert (await session.run(hub, "again"))["data"]["text"] == "Two."
         await hub.delete(session.id)
     assert len(session.model("slow").requests) <= 1
+
+
+@pytest.mark.parametrize(("enabled", "has_them"), [(None, True), (("file_read",), False), (("wait_subagents",), True)])
+async def test_the_agent_has_the_tools_unless_they_are_left_out(
+    tmp_path: Path, enabled: tuple[str, ...] | None, has_them: bool
+) -> None:
+    given = {"home": tmp_path, "workspace_root": tmp_path, "enabled_tools": enabled}
+    model = ScriptedModel(["hi"])
+    async with open_hub("memory://", model=model, settings=load_settings(given, environ={})) as hub:
+        session = await hub.create()
+        async for _ in hub.run_turn(session.id, "hello"):
+            pass
+    names = [schema.name for schema in model.requests[0].tools]
+    assert ("wait_subagents" in names) is has_them
+    assert len(names) == (len(default_tools()) if enabled is None else 1)

@@ -97,11 +97,6 @@ async def test_a_cancelled_question_ends_and_its_function_gets_the_token() -> No
     assert given == [token]
 
 
-async def test_without_a_function_it_is_refused_with_the_reason() -> None:
-    with pytest.raises(ValueError, match="needs an input_func"):
-        UserProxyAgent("person")
-
-
 async def test_an_agent_answers_as_an_actor() -> None:
     runtime = SingleThreadedAgentRuntime()
     agent_id = await runtime.register_agent_instance(Saying("a"), AgentId("a", "1"))

@@ -228,6 +228,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         DROP TABLE usage_by_model;
         """,
     ),
+    Migration("0012 teams of sessions", ""),  # a record may name a team, which earlier releases would not run
     Migration("0013 active agents", ""),  # of sessions, which earlier releases would let the main agent answer
     Migration(
         "0014 facts about sub-agents",

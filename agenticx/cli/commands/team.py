@@ -1,0 +1,165 @@
+"""The `agx team` command: the configured teams, and a run of one in the terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
+from agenticx.cli.exit_codes import DONE, USAGE
+from agenticx.cli.options import ANSWERS, add_turn_options, current_folder
+from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
+from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.terminal.output import output_for
+from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
+from agenticx.messages import UserMessage
+from agenticx.settings import load_settings
+from agenticx.teams.configured.files import ConfiguredTeam, TeamFiles
+from agenticx.tools.visible import visible_line
+
+__all__ = ["configure", "run"]
+
+_EPILOG = """\
+A team is a file: NAME.toml in the folder teams of AGX_HOME, or one of those that come with AgenticX, which a file of
+yours with the same name replaces. `agx team run NAME --help` has examples of runs.
+
+    kind = "round_robin"            # or selector, in which a model chooses who speaks, or swarm, with handoffs
+    max_turns = 6                   # speeches in a run; without any limit or condition a run ends after 100
+
+    [[participants]]
+    name = "writer"
+    system_message = "Write the text that the user asks for."
+    tools = ["file_read"]           # of the session's tools; model = "provider:name", handoffs = ["critic"]
+
+    [[participants]]
+    name = "critic"
+    system_message = "Answer APPROVE, or say what to change."
+
+    [[termination]]
+    type = "text_mention"           # max_messages, handoff, function_call, token_usage, timeout, cost, stuck, …
+    text = "APPROVE"
+
+    A participant with kind = "user" is you: you are asked when it is your turn. A selector may have model,
+    selector_prompt and allow_repeated_speaker.
+
+exit codes: 0 done, 1 fatal error, 2 usage, 130 stopped"""
+
+_RUN_EPILOG = f"""\
+Each run is a turn of a session with this team, which is stored, and each speech a turn below it: the page, `agx
+sessions` and other clients show them. The last speech goes to stdout; at a terminal the others do too. Without a task a
+continued session goes on where its team stopped.
+
+{ANSWERS}
+
+examples:
+  agx team run writer-critic "A haiku about tests"
+  agx team run writer-critic --session last
+  agx team run review "Is the error handling sound?" --json | jq -r 'select(.type == "final") | .data.text'
+
+exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the actions and help texts of `agx team` to its parser."""
+    parser.epilog = _EPILOG
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="The configured teams", allow_abbrev=False)
+    listing.add_argument("--json", action="store_true", help="one object per line")
+    listing.set_defaults(work=_list)
+    running = actions.add_parser(
+        "run",
+        help="Run a team on a task",
+        description="Run a team on a task.",
+        epilog=_RUN_EPILOG,
+        formatter_class=parser.formatter_class,
+        allow_abbrev=False,
+    )
+    add_turn_options(running)
+    add_attach_option(running)
+    running.add_argument("team", metavar="NAME", help="the name of the team, see `agx team list`")
+    running.add_argument(
+        "task", nargs="?", help="the task, to which piped input is added; - reads all of it from stdin"
+    )
+    running.add_argument("--json", action="store_true", help="print the events as stored, one envelope per line")
+    running.set_defaults(work=_run)
+
+
+def run(arguments: Namespace) -> int:
+    """Run `agx team` and return its exit code."""
+    code: int = arguments.work(arguments)
+    return code
+
+
+# --- list -------------------------------------------------------------------------------------------------------------
+
+
+def _list(arguments: Namespace) -> int:
+    for team in TeamFiles(load_settings(project=current_folder()).home).list_all():
+        print(json.dumps(_to_json(team)) if arguments.json else visible_line(_to_line(team), 2_000))
+    return DONE
+
+
+def _to_json(team: ConfiguredTeam) -> dict[str, Any]:
+    config = team.config
+    return {
+        "name": team.name,
+        "kind": None if config is None else config.kind,
+        "description": None if config is None else config.description,
+        "participants": [] if config is None else list(config.names),
+        "path": str(team.path),
+        "origin": team.origin,
+        "problem": team.problem,
+    }
+
+
+def _to_line(team: ConfiguredTeam) -> str:
+    if team.config is None:
+        return f"{team.name:<16}  cannot be used: {team.problem}"
+    origin = team.origin if team.origin == "packaged" else str(team.path)
+    return f"{team.name:<16}  {team.config.kind:<11}  {', '.join(team.config.names)}  ({origin})"
+
+
+# --- run --------------------------------------------------------------------------------------------------------------
+
+
+def _run(arguments: Namespace) -> int:
+    try:
+        message = UserMessage(content=_task(arguments), attachments=load_attachments(arguments.attach))
+    except AttachmentRefused as exc:
+        print(f"agx team: {visible_line(f'--attach: {exc}', 2_000)}", file=sys.stderr)
+        return USAGE
+    with open_conversation(arguments, output_for(as_json=arguments.json)) as conversation:
+        _check_session(conversation, arguments.team)
+        code = _turn(conversation, message)
+        if sys.stderr.isatty() and conversation.session is not None and conversation.client.persistent:
+            again = f"agx team run {arguments.team} --session {conversation.session.id}"
+            conversation.output.show_note(Note(f"({again} … continues this session)"))
+    return code
+
+
+def _task(arguments: Namespace) -> str:
+    """Return the task, "" to go on without one; raise `SettingsError` if there is nothing to go on with."""
+    if arguments.task is not None:
+        return read_task(arguments.task)
+    if arguments.session is None and not arguments.attach:
+        raise SettingsError("give the team a task, or a session to go on with (--session)")
+    return ""
+
+
+def _check_session(conversation: TerminalConversation, team: str) -> None:
+    """Raise `SettingsError` if the session that is continued has another team or none."""
+    session = conversation.session
+    if session is not None and session.record.team != team:
+        has = "no team" if session.record.team is None else f"the team {session.record.team!r}"
+        raise SettingsError(f"session {session.id} has {has}; leave --session out to run {team!r} in a new one")
+
+
+def _turn(conversation: TerminalConversation, message: UserMessage) -> int:
+    conversation.show_instructions()
+    try:
+        return conversation.run_turn(message)
+    except SessionBusy as exc:
+        assert conversation.session is not None
+        raise SessionBusy(f"{exc}; `agx chat --session {conversation.session.id}` shows the running turn") from exc

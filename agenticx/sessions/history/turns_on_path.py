@@ -1,0 +1,45 @@
+"""The events of the turns that a conversation consists of, without those that were rewound away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+
+from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
+from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.records import StoredEvent
+
+__all__ = ["read_events_on_path", "turns_on_path"]
+
+
+async def read_events_on_path(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
+    """Return the events of these types of all turns of the conversation, and of the turns below them, in order.
+
+    Of the turn to which the conversation was rewound, they are those up to its last message that was kept.
+    """
+    events, conversation = list[StoredEvent](), Conversation()
+    async for page in read_log_pages(log, session_id):
+        events += (event for event in page if event.type in types or event.type == "turn_started")
+        conversation.feed(page)
+    turns = turns_on_path(events, conversation, conversation.path())
+    return sorted((event for turn in turns for event in turn if event.type in types), key=lambda event: event.seq)
+
+
+def turns_on_path(
+    events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[TranscriptEntry]
+) -> list[list[StoredEvent]]:
+    """Return the events of each turn that is part of the path, up to the last one of them that is on the path."""
+    last_entries = {entry.turn_id: entry for entry in path}
+    final_ids = {entry.turn_id: entry.id for entry in conversation.entries.values()}
+    turns: dict[str | None, list[StoredEvent]] = {turn_id: [] for turn_id in last_entries}
+    # the root turn of each turn, also of sub-agents
+    root_turns: dict[str | None, str | None] = {turn_id: turn_id for turn_id in last_entries}
+    for event in events:
+        if event.type == "turn_started" and event.turn_id not in root_turns:
+            parent = json.loads(event.frame_json)["data"].get("parent_turn_id")
+            if parent in root_turns:
+                root_turns[event.turn_id] = root_turns[parent]
+        root = root_turns.get(event.turn_id)
+        if root is not None and (final_ids[root] == last_entries[root].id or event.seq <= last_entries[root].last_seq):
+            turns[root].append(event)
+    return list(turns.values())

@@ -1,0 +1,156 @@
+"""The configuration of a team, as a file has it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Literal, Self, cast, get_args
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator, model_validator
+
+from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
+from agenticx.teams.configured.errors import TeamConfigError
+from agenticx.teams.configured.table import UNKNOWN_KIND, ConfigTable, problems
+
+__all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig", "UserConfig", "parse_team"]
+
+_MAIN_AGENT = "meta"  # the agent of the turn in which a team runs
+
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class _Participant(ConfigTable):
+    """A participant; its name is the agent's in events, its description what the model reads that chooses speakers."""
+
+    name: _Text
+    description: _Text | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not name.isidentifier() or name == _MAIN_AGENT:
+            raise ValueError(f"is {name!r}; right would be an identifier such as code_writer, other than {_MAIN_AGENT}")
+        return name
+
+
+class AssistantConfig(_Participant):
+    """An agent with a model; `tools` are names of the session's tools, `model` is by default the session's."""
+
+    kind: Literal["assistant"] = "assistant"
+    model: _Text | None = None
+    system_message: _Text
+    tools: list[_Text] = Field(default_factory=list[str])
+    handoffs: list[_Text] = Field(default_factory=list[str])
+
+    @field_validator("tools", "handoffs")
+    @classmethod
+    def _check_unique(cls, names: list[str]) -> list[str]:
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"names {twice[0]!r} twice")
+        return names
+
+
+class UserConfig(_Participant):
+    """A person, who is asked in the session when it is their turn to speak."""
+
+    kind: Literal["user"]
+
+
+def _participant_kind(given: object) -> str:
+    kind = cast("Mapping[str, object]", given).get("kind", "assistant") if isinstance(given, Mapping) else "assistant"
+    return kind if isinstance(kind, str) else repr(kind)
+
+
+ParticipantConfig = Annotated[
+    Annotated[AssistantConfig, Tag("assistant")] | Annotated[UserConfig, Tag("user")],
+    Discriminator(
+        _participant_kind,
+        custom_error_type=UNKNOWN_KIND,
+        custom_error_message="has an unknown kind; right would be assistant or user",
+    ),
+]
+
+
+class _Team(ConfigTable):
+    """A team; its runs end when any condition is met, or after `max_turns` speeches."""
+
+    description: _Text | None = None
+    participants: Annotated[list[ParticipantConfig], Field(min_length=1)]
+    termination: list[ConditionConfig] = Field(default_factory=list[ConditionConfig])
+    max_turns: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the participants."""
+        return [participant.name for participant in self.participants]
+
+    @property
+    def assistants(self) -> Sequence[AssistantConfig]:
+        """The participants that have a model."""
+        return [participant for participant in self.participants if isinstance(participant, AssistantConfig)]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = self.names
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"has two participants with the name {twice[0]!r}")
+        ending = {condition.target for condition in self.termination if isinstance(condition, HandoffMade)}
+        for number, participant in enumerate(self.participants):
+            targets = participant.handoffs if isinstance(participant, AssistantConfig) else ()
+            _check_known(f"participants[{number}].handoffs", targets, [*names, *sorted(ending)], "participant")
+            if participant.name in targets:
+                raise ValueError(f"has a participant {participant.name!r} that hands over to itself")
+        for number, condition in enumerate(self.termination):
+            where = f"termination[{number}]"
+            if isinstance(condition, TextMention):
+                _check_known(f"{where}.sources", condition.sources or (), [*names, "user"], "source")
+            elif isinstance(condition, TextMessageSent):
+                _check_known(f"{where}.source", [condition.source], [*names, "user"], "source")
+        return self
+
+
+class RoundRobinConfig(_Team):
+    """A team whose participants speak in their order."""
+
+    kind: Literal["round_robin"]
+
+
+class SelectorConfig(_Team):
+    """A team in which a model chooses the next speaker, by default the session's."""
+
+    kind: Literal["selector"]
+    model: _Text | None = None
+    selector_prompt: _Text | None = None
+    allow_repeated_speaker: bool = False
+
+
+class SwarmConfig(_Team):
+    """A team whose participants hand over to each other; the first one begins."""
+
+    kind: Literal["swarm"]
+
+
+TeamConfig = RoundRobinConfig | SelectorConfig | SwarmConfig
+
+_ADAPTER: TypeAdapter[TeamConfig] = TypeAdapter(Annotated[TeamConfig, Field(discriminator="kind")])
+_TAGS = frozenset(
+    str(get_args(table.model_fields[key].annotation)[0])
+    for key, union in (("kind", TeamConfig), ("type", get_args(ConditionConfig)[0]))
+    for table in get_args(union)
+) | {"assistant", "user"}
+
+
+def parse_team(text: str, where: str) -> TeamConfig:
+    """Return the team that the TOML `text` describes; `where` names its file in a `TeamConfigError`."""
+    try:
+        return _ADAPTER.validate_python(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        raise TeamConfigError(f"{where} is not TOML: {exc}") from exc
+    except ValidationError as exc:
+        raise TeamConfigError(f"{where}: {'; '.join(problems(exc, _TAGS))}") from exc
+
+
+def _check_known(where: str, names: Iterable[str], known: Sequence[str], what: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"names in {where} the unknown {what} {name!r}; known: {', '.join(known)}")

@@ -1,0 +1,102 @@
+"""The configured teams of a hub: the runs of a session's team as the work of its turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from agenticx.clocks import Clock
+from agenticx.errors import AgenticXError
+from agenticx.llms.base import ChatModel
+from agenticx.messages import UserMessage
+from agenticx.runtime import HookRegistry
+from agenticx.runtime.turn import Turn, TurnWork
+from agenticx.sessions.history.turns_on_path import read_events_on_path
+from agenticx.sessions.store.base import Log
+from agenticx.sessions.store.records import SessionRecord
+from agenticx.settings import Settings
+from agenticx.teams.configured.build import TeamParts, build_team, check_parts
+from agenticx.teams.configured.config import TeamConfig
+from agenticx.teams.configured.errors import TeamConfigError
+from agenticx.teams.configured.files import TeamFiles
+from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
+from agenticx.teams.group_chats.team_turns import task_message
+from agenticx.threads import run_in_thread
+from agenticx.tools.agents_files import find_agents_files, instructions_prompt
+from agenticx.tools.base import Tool
+
+__all__ = ["SessionTeams"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionTeams:
+    """The teams of the sessions of a hub, each made anew for a turn, of its file and of the session's log.
+
+    `models` finds a model by name and `tools` returns the tools of a session; both raise an `AgenticXError`.
+    """
+
+    files: TeamFiles
+    log: Log
+    models: Callable[[str | None], ChatModel]
+    tools: Callable[[SessionRecord], Sequence[Tool]]
+    hooks: HookRegistry
+    settings: Settings
+    clock: Clock
+
+    async def check(self, record: SessionRecord) -> None:
+        """Raise a `TeamConfigError` if there is no such team, or if the session cannot run it."""
+        name = _team_of(record)
+        config = await run_in_thread(self.files.read, name, name="agx team")
+        try:
+            check_parts(name, config, self.models, self.tools(record))
+        except TeamConfigError:
+            raise
+        except AgenticXError as exc:
+            raise TeamConfigError(f"team {name!r}: {exc}") from exc
+
+    def work(self, record: SessionRecord) -> TurnWork:
+        """Return the run of the session's team as the work of a turn."""
+        return partial(self._run, record, _team_of(record))
+
+    async def _run(self, record: SessionRecord, name: str, turn: Turn) -> str:
+        """Run the team in `turn`, whose message is the task; one without text goes on with the last task.
+
+        A team or log that cannot be used is a `TeamConfigError`.
+        """
+        config, parts = await run_in_thread(self._read, record, name, turn.agent.model, name="agx team")
+        events = await read_events_on_path(self.log, record.id, TALK_EVENTS)
+        team = build_team(name, config, parts)
+        task = _last_message(turn)
+        given = None if task is None or not (task.content or task.attachments) else task_message(task)
+        try:
+            return await team.run_as_work(turn, given, events)
+        except ValueError as exc:  # other participants or messages than the log has, or a task that cannot begin a run
+            raise TeamConfigError(f"team {name!r} cannot go on in this session: {exc}") from exc
+
+    def _read(self, record: SessionRecord, name: str, model: ChatModel) -> tuple[TeamConfig, TeamParts]:
+        """Return the configuration and the parts for a turn that begins now; blocks."""
+        workspace = Path(record.workspace)
+        settings = self.settings.in_workspace(workspace)
+        parts = TeamParts(
+            model=model,
+            models=self.models,
+            tools=self.tools(record),
+            instructions=instructions_prompt(find_agents_files(workspace)),
+            hooks=self.hooks,
+            settings=settings.model_copy(update={"max_tool_rounds": settings.max_tool_rounds}),
+            clock=self.clock,
+        )
+        return self.files.read(name), parts
+
+
+def _team_of(record: SessionRecord) -> str:
+    assert record.team is not None
+    return record.team
+
+
+def _last_message(turn: Turn) -> UserMessage | None:
+    """Return the message with which the turn began, None if it has none."""
+    messages = (message for message in reversed(turn.session.messages) if isinstance(message, UserMessage))
+    return next(messages, None)

@@ -1,0 +1,96 @@
+"""Sub-agents of a session over HTTP: their states; cancelling, retrying and messages."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from studio.http.bodies import RequestBody, read_body
+from studio.services import services
+
+__all__ = [
+    "CancelSubagentBody",
+    "MessageSubagentBody",
+    "RetrySubagentBody",
+    "SubagentItem",
+    "SubagentListResponse",
+    "cancel",
+    "index",
+    "message",
+    "retry",
+]
+
+_MAX_TEXT_CHARS = 4_000_000
+
+
+class CancelSubagentBody(RequestBody):
+    """An empty object."""
+
+
+class RetrySubagentBody(RequestBody):
+    """An empty object."""
+
+
+class MessageSubagentBody(RequestBody):
+    """A message to a sub-agent."""
+
+    text: str = Field(min_length=1, max_length=_MAX_TEXT_CHARS)
+
+
+class SubagentItem(TypedDict):
+    """A sub-agent of a session.
+
+    `state` is that of its latest run, and `code` says why it ended with an error. `parent_agent_id` is the agent that
+    started it, at `depth` 0 the main one. `activity` is its latest call, and `waits_for_user` is there while a
+    confirmation or a question of it is open.
+    """
+
+    agent_id: str
+    state: Literal["queued", "running", "paused", "completed", "error"]
+    rounds: int
+    task: str
+    parent_agent_id: str | None
+    depth: int
+    code: NotRequired[str]
+    waits_for_user: NotRequired[bool]
+    activity: NotRequired[str]
+
+
+class SubagentListResponse(TypedDict):
+    subagents: list[SubagentItem]
+
+
+async def index(request: Request) -> Response:
+    """List the sub-agents of a session, in the order in which they were started."""
+    states = await services(request).hub.subagents(request.path_params["session_id"])
+    return JSONResponse({"subagents": states})
+
+
+async def cancel(request: Request) -> Response:
+    """Stop a sub-agent and those below it; its turn still ends with its terminal event. One that has ended stays so."""
+    await read_body(request, CancelSubagentBody)
+    return JSONResponse(await services(request).hub.cancel_subagent(**_ids(request)), 202)
+
+
+async def retry(request: Request) -> Response:
+    """Have a sub-agent that has ended begin its task anew, with an empty conversation."""
+    await read_body(request, RetrySubagentBody)
+    return JSONResponse(await services(request).hub.retry_subagent(**_ids(request)), 202)
+
+
+async def message(request: Request) -> Response:
+    """Send a message to a sub-agent: one at work gets it with its next model call, one that has ended goes on with it.
+
+    The conversation of one that has ended goes on also after a restart.
+    """
+    body = await read_body(request, MessageSubagentBody)
+    return JSONResponse(await services(request).hub.message_subagent(**_ids(request), text=body.text), 202)
+
+
+def _ids(request: Request) -> dict[str, str]:
+    """Return the ids of the path."""
+    return {name: request.path_params[name] for name in ("session_id", "agent_id")}

@@ -1,0 +1,93 @@
+"""`agx team`: the configured teams, and their runs in the terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.testing import check_grammar
+
+ECHO = """
+kind = "round_robin"
+max_turns = 2
+[[participants]]
+name = "first"
+system_message = "Echo."
+[[participants]]
+name = "second"
+system_message = "Echo."
+"""
+
+
+@pytest.fixture
+def home(agx: Any) -> Path:
+    """Return AGX_HOME, with the team `echo`, whose participants are the demo model."""
+    home = Path(agx.environment["AGX_HOME"])
+    (home / "teams").mkdir(parents=True)
+    (home / "teams" / "echo.toml").write_text(ECHO, encoding="utf-8")
+    return home
+
+
+def test_the_teams_are_listed_with_their_participants_and_problems(agx: Any, home: Path) -> None:
+    (home / "teams" / "broken.toml").write_text("kind = 3", encoding="utf-8")
+    lines = agx("team", "list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["broken", "echo", "review", "triage", "writer-critic"]
+    assert lines[0].startswith("broken            cannot be used: ")
+    assert lines[1] == f"echo              round_robin  first, second  ({home}/teams/echo.toml)"
+    assert lines[4] == "writer-critic     round_robin  writer, critic  (packaged)"
+    rows = [json.loads(line) for line in agx("team", "list", "--json").stdout.splitlines()]
+    assert [(row["name"], row["kind"], row["participants"], row["origin"]) for row in rows[:2]] == [
+        ("broken", None, [], "user"),
+        ("echo", "round_robin", ["first", "second"], "user"),
+    ]
+
+
+def test_the_last_speech_goes_to_stdout_and_the_talk_to_stderr(agx: Any, home: Path) -> None:
+    done = agx("team", "run", "echo", "say say hello")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert done.stderr == "first:\nsay hello\nsecond:\nhello\n"
+
+
+def test_on_one_device_each_speech_is_shown_once(agx: Any, home: Path, tmp_path: Path) -> None:
+    with (tmp_path / "all.txt").open("w+") as both:
+        agx("team", "run", "echo", "say say hello", stdout=both.fileno(), stderr=both.fileno())
+        both.seek(0)
+        assert both.read() == "first:\nsay hello\nsecond:\nhello\n"
+
+
+def test_a_run_goes_on_in_its_session_with_and_without_a_task(agx: Any, home: Path) -> None:
+    agx("team", "run", "echo", "say say say say six")
+    assert agx("team", "run", "echo", "--session", "last").stdout == "six\n"
+    assert agx("team", "run", "echo", "say say seven", "--session", "last").stdout == "seven\n"
+    shown = json.loads(agx("sessions", "show", "last", "--json").stdout)
+    assert (shown["team"], len(shown["turns"])) == ("echo", 3)
+    assert re.search(r"^team    echo$", agx("sessions", "show", "last").stdout, re.MULTILINE)
+
+
+def test_json_prints_the_envelopes_of_the_team_and_its_participants(agx: Any, home: Path) -> None:
+    lines = agx("team", "run", "echo", "say say hello", "--json").stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    check_grammar(events)
+    assert [event["data"]["speakers"] for event in events if event["type"] == "speaker_selected"] == [
+        ["first"],
+        ["second"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("nope", "hi"), "unknown team 'nope'; known teams: echo, review, triage, writer-critic"),
+        (("echo",), "give the team a task, or a session to go on with"),
+        (("review", "hi", "--session", "last"), "has the team 'echo'; leave --session out to run 'review'"),
+    ],
+)
+def test_what_cannot_be_run_is_a_usage_error(agx: Any, home: Path, words: tuple[str, ...], problem: str) -> None:
+    agx("team", "run", "echo", "say say hello")
+    done = agx("team", "run", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr

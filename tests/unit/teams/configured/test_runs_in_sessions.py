@@ -1,0 +1,247 @@
+"""Sessions with a configured team: each message is the task of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.attachments import make_attachment
+from agenticx.clocks import SystemClock, rfc3339
+from agenticx.errors import ModelError
+from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.messages import UserMessage
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions import Hub
+from agenticx.sessions.history.fork import fork
+from agenticx.sessions.hub.hub import TurnRequest
+from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
+from agenticx.testing import outline
+from tests.support.sessions import wait_for_event
+from tests.support.teams.configured import PAIR, log_of, open_team_hub, shown, speakers, team_file
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def pair(tmp_path: Path) -> Path:
+    return team_file(tmp_path / "home")
+
+
+async def run(hub: Hub, session_id: str, text: str = "") -> Any:
+    """Run a turn and return the data of its last event."""
+    return [event async for event in hub.run_turn(session_id, text)][-1].data
+
+
+async def test_a_message_is_the_task_of_a_run_in_its_turn(tmp_path: Path) -> None:
+    async with open_team_hub(tmp_path, ["A poem.", "Too short."]) as hub:
+        session = await hub.create(team="pair")
+        assert (await run(hub, session.id, "Write."))["text"] == "Too short."
+        log = await log_of(hub, session.id)
+        started = [event for event in log if event["type"] == "turn_started"]
+        assert [event["agent_id"] for event in started] == ["meta", "writer", "critic"]
+        assert {event["data"]["parent_turn_id"] for event in started[1:]} == {started[0]["turn_id"]}
+        own = [event for event in log if event["turn_id"] == started[0]["turn_id"]]
+        assert outline(own) == [
+            *("turn_started", "team_message"),
+            *("speaker_selected", "team_message") * 2,
+            *("token", "final"),
+        ]
+        assert [(one["role"], one["content"]) for one in await hub.messages(session.id)] == [
+            ("user", "Write."),
+            ("assistant", "Too short."),
+        ]
+        assert (await hub.store.catalog.get(session.id)).name == "Write."
+        (found,) = await hub.store.catalog.search("short")
+        assert (found.record.id, found.record.team) == (session.id, "pair")
+
+
+async def test_the_next_message_is_the_next_task_and_an_empty_one_goes_on(tmp_path: Path) -> None:
+    model = ScriptedModel(["One.", "Two.", "Three.", "Four.", "Five.", "Six."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="pair")
+        for task in ("Write.", "", "More."):
+            await run(hub, session.id, task)
+        assert speakers(await log_of(hub, session.id)) == ["writer", "critic"] * 3
+    assert shown(model, 4) == [
+        *(("user", "Write."), ("assistant", "One."), ("user", "Two.")),
+        *(("assistant", "Three."), ("user", "Four."), ("user", "More.")),
+    ]
+
+
+async def test_a_confirm_of_a_participant_is_asked_at_the_gate_of_the_session(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def post(text: str) -> str:
+        """Post a text."""
+        ran.append(text)
+        return "posted"
+
+    team_file(tmp_path / "home", PAIR.replace('"Write."', '"Write."\ntools = ["post"]'))
+    async with open_team_hub(tmp_path, [call("post", {"text": "x"}), "Posted.", "Good."], tools=[post]) as hub:
+        session = await hub.create(team="pair")
+        running = asyncio.create_task(run(hub, session.id, "Post x."))
+        asked = await wait_for_event(hub.store, session.id, "confirm_required")
+        assert asked["agent_path"] == ["meta", "writer"]
+        (question,) = await hub.open_confirms(session.id)
+        await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        assert (await running)["text"] == "Good."
+        assert ran == ["x"]
+
+
+async def test_a_stopped_run_goes_on_with_the_speaker_that_was_stopped(tmp_path: Path) -> None:
+    model = ScriptedModel(["One.", hang(), "Two.", "Three."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="pair")
+        running = asyncio.create_task(run(hub, session.id, "Write."))
+        while len(model.requests) < 2:
+            await asyncio.sleep(0.001)
+        await hub.stop(session.id)
+        assert (await running)["code"] == "stopped"
+        assert (await run(hub, session.id))["text"] == "Three."
+        assert speakers(await log_of(hub, session.id)) == ["writer", "critic", "critic", "writer"]
+    assert shown(model, 2) == [("user", "Write."), ("user", "One."), ("user", "Continue.")]
+
+
+async def test_the_next_process_makes_the_team_from_the_log(tmp_path: Path) -> None:
+    async with open_team_hub(tmp_path, ["One.", "Two."]) as hub:
+        session = await hub.create(team="pair")
+        await run(hub, session.id, "Write.")
+    model = ScriptedModel(["Three.", "Four."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        await run(hub, session.id)
+    assert shown(model, 0) == [("user", "Write."), ("assistant", "One."), ("user", "Two.")]
+
+
+async def test_a_team_forgets_what_was_rewound(tmp_path: Path) -> None:
+    model = ScriptedModel(["One.", "Two.", "Bad.", "Worse.", "Three.", "Four."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="pair")
+        await run(hub, session.id, "Write.")
+        last = (await hub.messages(session.id))[-1]["message_id"]
+        await run(hub, session.id, "Go wrong.")
+        await hub.rewind(session.id, last)
+        await run(hub, session.id, "Go right.")
+    assert shown(model, 4) == [
+        *(("user", "Write."), ("assistant", "One.")),
+        *(("user", "Two."), ("user", "Go right.")),
+    ]
+
+
+async def test_a_fork_goes_on_with_the_team_of_its_session(tmp_path: Path) -> None:
+    model = ScriptedModel(["One.", "Two.", "Three.", "Four."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="pair")
+        await run(hub, session.id, "Write.")
+        forked = await fork(hub.store, session.id, now=rfc3339(SystemClock().now()))
+        assert forked.team == "pair"
+        await run(hub, forked.id, "More.")
+        assert speakers(await log_of(hub, forked.id)) == ["writer", "critic"] * 2
+        assert speakers(await log_of(hub, session.id)) == ["writer", "critic"]
+    assert shown(model, 2) == [
+        *(("user", "Write."), ("assistant", "One.")),
+        *(("user", "Two."), ("user", "More.")),
+    ]
+
+
+async def test_a_queued_message_is_the_next_task_and_a_steering_one_is_said_to_the_next_speaker(tmp_path: Path) -> None:
+    ran, release = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        ran.set()
+        await release.wait()
+        return "waited"
+
+    team_file(tmp_path / "home", PAIR.replace('"Write."', '"Write."\ntools = ["wait"]'))
+    model = ScriptedModel([call("wait"), "One.", "Two.", "Three.", "Four."])
+    async with open_team_hub(tmp_path, model=model, tools=[wait]) as hub:
+        session = await hub.create(team="pair", permission_mode="auto")
+        running = asyncio.create_task(run(hub, session.id, "Write."))
+        await ran.wait()
+        queued = await hub.submit(session.id, TurnRequest(input="Then this.", when_busy="queue"))
+        steered = await hub.submit(session.id, TurnRequest(input="In prose.", when_busy="steer"))
+        assert (queued.state, steered.state) == ("queued", "steered")
+        release.set()
+        assert (await running)["text"] == "Two."
+        while hub.running_turn_id(session.id) is not None or len(model.requests) < 5:
+            await asyncio.sleep(0.001)
+        log = await log_of(hub, session.id)
+        assert sum(event["type"] == "steered" for event in log) == 1
+        assert speakers(log) == ["writer", "critic"] * 2
+    assert shown(model, 2) == [("user", "Write."), ("user", "One."), ("user", "In prose.")]
+    assert shown(model, 3)[-3:] == [("user", "In prose."), ("user", "Two."), ("user", "Then this.")]
+
+
+async def test_files_with_the_task_reach_the_participants_and_the_log_has_their_names(tmp_path: Path) -> None:
+    picture = make_attachment("notes.txt", b"Roses are red.")
+    model = ScriptedModel(["One.", "Two."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="pair")
+        message = UserMessage(content="Write.", attachments=(picture,))
+        assert [event async for event in hub.run_turn(session.id, message)][-1].type == "final"
+        (said,) = [
+            event["data"]["message"]
+            for event in await log_of(hub, session.id)
+            if event["type"] == "team_message" and event["data"]["message"]["source"] == "user"
+        ]
+        assert (said["type"], said["content"]) == ("TextMessage", "Write.\n[notes.txt]")
+    for request in model.requests:
+        (asked,) = [message for message in request.messages if isinstance(message, UserMessage) and message.attachments]
+        assert asked.attachments == (picture,)
+
+
+async def test_a_team_that_is_gone_or_changed_ends_the_turn_and_leaves_the_session_readable(
+    tmp_path: Path, pair: Path
+) -> None:
+    async with open_team_hub(tmp_path, ["One.", "Two.", "Three.", "Four."]) as hub:
+        session = await hub.create(team="pair")
+        await run(hub, session.id, "Write.")
+        pair.write_text(PAIR.replace("critic", "judge"), encoding="utf-8")
+        changed = await run(hub, session.id, "More.")
+        pair.write_text(PAIR + "speed = 3", encoding="utf-8")
+        broken = await run(hub, session.id, "More.")
+        pair.unlink()
+        gone = await run(hub, session.id, "More.")
+        assert [data["fatal"] for data in (changed, broken, gone)] == [True] * 3
+        assert "cannot go on in this session: the session has speeches of ['critic']" in changed["text"]
+        assert f"{pair}: participants[1] has the unknown key 'speed'" in broken["text"]
+        assert gone["text"].startswith("unknown team 'pair'; known teams: ")
+        assert (await hub.messages(session.id))[1]["content"] == "Two."
+        pair.write_text(PAIR, encoding="utf-8")
+        assert (await run(hub, session.id))["text"] == "Four."
+
+
+async def test_the_failure_of_a_participant_has_its_name_and_the_code_of_its_turn(tmp_path: Path) -> None:
+    refused = ModelError("no such key", code="provider.auth")
+    async with open_team_hub(tmp_path, ["One.", refused]) as hub:
+        session = await hub.create(team="pair")
+        assert await run(hub, session.id, "Write.") == {
+            "text": "team 'pair', participant 'critic': no such key",
+            "code": "provider.auth",
+            "fatal": True,
+            "retryable": False,
+        }
+        await log_of(hub, session.id)
+
+
+@pytest.mark.parametrize(
+    ("team", "error", "problem"),
+    [
+        ("nope", UnknownTeam, "unknown team 'nope'; known teams: broken, editors, pair, "),
+        ("../pair", UnknownTeam, "unknown team"),
+        ("editors", TeamConfigError, r"team 'editors': participant 'writer': .*'file_edit'.* in this session"),
+        ("broken", TeamConfigError, r"broken\.toml: kind is missing"),
+    ],
+)
+async def test_a_session_with_a_team_that_cannot_be_used_is_not_created(
+    tmp_path: Path, team: str, error: type[Exception], problem: str
+) -> None:
+    team_file(tmp_path / "home", PAIR.replace('"Write."', '"Write."\ntools = ["file_edit"]'), "editors")
+    team_file(tmp_path / "home", "", "broken")
+    async with open_team_hub(tmp_path) as hub:
+        with pytest.raises(error, match=problem):
+            await hub.create(team=team)
+        assert await hub.store.catalog.sessions() == []
