@@ -74,24 +74,22 @@ class TurnTask:
 
     async def close(self, *, drop_events: bool = False) -> None:
         """End the turn and everything it started; with `drop_events` its consumer takes no more of them."""
-        turn, parent = self._turn, self._turn.context.parent
+        turn = self._turn
         ended = turn.closing = asyncio.Event()
         self._unwatch_stop()
-        if self._writing is None:
-            if drop_events:
-                turn.channel.close()
-            await cancel_and_wait(self.task)
-        else:
-            await self._stop_below(self._writing)
+        if self._writing is not None:
+            try:
+                return await self._close_below(self._writing, ended)
+            except asyncio.CancelledError:  # by a stop of the turn above, which waits for the end of this one
+                await asyncio.wait({asyncio.create_task(self._close_below(self._writing, ended))})
+                raise
+        if drop_events:
+            turn.channel.close()
+        await cancel_and_wait(self.task)
         turn.session.end_turn(turn)
         ended.set()
-        if parent is None:
-            if turn.background:
-                await turn.background.finish()
-            return
-        parent.children.pop(turn.id, None)
         if turn.background:
-            parent.background.run(turn.background.finish())
+            await turn.background.finish()
 
     # --- below another turn -------------------------------------------------------------------------------------------
 
@@ -112,17 +110,24 @@ class TurnTask:
             self._output.close()
             turn.written.set()
 
-    async def _stop_below(self, writing: asyncio.Task[None]) -> None:
+    async def _close_below(self, writing: asyncio.Task[None], ended: asyncio.Event) -> None:
         """Stop the turn, so that it ends with a terminal event, and release its place."""
-        assert self._turn.writer is not None
+        turn, parent = self._turn, self._turn.context.parent
+        assert turn.writer is not None
+        assert parent is not None
         if not self.task.done():
-            self._turn.stop()
+            turn.stop()
             await asyncio.wait({self.task}, timeout=_STOPPING_SECONDS)
         await cancel_and_wait(self.task)
         await asyncio.wait({writing})
         if not writing.cancelled():
             writing.exception()
-        await self._turn.writer.close()
+        await turn.writer.close()
+        turn.session.end_turn(turn)
+        ended.set()
+        parent.children.pop(turn.id, None)
+        if turn.background:
+            parent.background.run(turn.background.finish())
 
 
 def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:

@@ -124,10 +124,11 @@ class TurnServices:
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
         never works in a folder of this host that another one's path names.
         """
+        own_work = None if work is not None else self._work(record)
+        work = work or own_work
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
-        own_work = None if work is not None else self._work(record)
-        tools, agent, work = self.tools(record), None, work or own_work
+        tools, agent = self.tools(record), None
         if work is None and (record.agent is not None or self.agents is not None):
             override = None if model_name is None else model
             agents = self._agents_for(record.agent)
@@ -231,7 +232,7 @@ class TurnServices:
     def has_work(self, record: SessionRecord) -> bool:
         """Return whether turns of the session run `work`; False if it cannot be made now."""
         try:
-            return self.work(record) is not None
+            return self._work(record) is not None
         except AgenticXError as exc:
             _log.warning("the work of a session cannot be made", session=record.id, error=str(exc))
             return False

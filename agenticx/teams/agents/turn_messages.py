@@ -99,7 +99,9 @@ class TurnMessages:
     def _announced_calls(self, data: ToolCallData) -> Sequence[ToolCall]:
         """Return all calls of the round of which `data` announces the first."""
         for message in reversed(self._session.messages):
-            if isinstance(message, AssistantMessage) and any(c.id == data["tool_call_id"] for c in message.tool_calls):
+            if isinstance(message, AssistantMessage) and any(
+                call.id == data["tool_call_id"] for call in message.tool_calls
+            ):
                 return message.tool_calls
         return [ToolCall(id=data["tool_call_id"], name=data["name"], arguments=json.dumps(data["arguments"]))]
 
