@@ -30,7 +30,8 @@ MEMORY_BYTES = 64 * 2**20
 async def test_all_subagents_end_within_a_bounded_memory(tmp_path: Path, count: Count) -> None:
     number = count(50, 200, 1_000)
     given = {"home": tmp_path / "home", "subagent_max_children": AT_ONCE, "subagent_max_running": 8}
-    settings = load_settings({**given, "max_tool_rounds": 60}, environ={})
+    whole = {"compaction_threshold_messages": 100_000, "compaction_threshold_chars": 100_000_000}
+    settings = load_settings({**given, **whole, "max_tool_rounds": 60}, environ={})
     store = open_store(settings)
     spawning = [call("spawn_subagent", {"task": "Work", "name": "w", "model": "fake"})] * AT_ONCE
     main = ScriptedModel([*([[*spawning, call("wait_subagents")]] * (number // AT_ONCE)), "Done."])
