@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -49,7 +49,7 @@ class Curl:
         self._words = [CURL, "-sS", "-H", f"Authorization: Bearer {token}"]
 
     @contextmanager
-    def watching(self, path: str) -> Iterator[IO[str]]:
+    def watching(self, path: str) -> Generator[IO[str]]:
         """Yield the lines of `curl -N`."""
         words = [*self._words, "-N", self._base + path]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
