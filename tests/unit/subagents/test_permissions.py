@@ -1,4 +1,4 @@
-"""Permissions of sub-agents: never more than their parent's, at any depth; a stop reaches all that they do."""
+"""Permissions of sub-agents: never more than their parent's; a stop reaches all that they do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thousand sub-agents over a provider on loopback: each ends, each ending is delivered, memory is bounded."""
+"""A thousand sub-agents over a provider on loopback: each ending is delivered, memory is bounded."""
 
 from __future__ import annotations
 
