@@ -37,7 +37,8 @@ class Policies:
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.rng = rng
         self.ran: list[tuple[str, str]] = []
-        self.session_mode, self.turn_mode = rng.choice(MODES), rng.choice(MODES)
+        self.session_mode: PermissionMode = rng.choice(MODES)
+        self.turn_mode: PermissionMode = rng.choice(MODES)
         store = MemoryStore()
         tools = [self._tool("see", "read"), self._tool("edit", "write"), self._tool("act", "execute")]
         self.session = SubagentSession(folder, lambda: store, tools, mode=self.session_mode)
@@ -54,7 +55,7 @@ class Policies:
 
     def _random_parts(self) -> Sequence[list[str]]:
         """Return the tools of each sub-agent, each a part of those of the one above."""
-        parts, above = [], ["see", "edit", "act"]
+        parts, above = list[list[str]](), ["see", "edit", "act"]
         for _ in range(3):
             above = [name for name in above if self.rng.random() < 0.85]
             parts.append(above)
