@@ -8,6 +8,7 @@ libraries. A line of ours is rendered (`LogLine`) by the handler that writes it,
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import sys
@@ -85,6 +86,9 @@ class Logger:
 
     def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
         if not logging.getLogger(self.name).isEnabledFor(level):
+            return
+        if "structlog" not in sys.modules and _is_on_event_loop():
+            _write_without_structlog(self.name, level, {"event": event, **self.fields, **fields})
             return
         try:
             structured = _structlog_logger(self.name)
@@ -311,6 +315,15 @@ class LogLine:
 
 
 _LOGGING_OPTIONS = ("exc_info", "stack_info", "stacklevel")
+
+
+def _is_on_event_loop() -> bool:
+    """Return whether an event loop runs in this thread, which the import of structlog would block for 0.1 s or more."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @cache

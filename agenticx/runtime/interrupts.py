@@ -49,8 +49,8 @@ class StopSignal:
 
     def set(self) -> None:
         self._is_set = True
-        for wake in list(self._watchers.values()):
-            wake()
+        for call in list(self._watchers.values()):
+            call()
 
     async def wait(self) -> None:
         """Wait until the signal is set."""
@@ -65,19 +65,29 @@ class StopSignal:
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Run `callback` on this loop when the signal is set; return a function that undoes this.
 
-        It runs soon if the signal is set already.
+        It runs at once if the signal is set in the thread of the loop, so that nothing begins in between, or if it is
+        set already; soon if it is set in another thread.
         """
         loop = asyncio.get_running_loop()
         key, self._next = self._next, self._next + 1
-        self._watchers[key] = lambda: _call_soon(loop, callback)
+        self._watchers[key] = lambda: _call(loop, callback)
         if self._is_set:
-            loop.call_soon(callback)
+            callback()
         return lambda: self._watchers.pop(key, None) and None
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    if not loop.is_closed():
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    if _is_running(loop):
+        callback()
+    elif not loop.is_closed():
         loop.call_soon_threadsafe(callback)
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether `loop` runs in this thread."""
+    with suppress(RuntimeError):  # raised in a thread without a running loop
+        return asyncio.get_running_loop() is loop
+    return False
 
 
 class Interrupts:

@@ -185,7 +185,8 @@ class ToolCalls:
         pending.started = self.clock.monotonic()
         timer = self._progress_timer(turn, pending)
         try:
-            outcome = await self._with_timeout(turn, pending, tool, self._tool_body(pending, tool, arguments, context))
+            body = self._tool_body(turn, pending, tool, arguments, context)
+            outcome = await self._with_timeout(turn, pending, tool, body)
         finally:
             timer.cancel()
             pending.closed, pending.ended = True, self.clock.monotonic()
@@ -194,12 +195,15 @@ class ToolCalls:
         return outcome
 
     def _tool_body(
-        self, pending: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
+        self, turn: Turn, pending: PendingCall, tool: Tool, arguments: Mapping[str, Any], context: ToolContext
     ) -> Callable[[], Awaitable[CallOutcome]]:
         """Return a function that runs the tool; any error of our tree that it raises becomes its result."""
         limit = self.settings.tool_result_chars
 
         async def body() -> CallOutcome:
+            if turn.interrupts.fired:  # since this task was made, whose cancellation is on its way
+                pending.started = None
+                raise asyncio.CancelledError
             try:
                 with watched(tool.schema.name):
                     value: Any = tool.run(arguments, context)

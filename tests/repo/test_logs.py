@@ -294,3 +294,14 @@ with bound_ids(session="s1"):
     one, other = (run.stderr.split(" WARNING ")[1] for run in written)
     assert one == other
     assert one == "agenticx.x it happened session='s1' token='[hidden]' why='two\\nlines'\n"
+
+
+def test_a_first_line_on_an_event_loop_does_not_block_it_with_the_import_of_structlog() -> None:
+    source = (
+        "import asyncio, sys; from agenticx.logs import configure_logging, get_logger; configure_logging('info')\n"
+        "async def log(): get_logger('agenticx.x').info('ran', n=1); assert 'structlog' not in sys.modules\n"
+        "asyncio.run(log()); get_logger('agenticx.x').info('ran', n=1); assert 'structlog' in sys.modules"
+    )
+    ran = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    lines = [line.split(" ", 2)[2] for line in ran.stderr.splitlines()]
+    assert lines == ["INFO    agenticx.x ran n=1"] * 2

@@ -48,9 +48,9 @@ class CancellationToken:
         if errors:
             raise errors[0]
 
-    def add_callback(self, callback: Callable[[], Any]) -> None:
-        """Call `callback` when the token is cancelled, at once if it is already."""
-        self._add(callback)
+    def add_callback(self, callback: Callable[[], Any]) -> Callable[[], None]:
+        """Call `callback` when the token is cancelled, at once if it is already; return a function that undoes this."""
+        return partial(self._remove, self._add(callback))
 
     def link_future(self, future: FutureT) -> FutureT:
         """Cancel `future`, or a task, with the token, at once if it is cancelled already; returns the future."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -119,6 +120,8 @@ class SingleThreadedAgentRuntime:
         context, what = delivery.context, f"agent {handling.agent_id}"
         with AgentInstantiationContext.populate_context(None):
             agent = await self._registry.get(handling.agent_id)
+            if delivery.answer.cancelled():  # in this iteration of the event loop: so will be this task
+                raise asyncio.CancelledError
             handling.begun.set()
             answer = await user_code.call_in_place(agent.on_message, delivery.message, context, what=what)
         if not context.is_rpc:

@@ -43,6 +43,7 @@ from agenticx.teams.agents.own_tools import (
 )
 from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.spending import current_budget
+from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.turn_messages import TurnMessages
 from agenticx.teams.agents.unreported_turn import unreported_turn
 from agenticx.teams.messages import (
@@ -67,7 +68,6 @@ __all__ = ["AssistantAgent"]
 _SYSTEM_MESSAGE = (
     "You are a helpful assistant. Solve tasks using your tools. Reply with TERMINATE when the task has been completed."
 )
-_STATE_VERSION = 1
 
 SummaryFormatter = Callable[[FunctionCall, FunctionExecutionResult], str]
 
@@ -176,13 +176,12 @@ class AssistantAgent(BaseChatAgent):
             raise asyncio.CancelledError
         await wait_for_abandoned_turn(self._session)
         stop = StopSignal()
-        cancellation = cancellation_token.link_future(asyncio.get_running_loop().create_future())
-        cancellation.add_done_callback(lambda _: stop.set())
         output = None if self._output_content_type is None else OutputType(self._output_content_type)
         turn = self._turn(messages, stop, output)
         reader = TurnMessages(self.name, self._session, streams=self._streams)
         events: list[Event] = []
         inner: list[BaseAgentEvent | BaseChatMessage] = []
+        remove_stop = cancellation_token.add_callback(stop.set)
         try:
             async for event in turn:
                 events.append(event)
@@ -195,7 +194,7 @@ class AssistantAgent(BaseChatAgent):
                         inner.append(message)
                     yield message
         finally:
-            cancellation.cancel()
+            remove_stop()
             reader.close()
             await turn.aclose()
         end = own_events(events)[-1]
@@ -239,13 +238,11 @@ class AssistantAgent(BaseChatAgent):
     async def save_state(self) -> Mapping[str, Any]:
         """Return the conversation as a JSON mapping, also while an answer is being made."""
         messages = [message.model_dump(mode="json") for message in self._session.all_messages]
-        return {"type": "AssistantAgent", "version": _STATE_VERSION, "messages": messages}
+        return {"type": "AssistantAgent", "version": STATE_VERSION, "messages": messages}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load what `save_state` returned; ValueError for anything else."""
-        if state.get("type") != "AssistantAgent" or state.get("version") != _STATE_VERSION:
-            kind = f"{state.get('type')!r}, version {state.get('version')!r}"
-            raise ValueError(f"the state of agent {self.name!r} must be of an AssistantAgent, version 1, not of {kind}")
+        state = checked_state(state, "AssistantAgent", f"agent {self.name!r}")
         try:
             messages = [message_adapter().validate_python(message) for message in state["messages"]]
         except (pydantic.ValidationError, KeyError, TypeError) as exc:

@@ -18,6 +18,7 @@ __all__ = [
     "Spending",
     "collected_by",
     "current_budget",
+    "report_uncounted",
     "report_usage",
     "request_usage",
     "waiting_for_person",
@@ -46,8 +47,9 @@ class Spending:
         self.usage += request_usage(usage) or RequestUsage()
         self._add_cost(usage.cost_usd)
 
-    def add_unreported(self, usage: RequestUsage) -> None:
-        """Add calls that were not reported, so that their cost is unknown."""
+    def add_uncounted(self, usage: RequestUsage) -> None:
+        """Add calls of which only the tokens are known, not the cost."""
+        self.reports += 1
         self.usage += usage
         self._add_cost(None)
 
@@ -87,6 +89,12 @@ def report_usage(usage: Usage) -> None:
     """Report one model call to the runs for which it was made."""
     for spending in _current.get():
         spending.add(usage)
+
+
+def report_uncounted(usage: RequestUsage) -> None:
+    """Report calls that an agent made by itself, of which its message names the tokens, to the runs of the code."""
+    for spending in _current.get():
+        spending.add_uncounted(usage)
 
 
 def request_usage(usage: Usage | None) -> RequestUsage | None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from agenticx import user_code
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_int, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
@@ -22,10 +22,17 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
-from agenticx.teams.agents.spending import Spending, collected_by
+from agenticx.teams.agents.spending import Spending, collected_by, report_uncounted
+from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.participants import ActorParticipants, Participant, checked_participants
+from agenticx.teams.group_chats.participants import (
+    ActorParticipants,
+    Emit,
+    Participant,
+    checked_participants,
+    load_states,
+)
 from agenticx.teams.group_chats.stored_talk import StoredRun, read_talk
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
@@ -39,14 +46,13 @@ from agenticx.teams.messages import (
     StructuredMessage,
     TaskResult,
 )
-from agenticx.teams.termination.base import ConditionRun, TerminationCondition
+from agenticx.teams.termination.base import ConditionRun, TerminationCondition, checked_condition
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["BaseGroupChat"]
 
-_STATE_VERSION = 1
 _STUCK_REPEATS = 3
 _CLOSING_ITERATIONS = 4  # of the event loop, in which it begins to close a generator that was dropped
 
@@ -84,18 +90,22 @@ class BaseGroupChat(Team):
         settings: Settings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if max_turns is not None and max_turns < 1:
-            raise ValueError(f"max_turns must be at least 1, not {max_turns}")
+        if max_turns is not None:
+            check_int("max_turns", max_turns)
+            if max_turns < 1:
+                raise ValueError(f"max_turns must be at least 1, not {max_turns}")
         self._participants = checked_participants(participants)
         self._name = name or type(self).__name__
         self._description = description or "A team of agents."
-        self._condition = termination_condition
+        self._condition = None if termination_condition is None else checked_condition(termination_condition)
         self._max_turns = max_turns
         if max_turns is None and termination_condition is None:
             settings = settings or load_settings()
             self._max_turns = settings.team_max_turns
         self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
-        self._types = MessageTypes([*_structured_types(participants), *(custom_message_types or ())])
+        self._types = MessageTypes([*_produced_types(participants), *(custom_message_types or ())])
+        self._inner = [participant for participant in participants if isinstance(participant, BaseGroupChat)]
+        self.add_message_types(self.message_types)
         self._emits_events = emit_team_events
         if confirm_gate is not None:
             check_type(
@@ -120,6 +130,17 @@ class BaseGroupChat(Team):
     @property
     def description(self) -> str:
         return self._description
+
+    @property
+    def message_types(self) -> Sequence[type[BaseChatMessage | BaseAgentEvent]]:
+        """The types of messages that the team uses besides those that every team does."""
+        return self._types.custom
+
+    def add_message_types(self, types: Sequence[type[BaseChatMessage | BaseAgentEvent]]) -> None:
+        """Accept further types of messages, in inner teams too, which are sent what other participants say."""
+        self._types.add(types)
+        for team in self._inner:
+            team.add_message_types(types)
 
     @abstractmethod
     async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
@@ -146,49 +167,52 @@ class BaseGroupChat(Team):
         selector fails, and CancelledError within 200 ms after the token was cancelled; no message follows then. After
         all of these the team can be run again: a speech that was not finished is made again.
         """
-        given = self._checked_task(task)
-        if not self._is_restored and (events := await self._turns.stored_events()):
-            self.restore(events)
-        self._is_restored = True
-        self.check_start(self._transcript, given)
-        _check(cancellation_token)
-        await self._wait_for_abandoned_run()
-        if self._running is not None:
-            raise ValueError("The team is already running, it cannot run again until it is stopped.")
-        condition = None if self._condition is None else ConditionRun(self._condition)
-        run = self._running = TeamRun(
-            token=CancellationToken(), condition=condition, spending=Spending(self._budget, self._clock)
-        )
-        if self._interrupted is not None:
-            run.go_on_from(self._interrupted)
-            self._interrupted = None
-        elif given:
-            self._selected = None
-        self._transcript.add_task(given)
-        run.messages += given
-        task_ = asyncio.create_task(self._run(run, given if output_task_messages else []), name=f"agx team {self.name}")
-        task_.add_done_callback(lambda _: run.queue.close())
-        stop = (cancellation_token or CancellationToken()).link_future(asyncio.get_running_loop().create_future())
-        stop.add_done_callback(lambda _: None if task_.done() else run.cancel())
+        run = await self._begin(self._checked_task(task), cancellation_token or CancellationToken())
+        work = asyncio.create_task(self._run(run, output_task_messages), name=f"agx team {self.name}")
+        work.add_done_callback(lambda _: run.queue.close())
         try:
             while batch := await run.queue.take():
                 for message in batch:
-                    _check(cancellation_token)
+                    run.check()
                     yield message
-            _check(cancellation_token)
-            if not task_.done() or run.stopped:
+            run.check()
+            if not work.done() or run.stopped:
                 raise asyncio.CancelledError
-            await _outcome(task_)
+            await _outcome(work)
         finally:
-            stop.cancel()
             try:
-                if not task_.done():
+                if not work.done():
                     run.cancel()
-                await user_code.abandon(task_, f"team {self.name!r}")
+                await user_code.abandon(work, f"team {self.name!r}")
             finally:
                 self._running = None
-                run.ended.set()
+                run.end()
+        run.check()
+        self._transcript.finish_task()
         yield TaskResult(messages=run.output, stop_reason=run.stop_reason)
+
+    async def _begin(self, task: Sequence[BaseChatMessage], token: CancellationToken) -> TeamRun:
+        """Return a new run on a task, with which the team is busy from now on; raises as `run_stream` does."""
+        _check(token)
+        if not self._is_restored and (events := await self._turns.stored_events()):
+            self.restore(events)
+        self._is_restored = True
+        self.check_start(self._transcript, task)
+        await self._wait_for_abandoned_run()
+        if self._running is not None:
+            raise ValueError("The team is already running, it cannot run again until it is stopped.")
+        _check(token)
+        condition = None if self._condition is None else ConditionRun(self._condition)
+        run = self._running = TeamRun(condition=condition, spending=Spending(self._budget, self._clock))
+        run.obey(token)
+        if self._interrupted is not None:
+            run.go_on_from(self._interrupted)
+            self._interrupted = None
+        elif task:
+            self._selected = None
+        run.task, run.new_task = self._transcript.begin_task(task)
+        run.messages += run.task
+        return run
 
     async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> str:
         """Run the team as the `work` of `turn`, see `TurnContext`, and return the text of its last message.
@@ -216,12 +240,13 @@ class BaseGroupChat(Team):
                 return
             await asyncio.sleep(0)
 
-    async def _run(self, run: TeamRun, shown_task: Sequence[BaseChatMessage]) -> None:
+    async def _run(self, run: TeamRun, shows_task: bool) -> None:
         """Run the team in a task of its own; whatever fails is raised as `TeamError`."""
         try:
             with collected_by(run.spending), asked_at(self._gate or team_gate()):
-                text = "\n".join(message.to_text() for message in run.messages) or "Continue."
-                await self._turns.run(text, partial(self._run_in_turn, run, shown_task))
+                with user_code.translated_errors("the text of its task"):
+                    text = "\n".join(message.to_text() for message in run.messages) or "Continue."
+                await self._turns.run(text, partial(self._run_in_turn, run, shows_task))
         except TeamError:
             raise
         except AgenticXError as exc:
@@ -232,20 +257,27 @@ class BaseGroupChat(Team):
                 run.cancel()
             raise
 
-    async def _run_in_turn(self, run: TeamRun, shown_task: Sequence[BaseChatMessage], turn: TeamTurn) -> str:
+    async def _run_in_turn(self, run: TeamRun, shows_task: bool, turn: TeamTurn) -> str:
         """Run the team in its turn and return the text of its last message."""
-        if not run.continues:
-            turn.emit_messages(run.messages)
-        for message in shown_task:
-            await run.emit(message)
+        run.stop_work = turn.stop
+        with user_code.translated_errors("its run"):
+            run.check()
+            turn.emit_messages(run.new_task)
+            for message in run.task if shows_task else ():
+                await run.emit(message)
+            await self._speak_until_over(run, turn)
+            said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
+            return said[-1].to_text() if said and run.turns else ""
+
+    async def _speak_until_over(self, run: TeamRun, turn: TeamTurn) -> None:
         if run.condition is not None:
-            await run.condition.begin()
+            with user_code.translated_errors("a termination condition"):
+                await run.condition.begin()
         while not await self._is_over(run):
             await self._unpaused.wait()
+            run.check()
             name = await self._next_speaker(run, turn)
-            turn.emit_messages(await self._speak(run, self._participants[name]))
-        said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
-        return said[-1].to_text() if said and run.turns else ""
+            await self._speak(run, turn, self._participants[name])
 
     async def _is_over(self, run: TeamRun) -> bool:
         """Return whether the condition or the limit of speeches ends the run."""
@@ -271,44 +303,52 @@ class BaseGroupChat(Team):
                 name = await self.select_speaker(self._transcript, run)
         run.check()
         await turn.emit_speaker(name)
+        run.check()
         if self._emits_events:
             used = choice.usage if choice.reports else None
             await run.emit(SelectSpeakerEvent(content=[name], models_usage=used, source=self.name))
         return name
 
-    async def _speak(self, run: TeamRun, participant: Participant) -> Sequence[Speaking]:
-        """Have a participant speak and return what it says, which counts once it is finished."""
+    async def _speak(self, run: TeamRun, turn: TeamTurn, participant: Participant) -> None:
+        """Have a participant speak. What it says counts once it is finished, before its last message is shown."""
         said: list[Speaking] = []
         sent, reports = len(self._transcript), run.spending.reports
 
         async def emit(message: Speaking) -> None:
-            if (problem := self._types.problem(message)) is not None:
-                raise TeamError(f"the speech of {participant.name!r} is refused: {problem}")
+            self._check_message(participant, message)
             if not isinstance(message, ModelClientStreamingChunkEvent):
                 said.append(message)
             await run.emit(message)
 
+        answer = await self._answer(run, participant, emit)
+        self._check_message(participant, answer)
+        run.check()
+        said.append(answer)
+        self._transcript.add_speech(participant.name, said, sent)
+        run.add_speech(said)
+        turn.emit_messages(said)
+        if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
+            report_uncounted(used)
+        await turn.wait_until_written()
+        await run.emit(answer)
+
+    async def _answer(self, run: TeamRun, participant: Participant, emit: Emit) -> BaseChatMessage:
+        """Return the answer of a participant, after it has emitted the messages on the way to it."""
         messages, what = self._transcript.unseen(participant.name), f"participant {participant.name!r}"
         try:
             with user_code.translated_errors(what):
                 if self._actors is None:
-                    await participant.speak(messages, emit, run.token)
-                else:
-                    await self._actors.speak(participant.name, messages, emit, run.token)
+                    return await participant.speak(messages, emit, run.token)
+                return await self._actors.speak(participant.name, messages, emit, run.token)
         except TeamError:
             raise
         except AgenticXError as exc:
             where = f"team {self.name!r}" if isinstance(exc, UserCodeError) else f"team {self.name!r}, {what}"
             raise TeamError.of(exc, where, participant.name) from (exc.__cause__ or exc)
-        run.check()
-        self._transcript.add_speech(participant.name, said, sent)
-        run.messages += said
-        for message in said:
-            run.repetition.add(message)
-        run.turns += 1
-        if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
-            run.spending.add_unreported(used)
-        return said
+
+    def _check_message(self, participant: Participant, message: Speaking) -> None:
+        if (problem := self._types.problem(message)) is not None:
+            raise TeamError(f"the speech of {participant.name!r} is refused: {problem}", participant=participant.name)
 
     def _warn_if_stuck(self, run: TeamRun) -> None:
         if not run.warned and (count := run.repetition.count(_STUCK_REPEATS)):
@@ -326,10 +366,11 @@ class BaseGroupChat(Team):
 
     async def reset(self) -> None:
         """Return the team and its participants to the beginning; RuntimeError while it runs."""
-        self._check_not_running("be reset")
+        await self._check_not_running("be reset")
         for participant in self._participants.values():
             await participant.reset(CancellationToken())
         self._transcript, self._is_restored = TeamTranscript(), True
+        self._unpaused.set()
 
     async def pause(self) -> None:
         """Pause the participants, also one that is at work; no further speech begins before `resume`."""
@@ -352,7 +393,7 @@ class BaseGroupChat(Team):
         states = {name: await participant.save_state() for name, participant in self._participants.items()}
         return {
             "type": type(self).__name__,
-            "version": _STATE_VERSION,
+            "version": STATE_VERSION,
             "transcript": transcript,
             "participants": states,
         }
@@ -362,18 +403,14 @@ class BaseGroupChat(Team):
 
         Raises ValueError for another kind of team, version or participants, RuntimeError while the team runs.
         """
-        self._check_not_running("load a state")
-        kind, known = (state.get("type"), state.get("version")), (type(self).__name__, _STATE_VERSION)
-        if kind != known:
-            raise ValueError(
-                f"the state is of {kind[0]!r}, version {kind[1]!r}; right would be {known[0]!r}, {known[1]}"
-            )
-        states = cast("Mapping[str, Mapping[str, Any]]", state.get("participants", {}))
-        if [*states] != [*self._participants]:
-            raise ValueError(f"the state is of the participants {[*states]}, not of {[*self._participants]}")
-        transcript = TeamTranscript.load(state.get("transcript", {}), self._types)
-        for name, participant in self._participants.items():
-            await participant.load_state(states[name])
+        await self._check_not_running("load a state")
+        state = checked_state(state, type(self).__name__, f"team {self.name!r}")
+        states = state.get("participants")
+        names = cast("Mapping[str, Any]", states).keys() if isinstance(states, Mapping) else set[str]()
+        if names != self._participants.keys():
+            raise ValueError(f"the state is of the participants {[*names]}, not of {[*self._participants]}")
+        transcript = TeamTranscript.load(state.get("transcript"), self._types, self._participants)
+        await load_states(self._participants, cast("Mapping[str, Mapping[str, Any]]", states))
         self._transcript, self._is_restored = transcript, True
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> StoredRun:
@@ -391,15 +428,21 @@ class BaseGroupChat(Team):
         self._transcript, self._selected, self._is_restored = talk.transcript, talk.selected, True
         return talk.last_run
 
-    def _check_not_running(self, purpose: str) -> None:
+    async def _check_not_running(self, purpose: str) -> None:
+        await self._wait_for_abandoned_run()
         if self._running is not None:
             raise RuntimeError(f"The team is running; it must be stopped before it can {purpose}.")
 
 
-def _structured_types(participants: Sequence[ChatAgent | Team]) -> list[type[BaseChatMessage]]:
-    """Return the types of structured messages that participants produce."""
-    agents = [participant for participant in participants if isinstance(participant, ChatAgent)]
-    return [type_ for agent in agents for type_ in agent.produced_message_types if issubclass(type_, StructuredMessage)]
+def _produced_types(participants: Sequence[ChatAgent | Team]) -> list[type[BaseChatMessage | BaseAgentEvent]]:
+    """Return the types besides those of every team: structured messages of agents, and all those of inner teams."""
+    types: list[type[BaseChatMessage | BaseAgentEvent]] = []
+    for participant in participants:
+        if isinstance(participant, BaseGroupChat):
+            types += participant.message_types
+        elif isinstance(participant, ChatAgent):
+            types += [type_ for type_ in participant.produced_message_types if issubclass(type_, StructuredMessage)]
+    return types
 
 
 def _is_being_cancelled() -> bool:
@@ -407,8 +450,8 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _check(token: CancellationToken | None) -> None:
-    if token is not None and token.is_cancelled():
+def _check(token: CancellationToken) -> None:
+    if token.is_cancelled():
         raise asyncio.CancelledError
 
 

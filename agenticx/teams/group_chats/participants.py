@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from agenticx import user_code
+from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
@@ -18,7 +21,10 @@ from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, T
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["ActorParticipants", "Emit", "Participant", "checked_participants"]
+__all__ = ["ActorParticipants", "Emit", "Participant", "checked_participants", "load_states"]
+
+
+_NOT_IN_A_TYPE = re.compile(r"[^\w.-]")  # the characters that the type of an actor does not have
 
 
 class Emit(Protocol):
@@ -34,8 +40,8 @@ class Participant(Protocol):
     def name(self) -> str: ...
     @property
     def description(self) -> str: ...
-    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
-        """Emit the messages of a speech, the answer as the last one."""
+    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> BaseChatMessage:
+        """Emit the messages of a speech up to its last one, the answer, which is returned."""
         ...
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
@@ -65,11 +71,11 @@ class _AgentParticipant:
         self.reset, self.pause, self.resume = agent.on_reset, agent.on_pause, agent.on_resume
         self.save_state, self.load_state = agent.save_state, agent.load_state
 
-    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
+    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> BaseChatMessage:
         async with aclosing(self._agent.on_messages_stream(messages, token)) as stream:
             async for item in stream:
                 if isinstance(item, Response):
-                    return await emit(item.chat_message)
+                    return _checked_answer(item)
                 await emit(item)
         raise RuntimeError(f"on_messages_stream of {self.name!r} ended without a Response")
 
@@ -86,25 +92,27 @@ class _TeamParticipant:
         self.name, self.description = team.name, team.description
         self.save_state, self.load_state = team.save_state, team.load_state
 
-    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
+    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> BaseChatMessage:
         stop_reason: str | None = None
-        held: list[BaseAgentEvent | BaseChatMessage] = []  # the last chat message, and the events after it
+        answer: BaseChatMessage | None = None  # the last chat message so far
+        held: list[BaseAgentEvent | BaseChatMessage] = []  # the events after it
         options: dict[str, Any] = {"cancellation_token": token, "output_task_messages": False}
         async with aclosing(self._team.run_stream(task=list(messages) or None, **options)) as stream:
             async for item in stream:
                 if isinstance(item, TaskResult):
                     stop_reason = item.stop_reason
                     continue
-                if isinstance(item, BaseChatMessage):
-                    while held:
-                        await emit(held.pop(0))
-                if held or isinstance(item, BaseChatMessage):
-                    held.append(item)
-                else:
+                if answer is None and not isinstance(item, BaseChatMessage):
                     await emit(item)
-        answer = held.pop(0) if held else TextMessage(content=stop_reason or "", source=self.name)
-        for message in (*held, answer):
+                elif isinstance(item, BaseChatMessage):
+                    for message in [] if answer is None else [answer, *held]:
+                        await emit(message)
+                    answer, held = item, []
+                else:
+                    held.append(item)
+        for message in held:
             await emit(message)
+        return answer or TextMessage(content=stop_reason or "", source=self.name)
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
         if isinstance(self._team, Restorable):
@@ -131,12 +139,34 @@ def checked_participants(members: Sequence[ChatAgent | Team]) -> dict[str, Parti
     return {participant.name: participant for participant in made}
 
 
+async def load_states(participants: Mapping[str, Participant], states: Mapping[str, Mapping[str, Any]]) -> None:
+    """Load the states of all participants, or of none: ValueError if one of them does not load its state."""
+    before = {name: await participant.save_state() for name, participant in participants.items()}
+    begun: list[str] = []
+    try:
+        for name, participant in participants.items():
+            begun.append(name)
+            with user_code.translated_errors(f"load_state of {name!r}"):
+                await participant.load_state(states[name])
+    except AgenticXError as exc:
+        for name in begun:
+            await participants[name].load_state(before[name])
+        raise ValueError(f"the state of participant {begun[-1]!r} cannot be loaded: {exc}") from (exc.__cause__ or exc)
+
+
 def _participant(member: object) -> Participant:
     if isinstance(member, ChatAgent):
         return _AgentParticipant(member)
     if isinstance(member, Team):
         return _TeamParticipant(member)
     raise TypeError(f"Participant {member!r} must be a ChatAgent or a Team")
+
+
+def _checked_answer(response: Response) -> BaseChatMessage:
+    answer = response.chat_message
+    if not isinstance(cast("object", answer), BaseChatMessage):
+        raise TypeError(f"the chat_message of a Response must be a chat message, not a {type(answer)}")
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +183,8 @@ class _ParticipantActor:
     def __init__(self, participant: Participant) -> None:
         self._participant = participant
 
-    async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> None:
-        await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
+    async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> BaseChatMessage:
+        return await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
 
 
 class ActorParticipants:
@@ -166,13 +196,15 @@ class ActorParticipants:
         self._team_id = new_id("team")
         self._registered = False
 
-    async def speak(self, name: str, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> None:
+    async def speak(self, name: str, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> Any:
         """Have a participant speak, as `Participant.speak` does."""
         if not self._registered:
             self._registered = True
             for each, participant in self._participants.items():
                 await self._runtime.register_agent_instance(_ParticipantActor(participant), self._id(each))
-        await self._runtime.send_message(_SpeechRequest(messages, emit), self._id(name), cancellation_token=token)
+        return await self._runtime.send_message(
+            _SpeechRequest(messages, emit), self._id(name), cancellation_token=token
+        )
 
     def _id(self, name: str) -> AgentId:
-        return AgentId(f"{name}_{self._team_id}", self._team_id)
+        return AgentId(f"{_NOT_IN_A_TYPE.sub('_', name)}_{self._team_id}", name)

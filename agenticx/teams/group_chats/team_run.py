@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agenticx import user_code
 from agenticx.batch_queue import BatchQueue
+from agenticx.runtime import StopSignal
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.spending import Spending
 from agenticx.teams.group_chats.stored_talk import StoredRun
@@ -24,13 +26,16 @@ Speaking = BaseAgentEvent | BaseChatMessage
 class TeamRun:
     """One run.
 
-    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result. With
-    `continues` a process that ended began the run.
+    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result. Those
+    of the `task` that the team has not been given before are its `new_task`. With `continues` a process that ended
+    began the run. `stop_work` cancels the task in which it is at work.
     """
 
-    token: CancellationToken
     condition: ConditionRun | None
     spending: Spending
+    token: CancellationToken = field(default_factory=CancellationToken)
+    task: Sequence[BaseChatMessage] = ()
+    new_task: Sequence[BaseChatMessage] = ()
     messages: list[Speaking] = field(default_factory=list[Speaking])
     output: list[Speaking] = field(default_factory=list[Speaking])
     queue: BatchQueue[Speaking] = field(default_factory=BatchQueue[Speaking])
@@ -40,6 +45,8 @@ class TeamRun:
     warned: bool = False
     stopped: bool = False
     continues: bool = False
+    stop_work: Callable[[], object] | None = None
+    unlink: Callable[[], None] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     began_ns: int = field(default_factory=time.perf_counter_ns)
 
@@ -62,14 +69,38 @@ class TeamRun:
         for usage in earlier.usages:
             self.spending.add(usage)
 
+    def add_speech(self, said: Sequence[Speaking]) -> None:
+        """Add the messages of a speech that is finished."""
+        self.messages += said
+        self.turns += 1
+        for message in said:
+            self.repetition.add(message)
+
+    def obey(self, token: CancellationToken) -> None:
+        """Cancel the run with `token`, which may be cancelled in another thread, until the run has ended."""
+        stop = StopSignal()
+        stop.watch(self.cancel)
+        self.token.add_callback(stop.set)
+        self.unlink = token.add_callback(self.token.cancel)
+
+    def end(self) -> None:
+        """Obey the token no more, and wake those that wait for the end."""
+        if self.unlink is not None:
+            self.unlink()
+        self.ended.set()
+
     def cancel(self) -> None:
-        """Cancel what the run has started, and end the stream of its messages."""
-        self.token.cancel()
+        """Cancel the work of the run and what it has started, and end the stream of its messages."""
         self.queue.close()
+        stop, self.stop_work = self.stop_work, None
+        if stop is not None:
+            stop()
+        self.token.cancel()
 
     def check(self) -> None:
         """Raise CancelledError if the run was cancelled, also if a participant ignored that."""
         if self.token.is_cancelled():
+            self.cancel()  # in another thread: the event loop will learn of it later
             raise asyncio.CancelledError
 
     async def is_over(self) -> bool:

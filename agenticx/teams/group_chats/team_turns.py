@@ -29,15 +29,21 @@ Work = Callable[["TeamTurn"], Awaitable[str]]
 class TeamTurn:
     """The turn of one run, None where the team has no session and does not run below another turn."""
 
-    def __init__(self, team: str, turn: Turn | None) -> None:
+    def __init__(self, team: str, turn: Turn | None, stop: Callable[[], object]) -> None:
         self._team = team
         self._turn = turn
+        self.stop = stop
+        """Cancel the task in which the run works."""
+
+    async def wait_until_written(self) -> None:
+        """Wait until all that was emitted is in the log."""
+        if self._turn is not None:
+            await self._turn.channel.wait_until_written()
 
     async def emit_speaker(self, name: str) -> None:
         """Emit `speaker_selected` and wait until it is written, so that no event of the speech comes before it."""
         self._emit(EventType.SPEAKER_SELECTED, {"team": self._team, "speakers": [name]})
-        if self._turn is not None:
-            await self._turn.channel.wait_until_written()
+        await self.wait_until_written()
 
     def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:
         """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all.
@@ -107,12 +113,12 @@ class TeamTurns:
         """
         parent, session = current_turn(), self._session
         if parent is not None and parent is self.own_turn:
-            await work(TeamTurn(self._team, parent))
+            await work(TeamTurn(self._team, parent, _current_task().cancel))
             return None
         if parent is not None and parent.accepts_children:
             return await self._run_in_memory(text, work, Session(), agent_id=self._team, parent=parent)
         if session is None:
-            await work(TeamTurn(self._team, None))
+            await work(TeamTurn(self._team, None, _current_task().cancel))
         elif isinstance(session, Session):
             await self._run_in_memory(text, work, session, gate=ParticipantsOwnGate())
         else:
@@ -148,6 +154,12 @@ class TeamTurns:
         running.check()
 
 
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
 class _TurnWork:
     """The `work` of a turn, which is stopped where it is cancelled; `stop` requests that from outside."""
 
@@ -162,7 +174,7 @@ class _TurnWork:
         self._turn = turn
         unwatch = self.stop.watch(turn.stop)
         try:
-            return await self._work(TeamTurn(self._team, turn))
+            return await self._work(TeamTurn(self._team, turn, turn.stop))
         except AgenticXError as exc:
             self._failure = exc
             raise

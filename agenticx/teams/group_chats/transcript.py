@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 import pydantic
+from pydantic import BaseModel, NonNegativeInt
 
+from agenticx.messages import new_id
 from agenticx.teams.messages import AgentEvent, BaseAgentEvent, BaseChatMessage, ChatMessage
 
 __all__ = ["MessageTypes", "TeamTranscript"]
@@ -21,10 +23,21 @@ class MessageTypes:
     """The types of messages that a team accepts."""
 
     def __init__(self, custom: Iterable[type[BaseChatMessage | BaseAgentEvent]]) -> None:
-        self._types: dict[str, type[BaseChatMessage | BaseAgentEvent]] = {
-            str(type_.model_fields["type"].default or type_.__name__): type_ for type_ in (*_KNOWN, *custom)
-        }
-        self._known = {*self._types.values()}
+        self._known: set[type[BaseChatMessage | BaseAgentEvent]] = set()
+        self._named: dict[object, list[type[BaseChatMessage | BaseAgentEvent]]] = {}  # a name may be that of several
+        self.add((*_KNOWN, *custom))
+
+    def add(self, types: Iterable[type[BaseChatMessage | BaseAgentEvent]]) -> None:
+        """Accept further types."""
+        for type_ in types:
+            if type_ not in self._known:
+                self._known.add(type_)
+                self._named.setdefault(type_.model_fields["type"].default or type_.__name__, []).append(type_)
+
+    @property
+    def custom(self) -> Sequence[type[BaseChatMessage | BaseAgentEvent]]:
+        """The types that are not those of every team."""
+        return [type_ for type_ in self._known if type_ not in _KNOWN]
 
     def problem(self, message: BaseChatMessage | BaseAgentEvent) -> str | None:
         """Return the reason to refuse a message, None for one of a known type."""
@@ -34,10 +47,15 @@ class MessageTypes:
 
     def load(self, data: Mapping[str, Any]) -> BaseChatMessage | BaseAgentEvent:
         """Return the message that `dump` wrote; raises ValueError."""
-        name = data.get("type")
-        if name not in self._types:
-            raise ValueError(f"Message type {name!r} is not registered with this team; list it in custom_message_types")
-        return self._types[name].load(data)
+        name, problem = data.get("type"), None
+        for type_ in self._named.get(name, ()):
+            try:
+                return type_.load(data)
+            except pydantic.ValidationError as exc:
+                problem = exc
+        if problem is not None:
+            raise ValueError(f"a {name} cannot be read: {problem}") from problem
+        raise ValueError(f"Message type {name!r} is not registered with this team; list it in custom_message_types")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +76,7 @@ class TeamTranscript:
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
         self._seen: dict[str, int] = {}
+        self._unfinished: set[str] = set()  # the ids of the tasks since the last run that was finished
         self.speaker: str | None = None
         """The participant that spoke last."""
 
@@ -84,8 +103,34 @@ class TeamTranscript:
         new = self._entries[self._seen.get(name, 0) :]
         return [cast("BaseChatMessage", entry.message) for entry in new if entry.shared and entry.speaker != name]
 
+    def begin_task(self, messages: Sequence[BaseChatMessage]) -> tuple[list[BaseChatMessage], list[BaseChatMessage]]:
+        """Add the task of a run; return its messages, and those of them that were added.
+
+        A message of a run that was not finished is here already: it is sent again, by an outer team for example. One of
+        a run that was finished is a new one, with an id of its own.
+        """
+        known = {entry.message.id for entry in self._entries}
+        task: list[BaseChatMessage] = []
+        added: list[BaseChatMessage] = []
+        for message in messages:
+            if message.id in self._unfinished:
+                task.append(message)
+                continue
+            new = message.model_copy(update={"id": new_id("msg")}) if message.id in known else message
+            known.add(new.id)
+            task.append(new)
+            added.append(new)
+        self.add_task(added)
+        return task, added
+
+    def finish_task(self) -> None:
+        """Take messages with the ids of the last tasks as new ones from now on."""
+        self._unfinished.clear()
+
     def add_task(self, messages: Sequence[BaseChatMessage]) -> None:
+        """Add messages of the user."""
         self._entries += [_Entry(message, None, True) for message in messages]
+        self._unfinished.update(message.id for message in messages)
 
     def add_speech(self, name: str, messages: Sequence[BaseChatMessage | BaseAgentEvent], said: int) -> None:
         """Add the messages of a speech; `said` is the number of entries that the participant had been sent."""
@@ -103,17 +148,37 @@ class TeamTranscript:
             {"message": dict(entry.message.dump()), "speaker": entry.speaker, "shared": entry.shared}
             for entry in self._entries
         ]
-        return {"entries": entries, "seen": dict(self._seen), "speaker": self.speaker}
+        unfinished = sorted(self._unfinished)
+        return {"entries": entries, "seen": dict(self._seen), "speaker": self.speaker, "unfinished": unfinished}
 
     @classmethod
-    def load(cls, data: Mapping[str, Any], types: MessageTypes) -> TeamTranscript:
-        """Return the transcript that `dump` wrote; raises ValueError."""
+    def load(cls, data: object, types: MessageTypes, participants: Collection[str]) -> TeamTranscript:
+        """Return the transcript that `dump` wrote; raises ValueError, also for speakers that are not participants."""
         loaded = cls()
         try:
+            saved = _SavedTranscript.model_validate(data)
             loaded._entries = [
-                _Entry(types.load(entry["message"]), entry["speaker"], entry["shared"]) for entry in data["entries"]
+                _Entry(types.load(entry.message), entry.speaker, entry.shared) for entry in saved.entries
             ]
-            loaded._seen, loaded.speaker = dict(data["seen"]), data["speaker"]
-        except (pydantic.ValidationError, KeyError, TypeError) as exc:
+        except pydantic.ValidationError as exc:
             raise ValueError(f"the state of the team cannot be read: {exc}") from exc
+        loaded._seen, loaded.speaker, loaded._unfinished = saved.seen, saved.speaker, set(saved.unfinished)
+        speakers = {*loaded.speakers, *saved.seen, *([] if saved.speaker is None else [saved.speaker])}
+        if unknown := sorted(speakers - set(participants)):
+            raise ValueError(f"the state has speeches of {unknown}, who do not take part in the team")
+        if any(entry.shared and not isinstance(entry.message, BaseChatMessage) for entry in loaded._entries):
+            raise ValueError("the state of the team has events in the place of chat messages")
         return loaded
+
+
+class _SavedEntry(BaseModel, strict=True, extra="forbid"):
+    message: dict[str, Any]
+    speaker: str | None
+    shared: bool
+
+
+class _SavedTranscript(BaseModel, strict=True, extra="forbid"):
+    entries: list[_SavedEntry]
+    seen: dict[str, NonNegativeInt]
+    speaker: str | None
+    unfinished: list[str]

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import add
 
 from agenticx import user_code
+from agenticx.argument_types import wrong_type
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, RequestUsage, StopMessage
 
@@ -20,6 +21,7 @@ __all__ = [
     "Run",
     "TerminatedException",
     "TerminationCondition",
+    "checked_condition",
 ]
 
 
@@ -80,9 +82,13 @@ class TerminationCondition:
         return StopMessage(content=reason, source=type(self).__name__)
 
     def __and__(self, other: TerminationCondition) -> TerminationCondition:
+        if not _is_condition(other):
+            return NotImplemented
         return AndTerminationCondition(self, other)
 
     def __or__(self, other: TerminationCondition) -> TerminationCondition:
+        if not _is_condition(other):
+            return NotImplemented
         return OrTerminationCondition(self, other)
 
 
@@ -193,6 +199,21 @@ def _checked(stop: object, what: str) -> StopMessage | None:
         return stop
     text = f"{what} returned a {type(stop)}; right would be a StopMessage or None"
     raise UserCodeError(text, what=what, kind="invalid_result")
+
+
+def checked_condition(condition: TerminationCondition) -> TerminationCondition:
+    """Return `condition`; TypeError if it is none."""
+    if not _is_condition(condition):
+        raise wrong_type(
+            "termination_condition", condition, "a TerminationCondition, such as MaxMessageTermination(10)"
+        )
+    return condition
+
+
+def _is_condition(value: object) -> bool:
+    """Return whether a value is a condition, also one of another library."""
+    has_methods = callable(value) and hasattr(value, "terminated") and callable(getattr(value, "reset", None))
+    return not isinstance(value, type) and (isinstance(value, TerminationCondition) or has_methods)
 
 
 def _is_foreign(condition: TerminationCondition) -> bool:

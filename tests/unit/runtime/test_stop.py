@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.runtime import AgentHook, AutoApproveConfirmGate, HookRegistry, StopSignal
+from agenticx.runtime import AgentHook, AgentRuntime, AutoApproveConfirmGate, HookRegistry, StopSignal
 from agenticx.testing import ScriptedModel, call, hang, say
 from agenticx.tools.base import ToolContext
 from agenticx.tools.registry import tool
@@ -308,3 +308,29 @@ async def test_a_stop_after_the_end_has_no_effect(play):
     run = await play(["Hello."], stop=stop, on=lambda event: stop.set() if event.terminal else None)
 
     assert run.outline == ["turn_started", "round_start", "token", "final:answer"]
+
+
+@pytest.mark.parametrize("steps", range(0, 120, 2))
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_no_call_begins_after_a_stop_at_any_point_of_the_turn(steps, parallel):
+    stop, begun_late = StopSignal(), []
+
+    @tool(risk="read", parallel=parallel)
+    async def look(n: int) -> str:
+        """Note a beginning after the stop."""
+        begun_late.append(n) if stop.is_set() else None
+        await asyncio.sleep(0)
+        return "seen"
+
+    calls = [call("look", {"n": n}) for n in range(4)]
+    turn = AgentRuntime(ScriptedModel([calls, calls, say("Done.")]), tools=[look]).run_turn("go", should_stop=stop)
+
+    async def consume() -> list[str]:
+        return [event.type async for event in turn]
+
+    events = asyncio.create_task(consume())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    stop.set()
+    assert (await events)[-1] in {"error", "final"}
+    assert begun_late == []

@@ -134,6 +134,23 @@ async def test_a_message_can_be_cancelled_at_any_point(how, steps, caplog):
     assert caplog.text == ""
 
 
+async def test_a_handler_that_has_not_begun_when_its_message_is_cancelled_does_not_begin():
+    for steps in range(12):
+        runtime, token, begun_late = SingleThreadedAgentRuntime(), CancellationToken(), []
+
+        class Noting:
+            async def on_message(self, message, ctx, token=token, begun_late=begun_late):
+                begun_late.append(token.is_cancelled())
+
+        await runtime.register("noting", Noting)
+        answer = asyncio.create_task(runtime.send_message("go", AgentId("noting", "x"), cancellation_token=token))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        token.cancel()
+        await asyncio.wait({answer})
+        assert True not in begun_late
+
+
 @pytest.mark.parametrize("steps", range(12))
 async def test_an_error_is_raised_or_logged_whenever_its_sender_is_cancelled(steps, caplog):
     class Failing(Recorder):

@@ -235,3 +235,77 @@ async def test_a_state_of_another_team_is_refused(change: Mapping[str, Any], pro
     team = RoundRobinGroupChat([Saying("a")], max_turns=1)
     with pytest.raises(ValueError, match=problem):
         await team.load_state({**await team.save_state(), **change})
+
+
+def two(*texts: str) -> RoundRobinGroupChat:
+    agents = [AssistantAgent(name, ScriptedModel([say(text) for text in texts])) for name in ("b", "a")]
+    return RoundRobinGroupChat(agents, max_turns=2)
+
+
+async def test_a_state_may_come_back_with_its_keys_in_another_order() -> None:
+    team, other = two("1"), two("1")
+    await team.run(task="go")
+    state = json.loads(json.dumps(await team.save_state(), sort_keys=True))
+    await other.load_state(state)
+    assert await other.save_state() == state
+
+
+def changed(state: Any, path: str, value: Any) -> Any:
+    """Return a copy of the state with another value at a path such as `transcript.speaker`."""
+    copy = json.loads(json.dumps(state))
+    *above, last = path.split(".")
+    target = copy
+    for key in above:
+        target = target[key]
+    target[last] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        *[("version", True), ("version", "1"), ("participants", None), ("participants", []), ("participants.a", None)],
+        *[("transcript", None), ("transcript", []), ("transcript.entries", [1]), ("transcript.speaker", "zz")],
+        *[("transcript.seen", {"b": "x"}), ("transcript.seen", {"zz": 1}), ("transcript.unfinished", 3)],
+        *[("participants.a.version", 9), ("participants.a.messages", "abc"), ("participants.a.version", True)],
+    ],
+)
+async def test_a_state_that_cannot_be_loaded_changes_nothing(path: str, value: Any) -> None:
+    team, other = two("1"), two("1")
+    await team.run(task="go")
+    state, before = await team.save_state(), await other.save_state()
+    damaged: Any
+    for damaged in (changed(state, path, value), 3):
+        with pytest.raises(ValueError, match="state"):
+            await other.load_state(damaged)
+        assert await other.save_state() == before
+
+
+async def test_a_participant_that_cannot_load_its_state_is_a_value_error() -> None:
+    team = RoundRobinGroupChat([Saying("a"), Saying("b")], max_turns=1)
+    state = changed(await team.save_state(), "participants.b", {})
+    with pytest.raises(ValueError, match="participant 'b'") as caught:
+        await team.load_state(state)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+async def test_a_paused_team_that_is_reset_runs() -> None:
+    team = RoundRobinGroupChat([Saying("a")], max_turns=1)
+    await team.pause()
+    await team.reset()
+    assert await talk(team, "go") == ["user: go", "a: a here"]
+
+
+async def test_a_team_whose_stream_was_left_can_be_reset_and_loaded() -> None:
+    team = RoundRobinGroupChat([Thinking("a")], max_turns=1)
+    state = await team.save_state()
+
+    async def leave() -> None:
+        async for _ in team.run_stream(task="go"):
+            break
+
+    await leave()
+    await team.reset()
+    await leave()
+    await team.load_state(state)
+    assert await talk(team, "go") == ["user: go", "a: Hm.", "a: a here"]

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from agenticx import open_hub
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound
 from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, Session
-from agenticx.sessions import Hub
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
@@ -30,6 +26,7 @@ from agenticx.testing import check_grammar, outline
 from agenticx.tools.registry import tool
 from tests.support.sessions import wait_for_event
 from tests.support.teams.child_turns import turns_by_agent
+from tests.support.teams.sessions import by_agent, log_of, open_session
 
 pytestmark = pytest.mark.anyio
 
@@ -38,33 +35,8 @@ def agent(name: str, *script: Any, **options: Any) -> AssistantAgent:
     return AssistantAgent(name, ScriptedModel(list(script)), **options)
 
 
-@asynccontextmanager
-async def open_session(folder: Path) -> AsyncIterator[tuple[Hub, str]]:
-    """Yield a hub with one session, whose own model is never called."""
-    settings = load_settings({"home": folder / "home"}, environ={})
-    url = f"sqlite:///{folder}/sessions.db"
-    async with open_hub(url, model=ScriptedModel([]), tools=[], workspace=folder, settings=settings) as hub:
-        yield hub, (await hub.create(name="Talk")).id
-
-
-async def log_of(hub: Hub, session_id: str) -> list[dict[str, Any]]:
-    events = [json.loads(event.frame_json) for event in await hub.store.log.read(session_id, 0, 1000)]
-    check_grammar(events)
-    return events
-
-
 def texts(result: TaskResult) -> list[str]:
     return [message.to_text() for message in result.messages]
-
-
-def by_agent(log: Sequence[dict[str, Any]]) -> dict[str, list[list[dict[str, Any]]]]:
-    """Return the turns of each agent, by its name."""
-    turns: dict[str, list[list[dict[str, Any]]]] = {}
-    for started in log:
-        if started["type"] == "turn_started":
-            events = [event for event in log if event["turn_id"] == started["turn_id"]]
-            turns.setdefault(started["agent_id"], []).append(events)
-    return turns
 
 
 async def test_a_run_is_a_turn_and_each_speech_is_a_turn_below_it(tmp_path: Path) -> None:

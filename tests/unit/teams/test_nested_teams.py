@@ -1,0 +1,146 @@
+"""Teams in teams: tasks that are sent again, types of messages, tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, create_model
+
+from agenticx.teams import (
+    AssistantAgent,
+    BaseChatMessage,
+    CancellationToken,
+    RequestUsage,
+    RoundRobinGroupChat,
+    Run,
+    SingleThreadedAgentRuntime,
+    TeamError,
+    TerminationCondition,
+    TextMessage,
+)
+from agenticx.testing import ScriptedModel, say, usage
+from tests.unit.teams.chat_agents import Saying, Waiting, lines
+
+pytestmark = pytest.mark.anyio
+
+
+class Answer(BaseModel):
+    n: int
+
+
+class Note(BaseChatMessage, frozen=True):
+    text: str
+
+    def to_text(self) -> str:
+        return self.text
+
+
+def in_two_teams(*members: Any) -> RoundRobinGroupChat:
+    inner = RoundRobinGroupChat(members, max_turns=len(members), name="inner")
+    return RoundRobinGroupChat([inner], max_turns=1, name="outer")
+
+
+# --- tasks that are sent again ----------------------------------------------------------------------------------------
+
+
+async def test_after_a_failure_an_inner_team_does_not_get_its_task_again() -> None:
+    b = Saying("b", ValueError("boo"), "b ok")
+    with ScriptedModel([say("c ok")]) as model:
+        team = in_two_teams(Saying("a"), b, AssistantAgent("c", model, system_message=None))
+        with pytest.raises(TeamError, match="boo"):
+            await team.run(task="go")
+        assert lines((await team.run()).messages) == ["b: b ok", "c: c ok", "a: a here"]
+    assert b.sent == [["user: go", "a: a here"]] * 2
+    assert model.requests[0].messages[0].content == "go"
+    assert len(model.requests[0].messages) == 3
+
+
+async def test_after_a_cancellation_an_inner_team_does_not_get_its_task_again_also_if_it_was_loaded() -> None:
+    def team() -> tuple[Waiting, RoundRobinGroupChat]:
+        b = Waiting("b")
+        return b, in_two_teams(Saying("a"), b)
+
+    b, first = team()
+    token = CancellationToken()
+    run = asyncio.ensure_future(first.run(task="go", cancellation_token=token))
+    await b.begun.wait()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    loaded_b, loaded = team()
+    loaded_b.begun.set()
+    await loaded.load_state(json.loads(json.dumps(await first.save_state())))
+    for speaker, each in ((b, first), (loaded_b, loaded)):
+        await each.run()
+        assert speaker.sent[-1] == ["user: go", "a: a here"]
+
+
+async def test_the_same_message_is_a_new_task_after_a_run_that_was_finished() -> None:
+    a, task = Saying("a"), TextMessage(content="go")
+    team = in_two_teams(a)
+    results = [await team.run(task=task) for _ in range(2)]
+    assert a.sent == [["user: go"]] * 2
+    assert len({message.id for result in results for message in result.messages}) == 4
+
+
+# --- types of messages ------------------------------------------------------------------------------------------------
+
+
+async def talk(team: RoundRobinGroupChat, task: Any = "go") -> list[str]:
+    """Run the team, and check that its state can be loaded."""
+    said = lines((await team.run(task=task)).messages)
+    state = json.loads(json.dumps(await team.save_state()))
+    await team.load_state(state)
+    assert await team.save_state() == state
+    return said
+
+
+async def test_a_structured_answer_in_an_inner_team_is_one_of_the_outer_team() -> None:
+    agent = AssistantAgent("a", ScriptedModel([say('{"n": 1}')]), output_content_type=Answer)
+    assert await talk(in_two_teams(agent)) == ["user: go", 'a: {"n":1}']
+
+
+async def test_an_inner_team_is_sent_structured_answers_and_messages_of_types_that_the_outer_team_knows() -> None:
+    agent = AssistantAgent("a", ScriptedModel([say('{"n": 1}')]), output_content_type=Answer)
+    b = Saying("b")
+    inner = RoundRobinGroupChat([b], max_turns=1, name="inner")
+    team = RoundRobinGroupChat([agent, inner], max_turns=2, custom_message_types=[Note])
+    assert await talk(team, Note(text="go")) == ["user: go", 'a: {"n":1}', "b: b here"]
+    assert b.sent == [["user: go", 'a: {"n":1}']]
+
+
+async def test_two_types_of_structured_messages_may_have_one_name() -> None:
+    def agent(name: str, field: str) -> AssistantAgent:
+        fields: Any = {field: int}
+        model = ScriptedModel([say(json.dumps({field: 1}))])
+        return AssistantAgent(name, model, output_content_type=create_model("Answer", **fields))
+
+    agents = [agent("a", "x"), agent("b", "y")]
+    assert await talk(RoundRobinGroupChat(agents, max_turns=2)) == ["user: go", 'a: {"x":1}', 'b: {"y":1}']
+
+
+# --- tokens, names ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_tokens_of_all_inner_agents_count_for_the_outer_team() -> None:
+    seen: list[RequestUsage] = []
+
+    class Noting(TerminationCondition):
+        def check(self, run: Run) -> None:
+            seen.append(run.usage)
+
+    model = ScriptedModel([[say("1"), usage(10, 5)]])
+    members: Sequence[Any] = [AssistantAgent("a", model), Saying("b", usage=RequestUsage(100, 100))]
+    inner = RoundRobinGroupChat(members, max_turns=2, name="inner")
+    await RoundRobinGroupChat([inner], max_turns=1, termination_condition=Noting()).run(task="go")
+    assert seen[-1] == RequestUsage(110, 105)
+
+
+async def test_the_name_of_an_inner_team_may_have_any_characters() -> None:
+    inner = RoundRobinGroupChat([Saying("a")], max_turns=1, name="Research team: é")
+    team = RoundRobinGroupChat([inner], max_turns=1, runtime=SingleThreadedAgentRuntime())
+    assert lines((await team.run(task="go")).messages) == ["user: go", "a: a here"]
