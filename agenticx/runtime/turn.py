@@ -27,7 +27,7 @@ from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.repetition.polling import PollBackoff
-from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumePoint
+from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
@@ -127,7 +127,8 @@ class TurnContext:
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
     turns below it are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
-    `work` takes the place of the rounds of model calls: its result is the answer.
+    `work` takes the place of the rounds of model calls: its result is the answer. `resumed` is a turn of an earlier
+    process, with which this one goes on; by default the one below the same parent that waits and has the same agent.
     """
 
     client_turn_id: str | None = None
@@ -137,6 +138,7 @@ class TurnContext:
     child_turns: ChildTurns | None = None
     gate: ConfirmGate | None = None
     work: TurnWork | None = None
+    resumed: ResumedTurn | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
@@ -184,8 +186,9 @@ class Turn:
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`. `made_calls`
     is true once the acting agent has made a call. `loop` runs the turn. `gate` is asked before risky calls.
 
-    `children` are the turns that run below this one, by id; `writer` is that of a turn below another one, whose last
-    event is written once `written` is set. `accepts_children` is false once the turn is about to end.
+    `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
+    on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a turn below another
+    one, whose last event is written once `written` is set. `accepts_children` is false once the turn is about to end.
     """
 
     session: Session
@@ -228,6 +231,8 @@ class Turn:
     closing: asyncio.Event | None = None
     child_turns: ChildTurns = field(init=False)
     children: dict[str, Turn] = field(default_factory=dict[str, "Turn"], repr=False)
+    waiting_children: list[ResumedTurn] = field(default_factory=list[ResumedTurn], repr=False)
+    earlier_events: Sequence[Event] = ()
     accepts_children: bool = True
     writer: ChildTurnWriter | None = None
     written: asyncio.Event = field(default_factory=asyncio.Event)
@@ -321,6 +326,7 @@ class Turn:
         self.session.begin_turn(self)
         self.round, self.state, self.usage, self.last_text = point.round, point.state, point.usage, point.last_text
         self.resumed_questions.update(point.questions)
+        self.waiting_children += point.children
         self.log.resume(point)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:

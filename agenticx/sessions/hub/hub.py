@@ -426,7 +426,7 @@ class Hub(QuestionMethods, SubagentMethods):
                     return
             actor = await self._actors.open(session_id)
             try:
-                if actor.unresumed is not None:
+                if actor.has_left:
                     await actor.recover(may_resume=self._may_resume(session_id))
             finally:
                 if self._actors.is_closed:
