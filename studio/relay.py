@@ -226,8 +226,8 @@ class _Feed:
 
     def _turn_chunk(self, events: Sequence[StoredEvent], turn: TurnFilter) -> _Chunk:
         """Return the frames of those of `events` that concern the turn, up to its end."""
-        events = _first_write(events, turn.turn_id)
-        shown = [e for e in events if turn.includes(e) or related_turn_id(e) in (None, turn.turn_id)]
+        own, events = turn.turn_id, _first_write(events, turn.turn_id)
+        shown = [e for e in events if e.turn_id == own or turn.includes(e) or related_turn_id(e) in (None, own)]
         return self._chunk(events, shown)
 
     def _chunk(self, events: Sequence[StoredEvent], shown: Sequence[StoredEvent]) -> _Chunk:

@@ -164,8 +164,8 @@ class AgentRuntime(RunMethods):
         check_turn_arguments(agent_id, system_prompt, context)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
-        begin_turn(turn, message)
-        running = TurnTask(turn, self._run(turn, ()), should_stop)
+        calls = begin_turn(turn, message)
+        running = TurnTask(turn, self._run(turn, calls), should_stop)
         try:
             while batch := await running.take():
                 for event in batch:

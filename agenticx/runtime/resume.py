@@ -11,6 +11,7 @@ from agenticx.llms.base import Usage
 from agenticx.messages import Message, ToolCall
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest, QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import Event, TurnState
+from agenticx.tools.base import ToolState
 
 __all__ = [
     "CallJournal",
@@ -65,7 +66,9 @@ class ResumedQuestion:
 class ResumePoint:
     """The point in a round at which no call is running: those of `calls` are to begin, all others are answered.
 
-    The reply that made them is in the session's messages. `questions` are those about these calls, by call id.
+    The reply that made them is in the session's messages. `questions` are those about these calls, by call id. A turn
+    with `work` has no calls: its work begins anew, and finds the `questions` that it has asked, by their own ids, and
+    the turns below it, `children`, which go on when they are begun again.
     """
 
     round: int
@@ -74,14 +77,15 @@ class ResumePoint:
     state: TurnState = "executing"
     usage: Usage | None = None
     last_text: str = ""
+    children: Sequence[ResumedTurn] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumedTurn:
     """A turn below another one, of an earlier process, that waits for a person and goes on at `point`.
 
-    `agent_path` names its agent, after those of the turns above it. `messages` are its conversation, and `events` those
-    that the log has of it, from `turn_started` on. `children` go on below it.
+    `agent_path` names its agent, after those of the turns above it. `messages` are its conversation and `state` the
+    state of its tools; `events` are those that the log has of it, from `turn_started` on.
     """
 
     turn_id: str
@@ -89,8 +93,8 @@ class ResumedTurn:
     agent_path: Sequence[str]
     point: ResumePoint
     messages: Sequence[Message] = ()
+    state: ToolState = field(default_factory=ToolState)
     events: Sequence[Event] = ()
-    children: Sequence[ResumedTurn] = ()
 
     @property
     def agent_id(self) -> str:

@@ -27,7 +27,7 @@ from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.repetition.polling import PollBackoff
-from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumePoint
+from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
@@ -127,7 +127,8 @@ class TurnContext:
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
     turns below it are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
-    `work` takes the place of the rounds of model calls: its result is the answer.
+    `work` takes the place of the rounds of model calls: its result is the answer. `resumed` is a turn of an earlier
+    process, with which this one goes on; by default the one below the same parent that waits and has the same agent.
     """
 
     client_turn_id: str | None = None
@@ -137,6 +138,7 @@ class TurnContext:
     child_turns: ChildTurns | None = None
     gate: ConfirmGate | None = None
     work: TurnWork | None = None
+    resumed: ResumedTurn | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
     pacer: WritePacer | None = None
@@ -164,8 +166,14 @@ CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None
 
 
 def current_turn() -> Turn | None:
-    """Return the turn in which the code runs, such as that of a tool's call; None outside of turns."""
-    return CURRENT_TURN.get()
+    """Return the turn in which the code runs, such as that of a tool's call; None outside of turns.
+
+    Code on an event loop of its own, in a thread that a turn started, is outside: turns are not safe to share.
+    """
+    turn, loop = CURRENT_TURN.get(), None
+    with suppress(RuntimeError):
+        loop = asyncio.get_running_loop()
+    return turn if turn is None or loop in (None, turn.loop) else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -176,10 +184,11 @@ class Turn:
     `resumed_questions` are those of an interrupted turn, by call id. `closing` is there once the consumer
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`. `made_calls`
-    is true once the acting agent has made a call. `gate` is asked before risky calls.
+    is true once the acting agent has made a call. `loop` runs the turn. `gate` is asked before risky calls.
 
-    `children` are the turns that run below this one, by id; `writer` is that of a turn below another one, whose last
-    event is written once `written` is set. `accepts_children` is false once the turn is about to end.
+    `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
+    on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a turn below another
+    one, whose last event is written once `written` is set. `accepts_children` is false once the turn is about to end.
     """
 
     session: Session
@@ -208,6 +217,7 @@ class Turn:
     steering: Steering = field(init=False)
     resumed_questions: dict[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
     channel: Channel = field(default_factory=Channel)
+    loop: asyncio.AbstractEventLoop | None = None
     interrupts: Interrupts = field(default_factory=Interrupts)
     round: int = 0
     state: TurnState = "idle"
@@ -221,6 +231,8 @@ class Turn:
     closing: asyncio.Event | None = None
     child_turns: ChildTurns = field(init=False)
     children: dict[str, Turn] = field(default_factory=dict[str, "Turn"], repr=False)
+    waiting_children: list[ResumedTurn] = field(default_factory=list[ResumedTurn], repr=False)
+    earlier_events: Sequence[Event] = ()
     accepts_children: bool = True
     writer: ChildTurnWriter | None = None
     written: asyncio.Event = field(default_factory=asyncio.Event)
@@ -314,6 +326,7 @@ class Turn:
         self.session.begin_turn(self)
         self.round, self.state, self.usage, self.last_text = point.round, point.state, point.usage, point.last_text
         self.resumed_questions.update(point.questions)
+        self.waiting_children += point.children
         self.log.resume(point)
 
     def emit(self, type_: EventType, data: dict[str, Any]) -> None:

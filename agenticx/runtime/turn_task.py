@@ -11,9 +11,10 @@ from typing import Any
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.logs import bound_ids
-from agenticx.messages import UserMessage
+from agenticx.messages import ToolCall, UserMessage
 from agenticx.runtime.events import Event
 from agenticx.runtime.interrupts import StopSignal, cancel_and_wait, watch_stop
+from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.session import Session
 from agenticx.runtime.turn import CURRENT_TURN, Channel, EventSink, Turn
 from agenticx.runtime.turns.background import BACKGROUND_SECONDS
@@ -37,6 +38,7 @@ class TurnTask:
         self._turn = turn
         self._unwatch_stop = watch_stop(should_stop, turn.stop)
         turn.work_clock.start()
+        turn.loop = asyncio.get_running_loop()
         self._output = turn.channel if turn.writer is None else Channel()
         ids = {"session": turn.session_id, "agent": turn.agent_id, "organization": turn.agent.organization_id}
         with bound_ids(**ids, **({} if turn.writer is None else {"turn": turn.id})):
@@ -44,6 +46,8 @@ class TurnTask:
             context.run(CURRENT_TURN.set, turn)
             self.task = asyncio.create_task(work, name=f"agx turn {turn.session_id}", context=context)
             self.task.add_done_callback(turn.end)
+        if turn.earlier_events:
+            self._output.put(*turn.earlier_events)
         self._writing = None if turn.writer is None else asyncio.create_task(self._write_below(turn.writer))
 
     async def take(self) -> Sequence[Event]:
@@ -71,24 +75,22 @@ class TurnTask:
 
     async def close(self, *, drop_events: bool = False) -> None:
         """End the turn and everything it started; with `drop_events` its consumer takes no more of them."""
-        turn, parent = self._turn, self._turn.context.parent
+        turn = self._turn
         ended = turn.closing = asyncio.Event()
         self._unwatch_stop()
-        if self._writing is None:
-            if drop_events:
-                turn.channel.close()
-            await cancel_and_wait(self.task)
-        else:
-            await self._stop_below(self._writing)
+        if self._writing is not None:
+            try:
+                return await self._close_below(self._writing, ended)
+            except asyncio.CancelledError:  # by a stop of the turn above, which waits for the end of this one
+                await asyncio.wait({asyncio.create_task(self._close_below(self._writing, ended))})
+                raise
+        if drop_events:
+            turn.channel.close()
+        await cancel_and_wait(self.task)
         turn.session.end_turn(turn)
         ended.set()
-        if parent is None:
-            if turn.background:
-                await turn.background.finish()
-            return
-        parent.children.pop(turn.id, None)
         if turn.background:
-            parent.background.run(turn.background.finish())
+            await turn.background.finish()
 
     # --- below another turn -------------------------------------------------------------------------------------------
 
@@ -109,27 +111,43 @@ class TurnTask:
             self._output.close()
             turn.written.set()
 
-    async def _stop_below(self, writing: asyncio.Task[None]) -> None:
+    async def _close_below(self, writing: asyncio.Task[None], ended: asyncio.Event) -> None:
         """Stop the turn, so that it ends with a terminal event, and release its place."""
-        assert self._turn.writer is not None
+        turn, parent = self._turn, self._turn.context.parent
+        assert turn.writer is not None
+        assert parent is not None
         if not self.task.done():
-            self._turn.stop()
+            turn.stop()
             await asyncio.wait({self.task}, timeout=_STOPPING_SECONDS)
         await cancel_and_wait(self.task)
         await asyncio.wait({writing})
         if not writing.cancelled():
             writing.exception()
-        await self._turn.writer.close()
+        await turn.writer.close()
+        turn.session.end_turn(turn)
+        ended.set()
+        parent.children.pop(turn.id, None)
+        if turn.background:
+            parent.background.run(turn.background.finish())
 
 
-def begin_turn(turn: Turn, message: UserMessage) -> None:
-    """Begin `turn`, below its parent if it has one; raise `AgenticXError` if that is about to end."""
+def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
+    """Begin `turn`, below its parent if it has one; raise `AgenticXError` if that is about to end.
+
+    A turn of the same agent that has waited for a person since an earlier process goes on in its place; its calls,
+    which are to begin, are returned.
+    """
     parent = turn.context.parent
     if parent is None:
-        return turn.begin(message)
+        turn.begin(message)
+        return ()
     if not (parent.accepts_children or turn.outlives_parent):
         raise AgenticXError(f"no turn can begin below turn {parent.id!r} of {parent.agent_id!r}, which has ended")
-    turn.begin(message)
+    resumed = turn.context.resumed or _waiting_below(parent, turn.agent_id)
+    if resumed is None:
+        turn.begin(message)
+    else:
+        _go_on(turn, resumed)
     turn.session.share_call_ids(parent.session)
     child = ChildTurn(
         id=turn.id,
@@ -138,12 +156,34 @@ def begin_turn(turn: Turn, message: UserMessage) -> None:
         input=message.content,
         outlives_parent=turn.outlives_parent,
         stop=turn.stop,
+        session=turn.session,
+        agent_path=turn.agent_path,
+        is_resumed=resumed is not None,
+        has_work=turn.context.work is not None,
     )
     turn.writer = turn.child_turns.begin(child)
     turn.journal = turn.writer.journal
     parent.children[turn.id] = turn
     if parent.stopped:
         turn.stop()
+    return () if resumed is None else resumed.point.calls
+
+
+def _waiting_below(parent: Turn, agent_id: str) -> ResumedTurn | None:
+    """Remove and return the first turn of that agent that waits below `parent` since an earlier process."""
+    for resumed in parent.waiting_children:
+        if resumed.agent_id == agent_id:
+            parent.waiting_children.remove(resumed)
+            return resumed
+    return None
+
+
+def _go_on(turn: Turn, resumed: ResumedTurn) -> None:
+    """Reserve the session of `turn`, with the conversation and the state of `resumed`, whose id it gets."""
+    turn.resume(resumed.point)
+    turn.id, turn.earlier_events = resumed.turn_id, resumed.events
+    session = turn.session
+    session.messages[:], session.state, session.resumed = resumed.messages, resumed.state, True
 
 
 async def wait_for_abandoned_turn(session: Session) -> None:

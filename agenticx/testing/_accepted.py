@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 __all__ = ["AcceptedConnections"]
 
@@ -29,8 +29,11 @@ class AcceptedConnections:
         self._open[task] = writer
         task.add_done_callback(self._open.pop)
 
-    async def end(self) -> None:
-        """Cancel all tasks and close all connections; to be called after the server is closed."""
+    async def end(self, *servers: asyncio.Server) -> None:
+        """Close the servers, cancel all tasks and close all connections."""
+        await _stop_accepting(servers)
+        for server in servers:
+            server.close()
         self._ended = True
         tasks, writers = list(self._open), list(self._open.values())
         for task in tasks:
@@ -38,3 +41,19 @@ class AcceptedConnections:
         await asyncio.gather(*tasks, return_exceptions=True)
         for writer in writers:  # a task cancelled before its first step has not closed its connection
             writer.transport.abort()
+        for server in servers:
+            await server.wait_closed()
+
+
+async def _stop_accepting(servers: Sequence[asyncio.Server]) -> None:
+    """Let the servers accept nothing more, and make the transports of what they have accepted.
+
+    The selector loop makes a transport one iteration after the accept. It fails to, and leaves the socket open, if the
+    server is closed in between (https://github.com/python/cpython/issues/109564).
+    """
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.SelectorEventLoop):
+        for server in servers:
+            for listening in server.sockets:
+                loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)

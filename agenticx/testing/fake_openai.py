@@ -82,9 +82,7 @@ class FakeOpenAIServer:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._server is not None
-        self._server.close()
-        await self._accepted.end()
-        await self._server.wait_closed()
+        await self._accepted.end(self._server)
         if exc_type is None:
             self.assert_done()
 

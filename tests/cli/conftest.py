@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.forked import Process
 from tests.support.program import AGX, PROGRAM
+from tests.support.server.cli_studio import CliStudio
 from tests.support.timeouts import PATIENCE
 
 
@@ -193,3 +194,12 @@ def provider() -> Iterator[FixedProvider]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture
+def studio(agx: Shell) -> Iterator[CliStudio]:
+    served = CliStudio(agx)
+    yield served
+    with suppress(ProcessLookupError):
+        os.killpg(served.process.pid, signal.SIGKILL)
+    served.process.communicate()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import gc
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -24,9 +25,21 @@ class Module:
     def text(self) -> str:
         return (ROOT / self.path).read_text(encoding="utf-8")
 
-    @cached_property
+    @property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text)
+        return _trees()[self.path]
+
+
+@cache
+def _trees() -> Mapping[Path, ast.Module]:
+    """Parse all modules without looking for garbage, which takes longer, and never look among their nodes."""
+    gc.disable()
+    try:
+        trees = {module.path: ast.parse(module.text) for module in modules()}
+    finally:
+        gc.enable()
+    gc.freeze()
+    return trees
 
 
 @cache

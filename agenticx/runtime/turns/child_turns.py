@@ -12,7 +12,10 @@ Code that runs inside a turn, such as a tool, runs another agent's turn below it
 2. A stop of a turn stops the turns below it at the same moment. Those that still run when their parent ends are stopped
    before its terminal event; one that `outlives_parent` goes on where events are stored, in a hub.
 3. A turn asks the confirm gate of the one above it, and never acts in a mode that permits more.
-4. `final.usage` of a turn covers its own model calls; those below it have `usage` events in their own turns.
+4. In a hub, a turn below another one that waits for a person goes on after a restart, if the turn above it runs again
+   as the `work` of its session, or the turn outlives that one: when it is begun again, by a turn of an agent with the
+   same name, it has its earlier id, conversation and events, and the question is asked once.
+5. `final.usage` of a turn covers its own model calls; those below it have `usage` events in their own turns.
 """
 
 from __future__ import annotations
@@ -21,15 +24,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from agenticx.errors import AgenticXError
 from agenticx.runtime.events import Event
 from agenticx.runtime.resume import CallJournal, NullCallJournal
+from agenticx.runtime.session import Session
 
-__all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns"]
+__all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns", "TurnSuspended"]
+
+
+class TurnSuspended(AgenticXError):
+    """Raised where a turn that waits for a person is left as it is, because the program ends: it goes on later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildTurn:
-    """A turn that is about to begin below the turn `parent_id`; `stop` requests its end."""
+    """A turn that is about to begin below the turn `parent_id`; `stop` requests its end.
+
+    `session` is its conversation, `agent_path` its agent after those above it. With `is_resumed` its place has the
+    events of its beginning already. With `has_work` it calls no model itself.
+    """
 
     id: str
     parent_id: str
@@ -37,6 +50,10 @@ class ChildTurn:
     input: str
     outlives_parent: bool
     stop: Callable[[], None]
+    session: Session
+    agent_path: Sequence[str]
+    is_resumed: bool = False
+    has_work: bool = False
 
 
 class ChildTurnWriter(Protocol):

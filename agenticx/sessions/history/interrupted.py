@@ -14,26 +14,29 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
 from agenticx.runtime.confirm import QuestionAnswer, QuestionRequest
+from agenticx.runtime.events import TurnState
 from agenticx.runtime.questions.user_question import AnsweredBy
-from agenticx.runtime.resume import ResumedQuestion, ResumePoint
+from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
 from agenticx.runtime.turn import usage_from_data
 from agenticx.sessions.store.damage import map_decode_errors
-from agenticx.sessions.store.records import Fact, StoredEvent
+from agenticx.sessions.store.records import ASKING_EVENTS, Fact, StoredEvent
 
 __all__ = [
     "InterruptedTurn",
     "answer_from_data",
     "answer_to_data",
+    "child_resume_point",
     "confirm_request",
     "question_request",
     "resume_point",
+    "work_resume_point",
 ]
 
 NOT_BEGUN = "Cancelled: the program ended before this call began to run."
@@ -45,7 +48,8 @@ class InterruptedTurn:
 
     `agent_id` is the agent that began the turn. `questions` and `responses` hold payloads by the ids of their
     questions, which are confirmations or questions of the agent; `answers` the stored answers in the same way;
-    `begun_calls` the ids of calls.
+    `begun_calls` the ids of calls. `results` are those of the last round, `askers` the agents that asked, and
+    `last_type` is the type of the last event.
     """
 
     session_id: str = ""
@@ -59,6 +63,9 @@ class InterruptedTurn:
     open_calls: dict[str, str] = field(default_factory=dict[str, str])  # calls without a result: id → name
     questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
+    askers: set[str] = field(default_factory=set[str])
+    last_type: str = ""
     begun_calls: frozenset[str] = frozenset()
     answers: Mapping[str, ConfirmAnswer | QuestionAnswer] = field(
         default_factory=dict[str, ConfirmAnswer | QuestionAnswer]
@@ -73,7 +80,9 @@ class InterruptedTurn:
                 envelope = json.loads(event.frame_json)
                 if not turn.session_id:
                     turn.session_id, turn.agent_id = event.session_id, envelope["agent_id"]
-                turn.ended = turn.ended or event.terminal
+                turn.ended, turn.last_type = turn.ended or event.terminal, event.type
+                if event.type in ASKING_EVENTS:
+                    turn.askers.add(envelope["agent_id"])
                 turn._apply(event.type, envelope["data"])
             turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
             turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
@@ -85,6 +94,7 @@ class InterruptedTurn:
                 self.state = data["state"]
             case "round_start":
                 self.round = data["round"]
+                self.results.clear()
             case "usage":
                 usage = usage_from_data(data)
                 self.usage = usage if self.usage is None else self.usage + usage
@@ -95,6 +105,7 @@ class InterruptedTurn:
                 self.open_calls[data["tool_call_id"]] = data["name"]
             case "tool_result":
                 self.open_calls.pop(data["tool_call_id"], None)
+                self.results[data["tool_call_id"]] = _result_message(data)
             case "confirm_required" | "question_asked":
                 self.questions[data["id"]] = data
             case "confirm_response" | "question_answered":
@@ -107,18 +118,26 @@ class InterruptedTurn:
     def open_questions(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
         """Yield call id and question for each call that may still begin, or begins `again`."""
         for id_, data in self.questions.items():
-            is_confirm, response = "context" in data, self.responses.get(id_)
-            call_id = (data["context"] if is_confirm else data).get("tool_call_id", "")
+            call_id = _call_id(data)
             if call_id in self.open_calls and (call_id not in self.begun_calls or call_id in again):
-                answer = self.answers.get(id_) if response is None else answer_from_data(response)
-                yield (
-                    call_id,
-                    ResumedQuestion(
-                        request=(confirm_request if is_confirm else question_request)(data, self.session_id),
-                        answer=answer,
-                        is_response_logged=response is not None,
-                    ),
-                )
+                yield call_id, self._resumed(id_)
+
+    def _resumed(self, id_: str) -> ResumedQuestion:
+        data, response = self.questions[id_], self.responses.get(id_)
+        return ResumedQuestion(
+            request=(confirm_request if "context" in data else question_request)(data, self.session_id, self.agent_id),
+            answer=self.answers.get(id_) if response is None else answer_from_data(response),
+            is_response_logged=response is not None,
+        )
+
+    def asked_questions(self) -> Mapping[str, ResumedQuestion]:
+        """Return the questions that the work of the turn has asked, by their ids, with their answers."""
+        return {id_: self._resumed(id_) for id_, data in self.questions.items() if not _call_id(data)}
+
+    @property
+    def waits_by_itself(self) -> bool:
+        """True if the work of the turn waits for an answer, or has done nothing since it got one."""
+        return bool(self.questions.keys() - self.responses.keys()) or self.last_type == EventType.QUESTION_ANSWERED
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -186,6 +205,41 @@ def resume_point(
     )
 
 
+def child_resume_point(turn: InterruptedTurn, messages: list[Message]) -> ResumePoint | None:
+    """Return where a turn below another one resumes, as `resume_point` does; None if impossible.
+
+    `messages` are its conversation at some time since its last reply; they become those that the log has.
+    """
+    if turn.askers != {turn.agent_id}:
+        return None
+    while messages and isinstance(messages[-1], ToolMessage):
+        messages.pop()
+    messages += turn.results.values()
+    return resume_point(turn, messages)
+
+
+def work_resume_point(turn: InterruptedTurn, children: Sequence[ResumedTurn]) -> ResumePoint | None:
+    """Return where a turn with work resumes: where it, or one of the `children`, waits for a person; None if none do.
+
+    The `children` are all turns that are open below it.
+    """
+    if turn.round or turn.open_calls or not (children or turn.waits_by_itself):
+        return None
+    return ResumePoint(
+        round=0,
+        calls=(),
+        questions=turn.asked_questions(),
+        state=cast("TurnState", turn.state),
+        usage=turn.usage,
+        children=children,
+    )
+
+
+def _call_id(question: Mapping[str, Any]) -> str:
+    """Return the id of the call that asks, "" for a question of the turn's work."""
+    return question.get("context", question).get("tool_call_id", "")
+
+
 def _calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
     """Return the calls of the last reply by their ids."""
     for message in reversed(messages):
@@ -196,6 +250,11 @@ def _calls(messages: Sequence[Message]) -> dict[str, ToolCall]:
 
 def _results(messages: Sequence[Message]) -> dict[str, ToolMessage]:
     return {message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)}
+
+
+def _result_message(data: Mapping[str, Any]) -> ToolMessage:
+    outcome = data.get("outcome", "error" if data["is_error"] else "ok")
+    return ToolMessage(tool_call_id=data["tool_call_id"], name=data["name"], content=data["result"], outcome=outcome)
 
 
 def _result_event(message: ToolMessage) -> RuntimeEvent:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,17 +12,30 @@ from typing import Any, Protocol
 from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall
-from agenticx.runtime import RuntimeEvent
-from agenticx.runtime.resume import ChildTurnResumer
+from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime.resume import ChildTurnResumer, ResumedTurn
 from agenticx.runtime.turn_log import log_interrupted_turn
-from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter
+from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
 from agenticx.sessions.hub.recovery import read_interrupted
+from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost
 from agenticx.sessions.store.hosts import this_host
-from agenticx.sessions.store.records import Fact, FactKind, Loaded, StoredEvent, TurnRecord
+from agenticx.sessions.store.records import (
+    ASKING_EVENTS,
+    QUESTION_EVENTS,
+    Fact,
+    FactKind,
+    Loaded,
+    StoredEvent,
+    TurnRecord,
+)
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
+
+_FOLLOWED_EVENTS = QUESTION_EVENTS | {EventType.TOOL_RESULT}
+
+NOT_RESUMED = "The turn above it did not go on with it after the restart."
 
 _log = get_logger(__name__)
 
@@ -80,6 +93,8 @@ class SessionChildTurns:
 
     `unended` holds the ids of turns whose end could not be stored; `records` are stored with the events. `resumer` goes
     on with the turns of an earlier process that outlive their parents and wait for a person; without it they are ended.
+    `waiting` are the turns of an earlier process that go on, by id, until they are begun again; `open_questions` those
+    that they ask again, by id, each with an event that is set once that is so, or the turn is over.
     """
 
     is_durable = True
@@ -93,6 +108,9 @@ class SessionChildTurns:
         self._open: dict[str, _StoredChildTurn] = {}
         self.unended = set[str]()
         self.resumer: ChildTurnResumer | None = None
+        self.open_questions: dict[str, asyncio.Event] = {}
+        self.waiting: dict[str, _WaitingTurn] = {}
+        self._suspended = set[str]()
         self._lock = asyncio.Lock()
         self._all_released = asyncio.Event()
         self._all_released.set()
@@ -104,14 +122,25 @@ class SessionChildTurns:
 
     @property
     def has_work(self) -> bool:
-        """True if a turn runs here, or its end is not stored."""
-        return bool(self._open or self.unended)
+        """True if a turn runs here, goes on later, or has an end that is not stored."""
+        return bool(self._open or self.unended or self.waiting or self._suspended)
+
+    @property
+    def has_attached(self) -> bool:
+        """True if a turn runs here that does not outlive the one above it."""
+        return any(not opened.child.outlives_parent for opened in self._open.values())
+
+    def runs(self, turn_id: str) -> bool:
+        """Return whether that turn runs here; False if it goes on later."""
+        return turn_id in self._open and turn_id not in self._suspended
 
     def begin(self, child: ChildTurn) -> ChildTurnWriter:
         session_id, parent_id = self._session_id, child.parent_id
         turn = TurnRecord(id=child.id, session_id=session_id, input=child.input, parent_turn_id=parent_id)
         self._all_released.clear()
-        opened = self._open[child.id] = _StoredChildTurn(self, self._writer, child, turn)
+        self.waiting.pop(child.id, None)
+        opened = self._open[child.id] = _StoredChildTurn(self, self._writer, child, turn, begun=child.is_resumed)
+        opened.suspended = parent_id in self._suspended
         return opened
 
     def stop(self) -> None:
@@ -124,18 +153,109 @@ class SessionChildTurns:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._all_released.wait(), seconds)
 
-    def close_attached(self) -> None:
-        """Store no more events of the turns that do not outlive the turn above them, which is being aborted."""
-        for opened in self._open.values():
-            opened.closed = opened.closed or not opened.child.outlives_parent
+    def close_below(self, turn_id: str) -> None:
+        """Store no more events of the turns below one that is being aborted, but for those that outlive it."""
+        for opened in self._attached_to(turn_id):
+            opened.closed = True
+            self.close_below(opened.child.id)
+        self._forget(self._waiting_below(turn_id))
 
-    async def end(self, code: str, text: str, *, only: str | None = None) -> None:
-        """Append an end to the open turns that do not run here, the last begun first, or to one of them."""
+    # --- turns of an earlier process ----------------------------------------------------------------------------------
+
+    def expect(self, resumed: Sequence[ResumedTurn], *, outlives_parent: bool = False) -> None:
+        """Leave turns, and those below them, without an end, as they are begun again."""
+        for one in resumed:
+            questions = [question for question in one.point.questions.values() if question.answer is None]
+            self.waiting[one.turn_id] = _WaitingTurn(
+                parent_id=one.parent_turn_id,
+                outlives_parent=outlives_parent,
+                questions={question.request.id: question.asked for question in questions},
+            )
+            self.open_questions |= self.waiting[one.turn_id].questions
+            self.expect(one.point.children)
+
+    def resume(self, resumed: ResumedTurn) -> None:
+        """Have the owner of a turn that outlives its parent go on with it; if that is impossible, it is to be ended."""
+        if self.resumer is None or not self.resumer.resume(resumed):
+            self._forget([resumed.turn_id])
+
+    async def end_waiting_below(self, turn_id: str) -> None:
+        """End the turns of an earlier process below one that ends now, which has not begun them again."""
+        if below := self._waiting_below(turn_id):
+            await self.end("interrupted", NOT_RESUMED, only=self._forget(below))
+
+    def _waiting_below(self, *turn_ids: str) -> Sequence[str]:
+        waiting = self.waiting.items()
+        return [id_ for id_, one in waiting if one.parent_id in turn_ids and not one.outlives_parent]
+
+    def _forget(self, turn_ids: Sequence[str]) -> Collection[str]:
+        """Forget turns that are not begun again, and those below them, and return all their ids."""
+        forgotten = set[str]()
+        while turn_ids:
+            forgotten.update(turn_ids)
+            for id_ in turn_ids:
+                if (waiting := self.waiting.pop(id_, None)) is not None:
+                    waiting.close()
+            turn_ids = self._waiting_below(*forgotten)
+        return forgotten
+
+    def leave(self, resumed: Sequence[ResumedTurn]) -> None:
+        """Leave turns, and those below them, without an end: another process, or a later call, goes on with them."""
+        for one in resumed:
+            self._suspended.add(one.turn_id)
+            self.leave(one.point.children)
+
+    @property
+    def has_left(self) -> bool:
+        """True if a turn goes on later, and not here or not yet."""
+        return bool(self._suspended)
+
+    def take_up(self) -> None:
+        """Go on with the turns that were left."""
+        self._suspended.clear()
+
+    # --- the end of the program ---------------------------------------------------------------------------------------
+
+    def waits(self, turn_id: str, *, by_itself: bool) -> bool:
+        """Return whether a turn with work waits for a person: `by_itself`, or in all turns below it."""
+        below = self._attached_to(turn_id)
+        return (by_itself or bool(below)) and all(self._waits(opened) for opened in below)
+
+    def _waits(self, opened: _StoredChildTurn) -> bool:
+        if opened.child.has_work:
+            return self.waits(opened.child.id, by_itself=bool(opened.open_questions))
+        return bool(opened.open_questions) and not opened.running_calls
+
+    def _attached_to(self, turn_id: str) -> Sequence[_StoredChildTurn]:
+        children = [opened for opened in self._open.values() if opened.child.parent_id == turn_id]
+        return [opened for opened in children if not opened.child.outlives_parent]
+
+    def suspend_outliving(self) -> None:
+        """Suspend the turns that outlive their parents and wait for a person."""
+        for opened in list(self._open.values()):
+            if opened.child.outlives_parent and self.resumer is not None and self._waits(opened):
+                self.suspend(opened.child.id)
+
+    def suspend(self, turn_id: str) -> None:
+        """Store nothing more of a turn and those below it: they go on after the next start."""
+        self._suspended.add(turn_id)
+        if (opened := self._open.get(turn_id)) is not None:
+            opened.suspended = True
+        for below in self._attached_to(turn_id):
+            self.suspend(below.child.id)
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    async def end(self, code: str, text: str, *, only: Collection[str] | None = None) -> None:
+        """Append an end to the open turns that do not run here and are not to go on, the last begun first.
+
+        With `only` the others are left out.
+        """
         async with self._lock:  # none is ended twice
             loaded = await self._writer.read()
             for turn in reversed(loaded.children):
-                opened = self._open.get(turn.id)
-                if (opened is None or opened.closed) and only in (None, turn.id):
+                opened, is_left = self._open.get(turn.id), turn.id in self._suspended or turn.id in self.waiting
+                if (opened is None or opened.closed) and not is_left and (only is None or turn.id in only):
                     await self._append_end(loaded, turn, code, text)
 
     def end_later(self, loaded: Loaded) -> None:
@@ -151,19 +271,24 @@ class SessionChildTurns:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, turn, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), code, text)
-            await self.commit(turn.id, events)
+            facts = [_no_longer_waiting(turn.id)] if interrupted.questions else []
+            await self.commit(turn.id, events, facts)
             if code == "interrupted":
                 log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
         await self.records.on_ended(turn.id)
 
     async def commit(
-        self, turn_id: str, events: Sequence[RuntimeEvent], begins: TurnRecord | None = None
+        self,
+        turn_id: str,
+        events: Sequence[RuntimeEvent],
+        facts: Sequence[Fact] = (),
+        begins: TurnRecord | None = None,
     ) -> Sequence[StoredEvent]:
-        """Store events of a turn, and the records that belong to them."""
-        facts = self.records.facts(turn_id, events)
-        on_stored = partial(self.records.on_stored, turn_id, facts) if facts else None
+        """Store events and facts of a turn, and the records that belong to them."""
+        records = self.records.facts(turn_id, events)
+        on_stored = partial(self.records.on_stored, turn_id, records) if records else None
         return await self._writer.commit(
-            turn_id, events, begins=begins, facts=facts, keeps_state=True, on_stored=on_stored
+            turn_id, events, begins=begins, facts=(*facts, *records), keeps_state=True, on_stored=on_stored
         )
 
     async def release(self, turn: TurnRecord, *, ended: bool, code: str) -> None:
@@ -171,7 +296,7 @@ class SessionChildTurns:
         self._open.pop(turn.id, None)
         try:
             if not (ended or self.closed):
-                await self.end(code, "The turn ended without a terminal event.", only=turn.id)
+                await self.end(code, "The turn ended without a terminal event.", only={turn.id})
         except OwnershipLost:
             pass
         except StoreError as exc:
@@ -184,7 +309,11 @@ class SessionChildTurns:
 
 @dataclass(slots=True, eq=False)
 class _StoredChildTurn:
-    """The writer of a turn; it has `begun` once an event of it is stored, and `ended` once its last one is."""
+    """The writer of a turn; it has `begun` once an event of it is stored, and `ended` once its last one is.
+
+    `open_questions` are its questions without an answer, `running_calls` its calls without a result that have begun.
+    Once it is `suspended`, nothing more is stored of it.
+    """
 
     turns: SessionChildTurns
     writer: SessionWriter
@@ -194,6 +323,10 @@ class _StoredChildTurn:
     ended: bool = False
     closed: bool = False
     failed: bool = False
+    suspended: bool = False
+    has_asked: bool = False
+    open_questions: set[str] = field(default_factory=set[str])
+    running_calls: set[str] = field(default_factory=set[str])
     journal: FactJournal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -202,22 +335,74 @@ class _StoredChildTurn:
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
         self._check_open()
         begins = None if self.begun else self.turn
+        if self.turns.waiting and events[-1].terminal:
+            await self.turns.end_waiting_below(self.turn.id)
         try:
-            stored = await self.turns.commit(self.turn.id, events, begins)
+            facts = self._facts(events)
+            stored = await self.turns.commit(self.turn.id, events, facts, begins)
         except StoreError:
             self.failed = True
             raise
         self.begun, self.ended = True, stored[-1].terminal
 
+    def _facts(self, events: Sequence[RuntimeEvent]) -> Sequence[Fact]:
+        """Return the fact with which a turn that asks the user goes on after a restart; it is emptied at the end."""
+        has_asked = False
+        for event in events:
+            if event.type not in _FOLLOWED_EVENTS:
+                continue
+            if event.type in ASKING_EVENTS:
+                has_asked = self.has_asked = True
+                self.open_questions.add(event.data["id"])
+            elif event.type in QUESTION_EVENTS:
+                self.open_questions.discard(event.data["id"])
+            else:
+                self.running_calls.discard(event.data["tool_call_id"])
+        if self.has_asked and events[-1].terminal:
+            return [_no_longer_waiting(self.turn.id)]
+        return self._waiting_facts() if has_asked else []
+
+    def _waiting_facts(self) -> Sequence[Fact]:
+        child = self.child
+        try:
+            data = conversation_data(child.session)
+        except ENCODING_ERRORS as exc:
+            _log.warning("a turn cannot go on after a restart: its tool state is not JSON", error=str(exc))
+            return []
+        data |= {"agent_path": list(child.agent_path), "outlives_parent": child.outlives_parent}
+        return [Fact(kind="turn_waiting", key=self.turn.id, turn_id=self.turn.id, data=data)]
+
     async def close(self) -> None:
         code = "storage" if self.failed else "internal"
-        ended = self.ended or not (self.begun or self.failed)
+        ended = self.ended or self.suspended or not (self.begun or self.failed)
         await run_to_completion(self.turns.release(self.turn, ended=ended, code=code))
 
     async def _store_fact(self, fact: Fact) -> None:
         self._check_open()
+        if fact.kind == "call_began":
+            self.running_calls.add(fact.data["call_id"])
         await self.writer.commit(fact.turn_id, facts=[fact])
 
     def _check_open(self) -> None:
+        if self.suspended:
+            raise TurnSuspended(f"turn {self.turn.id!r} waits for a person, and goes on after the next start")
         if self.closed or self.turns.closed:
             raise StoreError(f"turn {self.turn.id!r} is closed: the session is, or the turn above it was aborted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WaitingTurn:
+    """A turn of an earlier process that is to go on; `questions` are those that it asks again, as `open_questions`."""
+
+    parent_id: str
+    outlives_parent: bool
+    questions: Mapping[str, asyncio.Event]
+
+    def close(self) -> None:
+        """Let those who answer its questions wait no more."""
+        for asked in self.questions.values():
+            asked.set()
+
+
+def _no_longer_waiting(turn_id: str) -> Fact:
+    return Fact(kind="turn_waiting", key=turn_id, turn_id=turn_id)

@@ -34,7 +34,7 @@ Answer = ConfirmAnswer | QuestionAnswer
 async def store_answer(
     lease: Lease,
     store_fact: Callable[[Fact], Awaitable[None]],
-    gate: AsyncConfirmGate | None,
+    gate_of: Callable[[str], AsyncConfirmGate | None],
     request_id: str,
     answer: Answer,
     digest: str,
@@ -42,8 +42,9 @@ async def store_answer(
     """Give an answer and return the one that counts, which is the first valid one; repeating that returns it again.
 
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
-    only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order. Without
-    a gate the turn is not here: it takes the answer when it resumes. `digest` is that of a confirmation. Raises
+    only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order.
+    `gate_of` returns the gate of the turn that asked; without one it is not here, and takes the answer when it goes on.
+    `digest` is that of a confirmation. Raises
     `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late; `UnknownQuestion`
     and `QuestionClosed` for questions of agents.
     """
@@ -52,7 +53,7 @@ async def store_answer(
         raise unknown_id(request_id, answer)
     if question.data.get("digest", "") != digest:
         raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-    decision = await _store(lease, store_fact, gate, question, answer)
+    decision = await _store(lease, store_fact, gate_of(question.turn_id), question, answer)
     if decision is None or _comparable(decision) != _comparable(answer):
         kind, error = _kind(answer), ConfirmClosed if isinstance(answer, ConfirmAnswer) else QuestionClosed
         raise error(f"{kind} {request_id!r} is closed: it was answered, it expired, or its turn ended")

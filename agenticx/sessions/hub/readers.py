@@ -16,7 +16,7 @@ from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 from agenticx.threads import run_sized
 
-__all__ = ["EventReader", "SessionEvent"]
+__all__ = ["EventReader", "SessionEvent", "decode_event"]
 
 _PAGE_EVENTS = 256
 
@@ -111,7 +111,11 @@ def _decode(page: Sequence[StoredEvent]) -> list[SessionEvent]:
             _log.warning("event of a newer release left out", type=stored.type, session=stored.session_id)
             continue
         with map_decode_errors(f"an event of session {stored.session_id!r}"):
-            envelope, type_ = json.loads(stored.frame_json), EventType(stored.type)
-            event = EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"], stored.turn_id)
-        events.append(SessionEvent(event, stored.turn_id, stored.seq))
+            events.append(SessionEvent(decode_event(stored), stored.turn_id, stored.seq))
     return events
+
+
+def decode_event(stored: StoredEvent) -> Event:
+    """Return the event as it was emitted; raises `ValueError` for a type that only a newer release has."""
+    envelope, type_ = json.loads(stored.frame_json), EventType(stored.type)
+    return EVENT_CLASSES[type_](type_, envelope["data"], envelope["agent_id"], stored.turn_id)

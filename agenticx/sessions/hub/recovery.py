@@ -1,13 +1,22 @@
-"""Reading of a turn that an earlier process, or a failed write, left without an end."""
+"""Reading of the turns that an earlier process, or a failed write, left without an end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from agenticx.logs import get_logger
 from agenticx.messages import Message
-from agenticx.runtime.resume import ResumePoint
-from agenticx.sessions.history.interrupted import InterruptedTurn, resume_point
+from agenticx.runtime.resume import ResumedTurn, ResumePoint
+from agenticx.sessions.history.interrupted import (
+    InterruptedTurn,
+    child_resume_point,
+    resume_point,
+    work_resume_point,
+)
+from agenticx.sessions.hub.readers import decode_event
+from agenticx.sessions.hub.state import read_conversation
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import DamagedData, map_decode_errors
 from agenticx.sessions.store.hosts import is_this_host
@@ -15,32 +24,126 @@ from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecor
 from agenticx.threads import run_in_thread
 from agenticx.tools.processes import StartedProcess, kill_leftovers
 
-__all__ = ["end_leftover_processes", "read_interrupted", "read_resume_point"]
+__all__ = ["OpenTurns", "end_leftover_processes", "read_interrupted", "read_turn_events", "resumable_turns"]
 
 _log = get_logger(__name__)
 
+TurnEvents = Mapping[str, Sequence[StoredEvent]]
+"""The events of turns, by the ids of these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTurns:
+    """The turns without an end that can go on.
+
+    `point` is where the running one does, None if there is none or it cannot. `outliving` are those below it, or below
+    an earlier one, that go on by themselves.
+    """
+
+    point: ResumePoint | None = None
+    outliving: Sequence[ResumedTurn] = ()
+
+
+async def read_turn_events(log: Log, session_id: str, turns: Sequence[TurnRecord]) -> TurnEvents:
+    """Return the events of turns that have not ended; raises `DamagedData`."""
+    events: dict[str | None, list[StoredEvent]] = {turn.id: [] for turn in turns}
+    if turns:
+        async for page in read_log_pages(log, session_id, min(turn.after_seq or 0 for turn in turns)):
+            for event in page:
+                if event.turn_id in events:
+                    events[event.turn_id].append(event)
+    return {turn.id: events[turn.id] for turn in turns}
+
 
 async def read_interrupted(log: Log, turn: TurnRecord, loaded: Loaded) -> InterruptedTurn:
-    """Return the state of the running turn in its log and facts; if they are unreadable, only that it runs."""
+    """Return the state of an open turn in its log and facts; if they are unreadable, only that it runs."""
     try:
-        if loaded.facts_damaged:
-            raise DamagedData("a fact of the turn is damaged")
-        events: list[StoredEvent] = []
-        async for page in read_log_pages(log, turn.session_id, turn.after_seq or 0):
-            events += (event for event in page if event.turn_id == turn.id)
-        return InterruptedTurn.from_log(events, [fact for fact in loaded.open_facts if fact.turn_id == turn.id])
+        return _interrupted(turn, loaded, (await read_turn_events(log, turn.session_id, [turn]))[turn.id])
     except DamagedData as exc:
         _log.error("log of an interrupted turn unreadable", turn=turn.id, error=str(exc))
         return InterruptedTurn(session_id=turn.session_id)
 
 
-async def read_resume_point(
-    log: Log, turn: TurnRecord, loaded: Loaded, messages: Sequence[Message], is_repeatable: Callable[[str], bool]
-) -> ResumePoint | None:
-    """Return where the running turn resumes, None if it cannot; `is_repeatable` says which tools may run again."""
-    interrupted = await read_interrupted(log, turn, loaded)
-    with map_decode_errors("the log of a turn"):
-        return resume_point(interrupted, messages, is_repeatable)
+def _interrupted(turn: TurnRecord, loaded: Loaded, events: Sequence[StoredEvent]) -> InterruptedTurn:
+    if loaded.facts_damaged:
+        raise DamagedData("a fact of the turn is damaged")
+    return InterruptedTurn.from_log(events, [fact for fact in loaded.open_facts if fact.turn_id == turn.id])
+
+
+async def resumable_turns(
+    log: Log, loaded: Loaded, messages: Sequence[Message], is_repeatable: Callable[[str], bool], *, has_work: bool
+) -> OpenTurns:
+    """Return the open turns that wait for a person and can go on exactly; none if their log or facts are damaged.
+
+    `messages` is the conversation of the running turn, `is_repeatable` says which of its tools may run again, and
+    `has_work` is true if it runs the work of its session. Such a turn goes on only if all turns below it do.
+    """
+    running, children = loaded.running, loaded.children
+    try:
+        events = await read_turn_events(log, loaded.record.id, [*children, *([] if running is None else [running])])
+        tree = _OpenTree(loaded, events)
+        with map_decode_errors("the log of a turn"):
+            outliving = [resumed for turn in tree.outliving if (resumed := tree.resumed(turn)) is not None]
+            if running is None:
+                return OpenTurns(outliving=outliving)
+            interrupted = _interrupted(running, loaded, events[running.id])
+            if has_work:
+                below = tree.resumed_below(running.id)
+                point = None if below is None else work_resume_point(interrupted, below)
+            else:
+                point = resume_point(interrupted, messages, is_repeatable)
+            return OpenTurns(point=point, outliving=outliving)
+    except DamagedData as exc:
+        _log.error("log of interrupted turns unreadable", error=str(exc))
+        return OpenTurns()
+
+
+class _OpenTree:
+    """The open turns below others, of which those with a conversation in a fact have asked the user."""
+
+    def __init__(self, loaded: Loaded, events: TurnEvents) -> None:
+        self._loaded = loaded
+        self._events = events
+        waiting = {fact.key: fact.data for fact in loaded.open_facts if fact.kind == "turn_waiting" and fact.data}
+        self._conversations = waiting
+        self.outliving = [turn for turn in loaded.children if self._conversation(turn).get("outlives_parent")]
+
+    def _conversation(self, turn: TurnRecord) -> Mapping[str, Any]:
+        return self._conversations.get(turn.id, {})
+
+    def resumed(self, turn: TurnRecord) -> ResumedTurn | None:
+        """Return the turn as it goes on, with those below it; None if it cannot."""
+        events = self._events[turn.id]
+        interrupted = _interrupted(turn, self._loaded, events)
+        messages, state = list[Message](), None
+        if conversation := self._conversation(turn):
+            read, state = read_conversation(conversation)
+            messages += read
+        if interrupted.round:
+            point = None if state is None else child_resume_point(interrupted, messages)
+        else:
+            below = self.resumed_below(turn.id)
+            point = None if below is None else work_resume_point(interrupted, below)
+        if point is None:
+            return None
+        return ResumedTurn(
+            turn_id=turn.id,
+            parent_turn_id=turn.parent_turn_id or "",
+            agent_path=self._agent_path(turn, interrupted),
+            point=point,
+            messages=messages,
+            events=[decode_event(event) for event in events],
+            **({} if state is None else {"state": state}),
+        )
+
+    def resumed_below(self, turn_id: str) -> Sequence[ResumedTurn] | None:
+        """Return the turns below that one which do not outlive it; None if one of them cannot go on."""
+        below = [turn for turn in self._loaded.children if turn.parent_turn_id == turn_id]
+        resumed = [self.resumed(turn) for turn in below if turn not in self.outliving]
+        return None if None in resumed else [turn for turn in resumed if turn is not None]
+
+    def _agent_path(self, turn: TurnRecord, interrupted: InterruptedTurn) -> Sequence[str]:
+        return tuple(self._conversation(turn).get("agent_path", [interrupted.agent_id]))
 
 
 async def end_leftover_processes(log: Log, facts: Sequence[Fact]) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
@@ -17,7 +16,7 @@ from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
 from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
-from agenticx.sessions.hub.recovery import end_leftover_processes, read_resume_point
+from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind, session_snapshots
 from agenticx.sessions.hub.state import load_session
@@ -114,6 +113,11 @@ class SessionActor:
     def is_idle(self) -> bool:
         """True if nothing of the session is lost when its actor is dropped."""
         return self.turns.is_idle and not (self._users or self._queue.messages or self._dispatching)
+
+    @property
+    def has_left(self) -> bool:
+        """True if a turn of an earlier process is left unchanged."""
+        return self.unresumed is not None or self.turns.children.has_left
 
     @property
     def _is_free(self) -> bool:
@@ -364,7 +368,7 @@ class SessionActor:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._services.clock.real(_USERS_SECONDS)):
                 await self._unused.wait()
-        await self.lease.release(work_left=bool(self.unresumed or self._queue.messages or self.turns.has_work))
+        await self.lease.release(work_left=bool(self.has_left or self._queue.messages or self.turns.has_work))
 
     async def abandon(self) -> None:
         """End all tasks without writing anything: another owner has the session."""
@@ -386,39 +390,20 @@ class SessionActor:
     async def _recover(self, *, may_resume: bool) -> None:
         loaded = await self.lease.load()
         await end_leftover_processes(self._services.log, loaded.open_facts)
-        if (turn := loaded.running) is not None and self.turns.running is None:
-            with bound_ids(session=self.id, turn=turn.id):
+        if self.turns.running is None:
+            turn = loaded.running
+            with bound_ids(session=self.id, **({} if turn is None else {"turn": turn.id})):
                 try:
-                    await self._recover_turn(loaded, turn, may_resume=may_resume)
+                    is_left = await self.turns.recover(loaded, may_resume=may_resume)
+                    self.unresumed = turn if is_left else None
                 except StoreError as exc:
                     _log.error("session recovery failed", error=str(exc))
-                    self.turns.end_later(turn)
-        elif self.turns.running is None:
-            await self.turns.end_interrupted(loaded, None)
+                    self.unresumed = None
+                    if turn is not None:
+                        self.turns.end_later(turn)
         await self.turns.subagents.recover(loaded)
         if self.unresumed is None:
             await self._recover_facts(loaded)
-
-    async def _recover_turn(self, loaded: Loaded, turn: TurnRecord, *, may_resume: bool) -> None:
-        """Resume the turn, leave it unchanged (resumable, but not `may_resume`), or end it as interrupted."""
-        services, messages, point = self._services, self.session.messages, None
-        if services.can_resume:
-            is_repeatable = partial(services.is_repeatable, loaded.record)
-            point = await read_resume_point(services.log, turn, loaded, messages, is_repeatable)
-        self.unresumed = turn if point is not None and not may_resume else None
-        if self.unresumed is not None:
-            return
-        if point is not None:
-            try:
-                setup = services.setup(loaded.record, turn.model, turn.sampling)
-                setup = replace(setup, configuration=await services.read_configuration(loaded.record))
-            except AgenticXError as exc:
-                _log.warning("turn cannot be resumed", error=str(exc))
-            else:
-                await self.turns.end_interrupted(loaded, None)
-                self.turns.begin(turn, point, setup)
-                return
-        await self.turns.end_interrupted(loaded, turn)
 
     async def _recover_facts(self, loaded: Loaded) -> None:
         """Complete a rewind, go on with the queued messages, and announce a name; the caller holds the lock."""
@@ -471,13 +456,15 @@ class SessionActor:
         """Answer a confirmation or a question of the agent, see `store_answer`."""
         async with self._answer_lock:
             await self._wait_until_asked(given.request_id)
-            gate = None if self.turns.latest is None or self.turns.latest.suspended else self._services.gate
             answer = (given.request_id, given.answer, given.digest)
-            return await store_answer(self.lease, self.turns.write_fact, gate, *answer)
+            return await store_answer(self.lease, self.turns.write_fact, self.turns.gate_of, *answer)
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""
-        if (running := self.turns.running) and (asked := running.open_questions.get(request_id)) is not None:
+        asked = self.turns.children.open_questions.get(request_id)
+        if asked is None and (running := self.turns.running) is not None:
+            asked = running.open_questions.get(request_id)
+        if asked is not None:
             await asked.wait()
 
     async def delete(self) -> None:

@@ -11,19 +11,19 @@ compacted messages that they replace.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import is_
 from pathlib import Path
 from typing import Any
 
 from agenticx.logs import get_logger
-from agenticx.messages import Message
+from agenticx.messages import Message, message_adapter
 from agenticx.runtime import Session
 from agenticx.sessions.history.rebuild import read_replacement_counts
 from agenticx.sessions.store.records import SessionRecord, SessionState, StateChange
 from agenticx.tools.base import ToolState
 
-__all__ = ["ENCODING_ERRORS", "StateTracker", "load_session"]
+__all__ = ["ENCODING_ERRORS", "StateTracker", "conversation_data", "load_session", "read_conversation"]
 
 ENCODING_ERRORS = (TypeError, ValueError, RecursionError)
 """Raised for values that JSON does not have, such as an object, NaN, a lone surrogate or a cycle."""
@@ -49,6 +49,21 @@ def load_session(record: SessionRecord, stored: SessionState) -> Session:
             session.size_at_failed_compaction = (size[0], size[1])
         session.state = _tool_state(state)
     return session
+
+
+def conversation_data(session: Session) -> dict[str, Any]:
+    """Return the messages and the tool state of a turn below another one as JSON; see `read_conversation`.
+
+    Raises one of `ENCODING_ERRORS`.
+    """
+    messages = [message.model_dump(mode="json") for message in session.messages]
+    return {"messages": messages, "state": json.loads(_state_text(session, 0))}
+
+
+def read_conversation(data: Mapping[str, Any]) -> tuple[Sequence[Message], ToolState]:
+    """Return what `conversation_data` returned as messages and tool state."""
+    messages = [message_adapter().validate_python(message) for message in data["messages"]]
+    return messages, _tool_state(data["state"])
 
 
 def _tool_state(state: dict[str, Any]) -> ToolState:

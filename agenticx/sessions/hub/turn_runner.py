@@ -23,6 +23,7 @@ from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime import (
+    AsyncConfirmGate,
     EventType,
     RuntimeEvent,
     Session,
@@ -35,7 +36,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
-from agenticx.sessions.hub.recovery import read_interrupted
+from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumable_turns
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
@@ -62,10 +63,11 @@ class RunningTurn:
     a caller that waits for it shields it. `done_event` is set once the turn's end is stored, its session deleted or its
     end left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once
     the turn has begun. `open_questions` are those that a resumed turn is to ask again, by id; each event is set once
-    the question is asked, or the turn is closed.
+    the question is asked, or the turn is closed. `setup` is that with which it runs.
     """
 
     turn: TurnRecord
+    setup: TurnSetup
     derived_name: str | None = None
     stop: StopSignal = field(default_factory=StopSignal)
     steering: Steering = field(default_factory=Steering)
@@ -131,7 +133,8 @@ class TurnRunner:
     @property
     def is_idle(self) -> bool:
         """True if no turn's task runs and no end is pending."""
-        return not (self._tasks or self.pending_end or self.children.is_open or self.subagents.is_busy)
+        children, subagents = self.children, self.subagents
+        return not (self._tasks or self.pending_end or children.is_open or children.waiting or subagents.is_busy)
 
     @property
     def has_work(self) -> bool:
@@ -144,7 +147,7 @@ class TurnRunner:
 
         Where there is no memory to begin it, it is ended before the session's next one, and `MemoryError` is raised.
         """
-        running = RunningTurn(turn)
+        running = RunningTurn(turn, setup)
         if isinstance(turn_input, ResumePoint):
             questions = (question for question in turn_input.questions.values() if question.answer is None)
             running.open_questions = {question.request.id: question.asked for question in questions}
@@ -153,9 +156,7 @@ class TurnRunner:
             running.derived_name = derive_name(turn_input.content)
         try:
             with bound_ids(session=self._session.id, turn=running.turn.id):
-                running.task = asyncio.create_task(
-                    self._run(running, turn_input, setup), name=f"agx hub {running.turn.id}"
-                )
+                running.task = asyncio.create_task(self._run(running, turn_input), name=f"agx hub {running.turn.id}")
                 self._tasks.add(running.task)
                 running.task.add_done_callback(self._on_turn_task_done)
         except MemoryError:
@@ -176,10 +177,10 @@ class TurnRunner:
             context = {"message": "a turn could not be ended", "exception": exc, "task": task}
             task.get_loop().call_exception_handler(context)
 
-    async def _run(self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> None:
+    async def _run(self, running: RunningTurn, turn_input: UserMessage | ResumePoint) -> None:
         """Run the turn and store a terminal event in every case."""
         try:
-            await self._run_into_log(running, turn_input, setup)
+            await self._run_into_log(running, turn_input)
             if not running.closed:
                 await self._abort(running, "internal", "The turn ended without a terminal event.")
         except asyncio.CancelledError:
@@ -201,12 +202,11 @@ class TurnRunner:
             text = f"The turn failed: {why}" if why else "The turn failed because of an error in AgenticX."
             await self._abort(running, "internal", text, why)
 
-    async def _run_into_log(
-        self, running: RunningTurn, turn_input: UserMessage | ResumePoint, setup: TurnSetup
-    ) -> None:
+    async def _run_into_log(self, running: RunningTurn, turn_input: UserMessage | ResumePoint) -> None:
         """Run the turn to its end, and write its events in batches."""
         CURRENT_OWNER.set(self.subagents)
-        session, services, sink = self._session, self._services, partial(self._write_events, running)
+        session, services, setup = self._session, self._services, running.setup
+        sink = partial(self._write_events, running)
         if self.children.unended:
             await self.children.end_unended()
         configuration = setup.configuration or await services.read_configuration(self._writer.record)
@@ -260,6 +260,8 @@ class TurnRunner:
         if self.children.unended and batch[-1].terminal:
             with suppress(StoreError):
                 await self.children.end_unended()
+        if self.children.waiting and batch[-1].terminal:
+            await self.children.end_waiting_below(running.turn.id)
         if running.started.done():
             stored = await self._write_later_events(running.turn.id, batch)
         else:
@@ -343,16 +345,32 @@ class TurnRunner:
     # --- endings ------------------------------------------------------------------------------------------------------
 
     def suspend(self) -> None:
-        """Suspend the turn if it waits for an answer of the user and continues after a restart.
+        """Suspend the turn if it waits for an answer of the user and continues after a restart, and those below it.
 
-        A call that waits for a turn below it has begun, so that turn's questions do not suspend it.
+        A call that waits for a turn below it has begun, so that turn's questions do not suspend it. Turns that outlive
+        the one above them are suspended by themselves.
         """
-        running = self.running
-        if running is None or self.children.is_open or not self._services.can_resume:
+        if not self._services.can_resume:
             return
-        if self._services.gate.has_pending(self._session.id):
-            running.suspended = self._writer.state_frozen = self.children.closed = True
+        self.children.suspend_outliving()
+        running = self.running
+        if running is not None and self._waits(running):
+            self.children.suspend(running.turn.id)
+            running.suspended = self._writer.state_frozen = True
             running.close()
+
+    def _waits(self, running: RunningTurn) -> bool:
+        gate, session_id = self._services.gate, self._session.id
+        has_asked = not all(one.agent_path for one in (*gate.pending(session_id), *gate.pending_questions(session_id)))
+        if running.setup.work is None:
+            return has_asked and not self.children.has_attached
+        return running.setup.has_session_work and self.children.waits(running.turn.id, by_itself=has_asked)
+
+    def gate_of(self, turn_id: str) -> AsyncConfirmGate | None:
+        """Return the gate that a turn asks; None if it is not here: it takes its answers when it goes on."""
+        latest = self.latest
+        is_latest = latest is not None and latest.turn.id == turn_id and not latest.suspended
+        return self._services.gate if is_latest or self.children.runs(turn_id) else None
 
     async def stop(self) -> None:
         """Stop the turn and those below it, and wait for them, bounded."""
@@ -375,7 +393,7 @@ class TurnRunner:
 
     async def _end(self, turn: TurnRecord, code: str, text: str) -> None:
         """End a turn of which events are stored, as the store has it: it may have stored what it reported as failed."""
-        self.children.close_attached()
+        self.children.close_below(turn.id)
         loaded = await self._writer.reload()
         if loaded.running is not None and loaded.running.id == turn.id:
             await self.append_end(loaded, loaded.running, code, text)
@@ -404,6 +422,52 @@ class TurnRunner:
         await self._writer.commit(turn.id, events)
         if code == "interrupted":
             log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
+
+    # --- after a restart ----------------------------------------------------------------------------------------------
+
+    async def recover(self, loaded: Loaded, *, may_resume: bool) -> bool:
+        """Go on with the open turns that wait for a person, and end all others as interrupted.
+
+        Unless `may_resume` those that can go on are left unchanged; returns True if the running one is among them.
+        """
+        turn, found = loaded.running, await self._resumable_turns(loaded)
+        self.children.take_up()
+        if not may_resume:
+            self.children.leave(found.outliving)
+            if found.point is None:
+                await self.end_interrupted(loaded, turn)
+                return False
+            self.children.leave(found.point.children)
+            return True
+        self.children.expect(found.outliving, outlives_parent=True)
+        for resumed in found.outliving:
+            self.children.resume(resumed)
+        setup = None if turn is None or found.point is None else await self._setup_again(loaded, turn)
+        if turn is None or found.point is None or setup is None:
+            await self.end_interrupted(loaded, turn)
+            return False
+        self.children.expect(found.point.children)
+        await self.end_interrupted(loaded, None)
+        self.begin(turn, found.point, setup)
+        return False
+
+    async def _resumable_turns(self, loaded: Loaded) -> OpenTurns:
+        services, record = self._services, loaded.record
+        if not services.can_resume or (loaded.running is None and not loaded.children):
+            return OpenTurns()
+        is_repeatable = partial(services.is_repeatable, record)
+        messages, has_work = self._session.messages, services.has_work(record)
+        return await resumable_turns(services.log, loaded, messages, is_repeatable, has_work=has_work)
+
+    async def _setup_again(self, loaded: Loaded, turn: TurnRecord) -> TurnSetup | None:
+        """Return the setup with which a turn of an earlier process goes on; None if that is impossible now."""
+        services, record = self._services, loaded.record
+        try:
+            setup = services.setup(record, turn.model, turn.sampling)
+            return replace(setup, configuration=await services.read_configuration(record))
+        except AgenticXError as exc:
+            _log.warning("turn cannot be resumed", error=str(exc))
+            return None
 
     async def end_interrupted(self, loaded: Loaded, turn: TurnRecord | None) -> None:
         """Append an end to the turns below others that an earlier process left, and to `turn`."""

@@ -13,6 +13,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError, UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import Sampling, check_sampling
+from agenticx.logs import get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
 from agenticx.runtime.turn import TurnWork
 from agenticx.runtime.turn_agent import TurnAgent
@@ -26,6 +27,8 @@ from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
 __all__ = ["AgentSource", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
+
+_log = get_logger(__name__)
 
 _READING_SECONDS = 5.0  # for a few small files, which may lie on a disk that does not answer
 
@@ -74,7 +77,8 @@ class TurnConfiguration:
 class TurnSetup:
     """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given.
 
-    An `agent` takes the place of these and of the system prompt. With `work` it calls no model, see `TurnContext`.
+    An `agent` takes the place of these and of the system prompt. With `work` it calls no model, see `TurnContext`; if
+    that is the work of all turns of the session (`has_session_work`), it may run again after a restart.
     """
 
     model: ChatModel
@@ -82,6 +86,7 @@ class TurnSetup:
     configuration: TurnConfiguration | None = None
     agent: TurnAgent | None = None
     work: TurnWork | None = None
+    has_session_work: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,7 +124,8 @@ class TurnServices:
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
         never works in a folder of this host that another one's path names.
         """
-        work = work or self._work(record)
+        own_work = None if work is not None else self._work(record)
+        work = work or own_work
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
         tools, agent = self.tools(record), None
@@ -133,7 +139,7 @@ class TurnServices:
         if sampling is not None:
             check_sampling(model if agent is None else agent.model, sampling)
             agent = None if agent is None else replace(agent, sampling=sampling)
-        return TurnSetup(model=model, tools=tools, agent=agent, work=work)
+        return TurnSetup(model=model, tools=tools, agent=agent, work=work, has_session_work=own_work is not None)
 
     def _agents_for(self, name: str | None) -> AgentSource:
         """Return the agents besides the main one; raise `UnknownAgent` if there are none."""
@@ -222,6 +228,14 @@ class TurnServices:
             )
             self._runtime = model, settings, runtime
         return self._runtime[2]
+
+    def has_work(self, record: SessionRecord) -> bool:
+        """Return whether turns of the session run `work`; False if it cannot be made now."""
+        try:
+            return self._work(record) is not None
+        except AgenticXError as exc:
+            _log.warning("the work of a session cannot be made", session=record.id, error=str(exc))
+            return False
 
     async def subagent_runtime(self, record: SessionRecord, model_name: str | None) -> AgentRuntime:
         """Return the runtime of sub-agents of a session, with that model instead of its own if it is named.

@@ -11,7 +11,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from agenticx.errors import StoreError
@@ -383,20 +383,25 @@ def related_turn_id(event: StoredEvent) -> str | None:
         return json.loads(event.frame_json)["data"].get("turn_id")
 
 
+@dataclass(slots=True)
 class TurnFilter:
     """A filter of a session's events, read in order, for those of one turn and of the turns below it."""
 
-    def __init__(self, turn_id: str) -> None:
-        self.turn_id = turn_id
-        self._ids: set[str | None] = {turn_id}
+    turn_id: str
+    _below: set[str | None] = field(default_factory=set[str | None], init=False)
 
     def includes(self, event: StoredEvent) -> bool:
         """Return whether the event is one of these turns; raises `DamagedData`."""
-        if event.type == EventType.TURN_STARTED and event.turn_id not in self._ids:
-            with map_decode_errors(f"an event of session {event.session_id!r}"):
-                if json.loads(event.frame_json)["data"].get("parent_turn_id") in self._ids:
-                    self._ids.add(event.turn_id)
-        return event.turn_id in self._ids
+        if event.turn_id == self.turn_id or event.turn_id in self._below:
+            return True
+        if event.type != EventType.TURN_STARTED:
+            return False
+        with map_decode_errors(f"an event of session {event.session_id!r}"):
+            parent_id = json.loads(event.frame_json)["data"].get("parent_turn_id")
+        if parent_id is None or (parent_id != self.turn_id and parent_id not in self._below):
+            return False
+        self._below.add(event.turn_id)
+        return True
 
 
 _COPY_SECONDS = 10.0  # a copy of the log that lags that far behind is not reached by new commits

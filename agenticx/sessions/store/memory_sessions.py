@@ -15,6 +15,7 @@ from agenticx.sessions.store.records import (
     CLOSED_KINDS,
     FILE_KINDS,
     OPEN_KINDS,
+    REPLACED_KINDS,
     SUBAGENT_KINDS,
     Commit,
     Fact,
@@ -107,10 +108,13 @@ class MemorySession:
             self.by_client_id[turn.client_turn_id] = turn.id
 
     def add_fact(self, fact: Fact) -> None:
-        """Add a fact unless there is one of its kind and key, and remove the one that it closes."""
+        """Add a fact unless one of its kind and key is to be kept, and remove the one that it closes."""
         if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
             self.facts.pop((closed, fact.key), None)
-        self.facts.setdefault((fact.kind, fact.key), fact)
+        if fact.kind in REPLACED_KINDS:
+            self.facts[fact.kind, fact.key] = fact
+        else:
+            self.facts.setdefault((fact.kind, fact.key), fact)
 
     def apply(self, change: StateChange) -> None:
         """Apply a change."""

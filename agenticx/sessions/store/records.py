@@ -17,6 +17,7 @@ __all__ = [
     "FILE_KINDS",
     "OPEN_KINDS",
     "QUESTION_EVENTS",
+    "REPLACED_KINDS",
     "SUBAGENT_KINDS",
     "SYNCED_EVENTS",
     "Commit",
@@ -167,6 +168,7 @@ FactKind = Literal[
     "file_rewound",
     "rewind_began",
     "rewind_ended",
+    "turn_waiting",
     "subagent_started",
     "subagent_ended",
     "subagent_delivered",
@@ -182,6 +184,9 @@ CLOSED_KINDS: Mapping[FactKind, FactKind] = {
 }
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
 
+REPLACED_KINDS: frozenset[FactKind] = frozenset({"turn_waiting"})
+"""The kinds of which the last fact with a key is kept, instead of the first one."""
+
 SUBAGENT_KINDS: tuple[FactKind, ...] = ("subagent_started", "subagent_ended", "subagent_delivered")
 """The kinds of the facts about sub-agents, which are kept as long as their session unless they are closed."""
 
@@ -191,7 +196,9 @@ OPEN_KINDS: tuple[FactKind, ...] = tuple(sorted(set(CLOSED_KINDS.values()) - set
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A durable fact beside the log; there is at most one for its `kind` and `key`, and the first one is kept.
+    """A durable fact beside the log; there is at most one for its `kind` and `key`.
+
+    The first one is kept, or of `REPLACED_KINDS` the last one.
 
     Facts say what the log cannot: that a call is about to run, before it runs, and the answer to a question, before its
     turn continues.
@@ -202,7 +209,9 @@ class Fact:
     {text, …}. `question_answered`: the user's answer to it, {approved, …} or {answer, by}. `question_closed`: its final
     decision, the same with {by}. `message_posted`: the user's message `key` was accepted and is queued, {message, …}.
     `message_taken`: the outcome of that message, {state, after_seq, …}. `name_derived`: the turn `key` gave its session
-    the name {name}. `name_announced`: the event that reports this name is in the log.
+    the name {name}. `name_announced`: the event that reports this name is in the log. `turn_waiting`: the turn `key`,
+    below another one, has asked the user, and goes on after a restart with this conversation, {messages, state,
+    agent_path, outlives_parent}; {} once it has ended.
 
     `file_edited`: a call is about to change a file, {call_id, path, before, after, host, checksum}. `file_rewound`: a
     rewind is about to, {path, undone, redone, mode, host, checksum}. `rewind_began`: files are about to be restored

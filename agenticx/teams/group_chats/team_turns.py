@@ -143,9 +143,14 @@ class TeamTurns:
 
     async def _run_in_hub(self, text: str, work: Work, session_id: str) -> None:
         from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
+        from agenticx.sessions.store.base import SessionOwnedElsewhere
 
         hub, running = await hub_of(session_id), _TurnWork(self._team, work)
-        turn = await hub.run_work(session_id, text, running)
+        try:
+            turn = await hub.run_work(session_id, text, running)
+        except SessionOwnedElsewhere as exc:
+            where = f"another worker, {exc.owner!r}, owns the session {session_id!r}"
+            raise TeamError(f"{where}; run the team there, or as a configured one", code="storage") from exc
         try:
             await hub.wait_for_turn(session_id, turn.id)
         except asyncio.CancelledError:

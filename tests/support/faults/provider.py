@@ -166,9 +166,7 @@ async def provider(
     try:
         yield made, listen
     finally:
-        for server in servers:
-            server.close()
-        await accepted.end()
+        await accepted.end(*servers)
         listener.close()
 
 

@@ -43,8 +43,7 @@ class CuttingProxy:
         try:
             yield self
         finally:
-            server.close()
-            await accepted.end()
+            await accepted.end(server)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

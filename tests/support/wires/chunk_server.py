@@ -73,9 +73,7 @@ async def chunk_server(
     try:
         yield state
     finally:
-        server.close()
-        await accepted.end()
-        await server.wait_closed()
+        await accepted.end(server)
 
 
 async def _disconnect(writer: asyncio.StreamWriter, *, reset: bool) -> None:

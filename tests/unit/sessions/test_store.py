@@ -203,6 +203,23 @@ async def test_turns_below_others_are_open_until_their_own_terminal_event(store:
     assert [id_ async for id_ in store.ownership.orphans()] == []
 
 
+async def test_the_last_conversation_of_a_waiting_turn_is_kept(store: Store) -> None:
+    one = await session_in(store)
+    turn = TurnRecord(session_id=one, input="x")
+    lease = await store.ownership.claim(one)
+    write = Commit(turn_id=turn.id, begins=turn, events=[started()], facts=[_waiting(turn.id, "first")])
+    for commit in (write, Commit(turn_id=turn.id, facts=[_waiting(turn.id, "second")])):
+        try:
+            await lease.commit(commit)
+        except Doubtful:
+            await lease.settle(commit)
+    assert [dict(fact.data) for fact in (await lease.load()).open_facts] == [{"messages": ["second"]}]
+
+
+def _waiting(turn_id: str, message: str) -> Fact:
+    return Fact(kind="turn_waiting", key=turn_id, turn_id=turn_id, data={"messages": [message]})
+
+
 async def test_methods_raise_session_not_found_for_an_unknown_session(store: Store) -> None:
     turn = TurnRecord(session_id="ses_none", input="x")
     for attempt in (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import socket
 
 import httpx
 import pytest
@@ -184,3 +186,13 @@ async def test_missing_and_extra_requests_fail_the_test(client):
     with pytest.raises(AssertionError, match="got 1 requests, 1 of them beyond its replies"):
         async with FakeOpenAIServer() as server:
             assert (await post(client, server)).status_code == 500
+
+
+async def test_a_connection_that_arrives_as_the_provider_ends_leaves_no_socket_open():
+    for iterations in range(6):  # of the event loop, between the arrival and the end
+        async with FakeOpenAIServer([]) as server:
+            client = socket.create_connection(("127.0.0.1", httpx.URL(server.base_url).port))
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+        client.close()
+    gc.collect()  # reports each open socket, which fails the test

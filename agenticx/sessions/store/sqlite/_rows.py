@@ -18,6 +18,7 @@ from agenticx.sessions.store.records import (
     CLOSED_KINDS,
     FILE_KINDS,
     OPEN_KINDS,
+    REPLACED_KINDS,
     SUBAGENT_KINDS,
     Fact,
     FactKind,
@@ -339,12 +340,13 @@ _IS_ABOUT_SUBAGENTS = f"kind IN ({', '.join(map(repr, SUBAGENT_KINDS))})"
 
 
 def add_fact(connection: sqlite3.Connection, number: int, fact: Fact) -> None:
-    """Store a fact unless there is one of its kind and key already; delete the one that it closes."""
+    """Store a fact unless one of its kind and key is to be kept; delete the one that it closes."""
     if (closed := CLOSED_KINDS.get(fact.kind)) is not None:
         connection.execute("DELETE FROM facts WHERE kind = ? AND key = ?", (closed, fact.key))
+    on_conflict = "UPDATE SET data = excluded.data" if fact.kind in REPLACED_KINDS else "NOTHING"
     connection.execute(
-        """INSERT INTO facts (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
-           ON CONFLICT (kind, key) DO NOTHING""",
+        f"""INSERT INTO facts (session, turn, kind, key, data) VALUES (?, ?, ?, ?, ?)
+            ON CONFLICT (kind, key) DO {on_conflict}""",
         (number, fact.turn_id, fact.kind, fact.key, json.dumps(dict(fact.data))),
     )
 

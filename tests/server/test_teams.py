@@ -1,0 +1,75 @@
+"""Configured teams over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel
+from tests.support.server.running_studio import StudioMaker
+from tests.support.teams.configured import PAIR, team_file
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_teams_are_listed_with_their_participants_and_problems(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        home = studio.services.settings.home
+        team_file(home)
+        path = team_file(home, 'kind = "duel"', "broken")
+        listed = {team.pop("name"): team for team in (await studio.client.get("/api/teams")).json()["teams"]}
+    assert listed["pair"] == {
+        "kind": "round_robin",
+        "description": None,
+        "participants": [
+            {"name": "writer", "kind": "assistant", "description": None},
+            {"name": "critic", "kind": "assistant", "description": None},
+        ],
+        "origin": "user",
+        "problem": None,
+    }
+    assert listed["broken"] == {
+        "kind": None,
+        "description": None,
+        "participants": [],
+        "origin": "user",
+        "problem": f"{path}: kind is 'duel'; right would be one of 'round_robin', 'selector', 'swarm'",
+    }
+    assert {name for name, team in listed.items() if team["origin"] == "packaged"} == {
+        "review",
+        "triage",
+        "writer-critic",
+    }
+    assert [one["kind"] for one in listed["triage"]["participants"]] == ["assistant", "assistant", "assistant", "user"]
+
+
+async def test_a_message_to_a_session_with_a_team_runs_it_and_an_empty_one_lets_it_go_on(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio(ScriptedModel(["One.", "Two.", "Three.", "Four."])) as studio:
+        team_file(studio.services.settings.home, PAIR)
+        made = await studio.client.post("/api/sessions", json={"team": "pair"})
+        assert (made.status_code, made.json()["team"]) == (201, "pair")
+        session = made.json()["id"]
+        for text in ("Write.", ""):
+            assert (await studio.turn(session, text)).status_code == 202
+            await studio.events_until(session, "final")
+            while (await studio.client.get(f"/api/sessions/{session}")).json()["running_turn_id"]:
+                pass
+        frames = (await studio.client.get(f"/api/sessions/{session}/messages")).json()["messages"]
+        assert [(one["role"], one["content"]) for one in frames] == [
+            ("user", "Write."),
+            ("assistant", "Two."),
+            ("user", ""),
+            ("assistant", "Four."),
+        ]
+        plain = await studio.session()
+        refused = await studio.turn(plain, "")
+        assert (refused.status_code, refused.json()["detail"]) == (422, "'input' must not be empty.")
+
+
+async def test_an_unknown_team_is_refused_and_the_team_of_a_session_does_not_change(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        refused = await studio.client.post("/api/sessions", json={"team": "../secrets"})
+        assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (422, "unknown_team", "team")
+        changed = await studio.client.patch(f"/api/sessions/{await studio.session()}", json={"team": "review"})
+        assert changed.status_code == 422
