@@ -11,7 +11,6 @@ import pydantic
 from pydantic import BaseModel
 
 from agenticx import user_code
-from agenticx.argument_types import check_sequence
 from agenticx.errors import AgenticXError
 from agenticx.messages import AssistantMessage, Message, UserMessage, message_adapter, new_id
 from agenticx.runtime import (
@@ -121,10 +120,7 @@ class AssistantAgent(BaseChatAgent):
             raise ValueError(
                 "Maximum number of tool iterations must be greater than or equal to 1, got " + str(max_tool_iterations)
             )
-        if handoffs is not None:
-            check_sequence("handoffs", handoffs, "names and Handoffs")
-        if output_content_type is not None:
-            check_output_content(output_content_type, output_content_type_format)
+        check_output_content(output_content_type, output_content_type_format)
         own = agent_tools(tools or ())
         self._handoffs = checked_handoffs(handoffs or (), own)
         self._budget = checked_budget(budget)

@@ -11,6 +11,8 @@ __all__ = ["check_output_content"]
 
 def check_output_content(content_type: object, text_format: str | None) -> None:
     """Raise TypeError for a type that is no pydantic model, ValueError for a format of other fields than it has."""
+    if content_type is None:
+        return
     if not (isinstance(content_type, type) and issubclass(content_type, BaseModel)):
         raise TypeError(f"output_content_type must be a subclass of pydantic.BaseModel, not {content_type!r}")
     if text_format is None:
