@@ -1,4 +1,4 @@
-"""A turn below a session's work that waits for a person as the process is killed: it goes on once it is answered."""
+"""A turn below a session's work that waits for a person as the process is killed."""
 
 from __future__ import annotations
 
