@@ -20,7 +20,7 @@ from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
 from agenticx.llms.base import close_model
-from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import AgentHook, HookRegistry
@@ -42,10 +42,18 @@ _REMEMBERED_RESULTS = 256
 def _blocking(
     method: Callable[Concatenate[AgentExecutor, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[AgentExecutor, P], T]:
-    """Return a method that runs `method` on an event loop of its own and then closes the connections of that loop."""
+    """Return a method that waits for `method`, for code without a running event loop, or in one that may block.
+
+    In the thread of a tool it runs on the event loop of the tool's turn, as part of that; else on a loop of its own,
+    whose connections are closed then.
+    """
 
     @wraps(method, assigned=("__doc__",))
     def run(self: AgentExecutor, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        turn = None if has_running_loop() else current_turn()
+        if turn is not None and turn.loop is not None:
+            return asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), turn.loop).result()
+
         async def work() -> T:
             try:
                 return await method(self, *args, **kwargs)

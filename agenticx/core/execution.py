@@ -74,7 +74,7 @@ class Execution:
     history: Sequence[Message] = ()
     session_id: str | None = None
     _events: list[Event] = field(default_factory=list[Event], init=False)
-    _attempt: _Attempt = field(default_factory=_Attempt, init=False)
+    _attempt: _Attempt = field(default_factory=lambda: _Attempt(problem="the run did not end"), init=False)
     _variables: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
     _last: Agent | None = field(default=None, init=False)
     _rounds: int = field(default=0, init=False)
@@ -122,6 +122,11 @@ class Execution:
             guide_rails=attempt.verdicts,
             session_id=self.session_id,
         )
+
+    def fail(self, code: str, text: str) -> None:
+        """Make the error that ended the stored turn of the run its outcome, unless an attempt has failed before."""
+        if self._attempt.code is None:
+            self._attempt = replace(self._attempt, problem=f"{code}: {text}", code=code)
 
     def check(self) -> None:
         """Raise `WorkFailed` with the code of the error that ended the run, if one did."""

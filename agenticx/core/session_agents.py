@@ -10,6 +10,7 @@ from agenticx.core.turn_agents import TurnAgents
 from agenticx.errors import UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt
+from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.runtime.hooks import HookRegistry
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.tools.base import Tool
@@ -60,11 +61,13 @@ class _TurnAgents(TurnAgents):
 
 
 def checked_agents(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """Return the agents of a hub; raise `TypeError` for what is none, `ValueError` for two of one name."""
+    """Return the agents of a hub; raise `TypeError` for what is none, `ValueError` for a name that is taken."""
     checked = tuple(agents)
     for agent in checked:
         check_type("agents", agent, Agent, "agents of agenticx.core")
     names = [agent.name for agent in checked]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"agents need names of their own; more than one is called {doubled[0]!r}")
+    if MAIN_AGENT in names:
+        raise ValueError(f"agents need names of their own; {MAIN_AGENT!r} is the main agent")
     return checked

@@ -75,6 +75,8 @@ class StoredRuns:
                     turn_ids.add(item.turn_id or "")
                 if item.turn_id in turn_ids:
                     is_over = item.turn_id == turn.id and event.terminal
+                    if is_over and event.type == "error":
+                        execution.fail(event.data["code"], event.data["text"])
                     yield event
                 if is_over:
                     return
@@ -103,18 +105,21 @@ class StoredRuns:
     async def _open(self, given: Store | str, model: ChatModel) -> Hub:
         from agenticx.sessions.hub.hub import Hub
 
-        store = await run_in_thread(self._open_store, given, name="agx opening") if isinstance(given, str) else given
-        if isinstance(given, str):
-            self._opened.push_async_callback(store.aclose)
-        hub = Hub(
-            store,
-            models=lambda name: model if name is None else self._model_of(name),
-            tools=lambda _record: (),
-            settings=self._settings,
-            clock=self._clock,
-        )
-        self._opened.push_async_callback(hub.close)
-        await hub.recover()
+        async with AsyncExitStack() as opened:
+            store = given
+            if isinstance(store, str):
+                store = await run_in_thread(self._open_store, store, name="agx opening")
+                opened.push_async_callback(store.aclose)
+            hub = Hub(
+                store,
+                models=lambda name: model if name is None else self._model_of(name),
+                tools=lambda _record: (),
+                settings=self._settings,
+                clock=self._clock,
+            )
+            opened.push_async_callback(hub.close)
+            await hub.recover()
+            self._opened = opened.pop_all()
         return hub
 
     def _open_store(self, url: str) -> Store:

@@ -166,8 +166,14 @@ CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None
 
 
 def current_turn() -> Turn | None:
-    """Return the turn in which the code runs, such as that of a tool's call; None outside of turns."""
-    return CURRENT_TURN.get()
+    """Return the turn in which the code runs, such as that of a tool's call; None outside of turns.
+
+    Code on an event loop of its own, in a thread that a turn started, is outside: turns are not safe to share.
+    """
+    turn, loop = CURRENT_TURN.get(), None
+    with suppress(RuntimeError):
+        loop = asyncio.get_running_loop()
+    return turn if turn is None or loop in (None, turn.loop) else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,7 +184,7 @@ class Turn:
     `resumed_questions` are those of an interrupted turn, by call id. `closing` is there once the consumer
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`. `made_calls`
-    is true once the acting agent has made a call. `gate` is asked before risky calls.
+    is true once the acting agent has made a call. `loop` runs the turn. `gate` is asked before risky calls.
 
     `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
     on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a turn below another
@@ -211,6 +217,7 @@ class Turn:
     steering: Steering = field(init=False)
     resumed_questions: dict[str, ResumedQuestion] = field(default_factory=dict[str, ResumedQuestion])
     channel: Channel = field(default_factory=Channel)
+    loop: asyncio.AbstractEventLoop | None = None
     interrupts: Interrupts = field(default_factory=Interrupts)
     round: int = 0
     state: TurnState = "idle"

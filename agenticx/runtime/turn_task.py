@@ -38,6 +38,7 @@ class TurnTask:
         self._turn = turn
         self._unwatch_stop = watch_stop(should_stop, turn.stop)
         turn.work_clock.start()
+        turn.loop = asyncio.get_running_loop()
         self._output = turn.channel if turn.writer is None else Channel()
         ids = {"session": turn.session_id, "agent": turn.agent_id, "organization": turn.agent.organization_id}
         with bound_ids(**ids, **({} if turn.writer is None else {"turn": turn.id})):

@@ -226,8 +226,9 @@ def test_show_prints_fields_last_terminal_event_and_messages(agx: Any) -> None:
     agx("run", "read a.txt", "--model", "demo")
     shown = agx("sessions", "show", "last").stdout.splitlines()
     assert shown[1:5] == ["name    read a.txt", f"folder  {agx.folder}", "model   demo", "mode    default"]
-    assert shown[6] == "turns   1; the last one ended with an answer"
-    assert shown[8:13] == ["› read a.txt", "", "I'll read a.txt.", '  → file_read {"path": "a.txt"}', "  ← alpha"]
+    assert shown[6].startswith("usage   2 calls, ")
+    assert shown[7] == "turns   1; the last one ended with an answer"
+    assert shown[9:14] == ["› read a.txt", "", "I'll read a.txt.", '  → file_read {"path": "a.txt"}', "  ← alpha"]
     (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
     assert [message["role"] for message in whole["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert [(turn["ended"], turn["code"]) for turn in whole["turns"]] == [("final", "answer")]

@@ -323,7 +323,8 @@ class Hub(QuestionMethods, SubagentMethods):
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:
         """Truncate the session's conversation after that message (None: to nothing) and restore files to that point.
 
-        Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs, `HubClosed`, `StoreError`.
+        The active agent stays. Raises `SessionNotFound`, `MessageNotFound`, `SessionBusy` while a turn runs,
+        `HubClosed`, `StoreError`.
         """
         if message_id is not None:
             check_str("message_id", message_id)

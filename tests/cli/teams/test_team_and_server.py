@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -31,11 +32,27 @@ system_message = "Say what you saw."
 """
 
 
+WITH_PERSON = """
+kind = "round_robin"
+max_turns = 3
+[[participants]]
+name = "clerk"
+system_message = "Ask."
+[[participants]]
+name = "person"
+kind = "user"
+[[participants]]
+name = "witness"
+system_message = "Repeat."
+"""
+
+
 @pytest.fixture(autouse=True)
 def home(agx: Any) -> Path:
     home = Path(agx.environment["AGX_HOME"])
     (home / "teams").mkdir(parents=True)
     (home / "teams" / "pair.toml").write_text(PAIR, encoding="utf-8")
+    (home / "teams" / "asking.toml").write_text(WITH_PERSON, encoding="utf-8")
     return home
 
 
@@ -102,3 +119,66 @@ def test_a_team_is_watched_with_curl_and_the_confirm_of_a_participant_is_answere
     ]
     (session,) = studio.call("GET", "/api/sessions")["sessions"]
     assert session["team"] == "pair"
+
+
+@pytest.mark.skipif(CURL is None, reason="needs curl")
+def test_a_team_that_asks_a_person_goes_on_when_the_server_is_killed_and_answered_after_its_restart(
+    agx: Any, studio: CliStudio
+) -> None:
+    session = studio.call("POST", "/api/sessions", {"team": "asking"})["id"]
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "say Which size?"})
+    curl = Curl(studio)
+    with curl.watching(f"/api/sessions/{session}/events") as lines:
+        question = until(lines, "question_asked")[-1]["data"]
+    assert question["agent_path"] == ["meta", "person"]
+    studio.end(signal.SIGKILL)
+    studio.start()
+    curl = Curl(studio)
+    assert curl.post(f"/api/questions/{question['id']}", {"answer": "say large"})["answer"] == "say large"
+    with curl.watching(f"/api/sessions/{session}/events") as lines:
+        events = until(lines, "final")
+        while events[-1]["agent_id"] != "meta":
+            events += until(lines, "final")
+    check_grammar(events)
+    assert events[-1]["data"]["text"] == "large"
+    said = [event["data"]["message"] for event in events if event["type"] == "team_message"]
+    assert [(one["source"], one["content"]) for one in said if one["type"] == "TextMessage"] == [
+        ("user", "say Which size?"),
+        ("clerk", "Which size?"),
+        ("person", "say large"),
+        ("witness", "large"),
+    ]
+
+
+@pytest.mark.skipif(CURL is None, reason="needs curl")
+def test_a_team_whose_confirm_waits_when_the_server_is_killed_goes_on_once_it_is_answered(
+    agx: Any, studio: CliStudio
+) -> None:
+    session = studio.call("POST", "/api/sessions", {"team": "pair", "workspace": str(agx.folder)})["id"]
+    studio.call("POST", f"/api/sessions/{session}/turns", {"input": "Write note.txt with the text hi"})
+    with Curl(studio).watching(f"/api/sessions/{session}/events") as lines:
+        asked = until(lines, "confirm_required")[-1]["data"]
+    studio.end(signal.SIGKILL)
+    studio.start()
+    curl = Curl(studio)
+    answer = {"approved": True, "digest": asked["digest"]}
+    assert curl.post(f"/api/confirms/{asked['id']}", answer)["approved"] is True
+    with curl.watching(f"/api/sessions/{session}/events") as lines:
+        events = until(lines, "final")
+        while events[-1]["agent_id"] != "meta":
+            events += until(lines, "final")
+    check_grammar(events)
+    assert (agx.folder / "note.txt").read_text() == "hi"
+    assert [event["data"]["speakers"] for event in events if event["type"] == "speaker_selected"] == [
+        ["clerk"],
+        ["witness"],
+    ]
+    assert [event["agent_id"] for event in events if event["type"] == "turn_started"] == ["meta", "clerk", "witness"]
+    said = [event["data"]["message"] for event in events if event["type"] == "team_message"]
+    assert [(one["source"], one["type"]) for one in said] == [
+        ("user", "TextMessage"),
+        ("clerk", "ToolCallRequestEvent"),
+        ("clerk", "ToolCallExecutionEvent"),
+        ("clerk", "TextMessage"),
+        ("witness", "TextMessage"),
+    ]

@@ -49,13 +49,11 @@ triage = Agent(name="Triage", instructions="You find the agent.", tools=(transfe
 AGENTS = (billing, triage)
 
 
-def opened(
-    folder: Path, model: ScriptedModel, agents: Sequence[Agent] = AGENTS, **options: Any
-) -> AbstractAsyncContextManager[Hub]:
+def opened(folder: Path, model: ScriptedModel, agents: Sequence[Agent] = AGENTS) -> AbstractAsyncContextManager[Hub]:
     """Open a hub over the same file each time; its main agent can hand over to billing."""
-    settings = load_settings({"home": folder / "home"}, environ={})
+    settings = load_settings({"home": folder / "home", "max_tool_rounds": 10}, environ={})
     url, tools = f"sqlite:///{folder}/chat.db", [transfer_to_billing]
-    return open_hub(url, model=model, tools=tools, agents=agents, workspace=folder, settings=settings, **options)
+    return open_hub(url, model=model, tools=tools, agents=agents, workspace=folder, settings=settings)
 
 
 def prompts(model: ScriptedModel) -> list[str]:
@@ -161,6 +159,14 @@ async def test_a_turn_that_is_interrupted_after_a_handoff_leaves_the_new_agent_a
         assert {event.agent_id for event in await collect(hub.run_turn(session.id, "Go on"))} == {"Billing"}
 
 
+async def test_an_active_agent_that_is_out_of_rounds_ends_the_turn_as_the_main_agent_does(tmp_path: Path) -> None:
+    calls = [call("pay", {"invoice": number}) for number in range(10)]
+    async with opened(tmp_path, ScriptedModel(calls)) as hub:
+        session = await hub.create(agent="Billing", permission_mode="auto", workspace=tmp_path)
+        end = (await collect(hub.run_turn(session.id, "Pay all.")))[-1]
+    assert (end.type, end.data.get("code")) == ("error", "max_rounds")
+
+
 async def test_agents_have_the_model_of_the_session_unless_they_or_the_turn_name_one(tmp_path: Path) -> None:
     default, own = ScriptedModel(["a"]), ScriptedModel(["b"])
     agents = [Agent(name="Plain"), Agent(name="Own", model=own)]
@@ -176,5 +182,7 @@ def test_agents_of_a_hub_have_names_of_their_own(tmp_path: Path) -> None:
     settings = load_settings({"home": tmp_path}, environ={})
     with pytest.raises(ValueError, match="more than one is called 'Agent'"):
         create_app(agents=[Agent(), Agent()], settings=settings)
+    with pytest.raises(ValueError, match="'meta' is the main agent"):
+        create_app(agents=[Agent(name="meta")], settings=settings)
     with pytest.raises(TypeError, match=r"agents of agenticx\.core"):
         create_app(agents=["Billing"], settings=settings)  # pyright: ignore[reportArgumentType]

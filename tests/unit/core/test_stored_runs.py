@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
 from agenticx.sessions import MemoryStore, Store, transcript
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.settings import Settings, load_settings
-from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, outline, say, usage
+from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, hang, outline, say, usage
 from agenticx.tools import tool
+from tests.support.sessions import wait_for_event
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +99,17 @@ async def test_a_run_that_fails_ends_its_turn_with_the_code_of_the_attempt(tmp_p
         event["data"]["code"] for event in await envelopes(store, result.session_id or "") if event["data"].get("fatal")
     ]
     assert ends == ["provider.auth", "provider.auth"]
+
+
+async def test_a_stored_run_that_is_stopped_is_no_success(tmp_path: Path) -> None:
+    async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
+        session = await hub.create(name="Invoices")
+        executor = AgentExecutor(ScriptedModel([hang()]), session=session.id)
+        running = asyncio.create_task(executor.arun(billing, TASK))
+        await wait_for_event(hub.store, session.id, "round_start")
+        await hub.stop(session.id)
+        result = await running
+    assert (result.success, (result.error or "").partition(":")[0]) == (False, "stopped")
 
 
 async def test_leaving_the_stream_of_a_stored_run_stops_it(tmp_path: Path) -> None:
@@ -198,6 +211,35 @@ async def test_a_run_within_a_tool_is_a_turn_below_and_asks_the_gate_of_that_tur
     assert answers == ["pay", "Paid."]
     assert [event.agent_id for event in events if event.type == "turn_started"] == ["meta", "Billing"]
     assert {event.agent_id for event in events if event.type == "usage"} == {"meta", "Billing"}
+
+
+async def test_a_blocking_run_in_the_thread_of_a_tool_is_a_turn_below_too() -> None:
+    executor = AgentExecutor(ScriptedModel(["Hello."]))
+
+    @tool(risk="read")
+    def delegate() -> str:
+        """Ask another agent."""
+        return executor.run(billing, Task(description="Hi")).result
+
+    runtime = AgentRuntime(ScriptedModel([call("delegate"), "Done."]), tools=[delegate])
+    events = await collect(runtime.run_turn("Go"))
+    check_grammar(events)
+    assert [event.data["result"] for event in events if event.type == "tool_result"] == ["Hello."]
+    assert [event.agent_id for event in events if event.type == "turn_started"] == ["meta", "Billing"]
+
+
+async def test_a_run_on_an_event_loop_of_its_own_is_no_part_of_the_turn_whose_tool_started_it() -> None:
+    executor = AgentExecutor(ScriptedModel(["Hello."]))
+
+    @tool(risk="read")
+    def delegate() -> str:
+        """Ask another agent."""
+        return asyncio.run(executor.arun(billing, Task(description="Hi"))).result
+
+    runtime = AgentRuntime(ScriptedModel([call("delegate"), "Done."]), tools=[delegate])
+    events = await collect(runtime.run_turn("Go"))
+    assert [event.data["result"] for event in events if event.type == "tool_result"] == ["Hello."]
+    assert [event.agent_id for event in events if event.type == "turn_started"] == ["meta"]
 
 
 async def test_a_chat_within_a_tool_is_a_turn_below() -> None:

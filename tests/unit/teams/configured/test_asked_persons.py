@@ -63,7 +63,7 @@ async def test_a_person_in_a_configured_team_answers_a_question_of_the_session(t
             "HandoffMessage",
             "Large",
         )
-    assert shown(model, 1)[-1] == ("user", "Large")
+    assert shown(model, 1)[-1] == ("user", "person said:\nLarge")
 
 
 async def test_a_team_goes_on_by_itself_when_a_person_answers_after_a_restart(tmp_path: Path) -> None:
