@@ -9,6 +9,7 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate
+from agenticx.sessions import TurnRequest
 from agenticx.teams import (
     AssistantAgent,
     CancellationToken,
@@ -19,8 +20,8 @@ from agenticx.teams import (
     UserProxyAgent,
 )
 from agenticx.testing import collect, outline
-from tests.support.sessions import wait_for_event
-from tests.support.teams.configured import log_of, open_team_hub, shown, team_file
+from tests.support.sessions import wait_for_event, wait_for_turn_end
+from tests.support.teams.configured import log_of, open_team_hub, shown, speakers, team_file
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +65,24 @@ async def test_a_person_in_a_configured_team_answers_a_question_of_the_session(t
             "Large",
         )
     assert shown(model, 1)[-1] == ("user", "Large")
+
+
+async def test_a_team_whose_hub_is_closed_while_it_asks_goes_on_in_the_next_one(tmp_path: Path) -> None:
+    team_file(tmp_path / "home", WITH_PERSON, "help")
+    async with open_team_hub(tmp_path, [call("handoff_to_person")]) as hub:
+        session = await hub.create(team="help")
+        await hub.start(session.id, TurnRequest(input="Which size?"))
+        await wait_for_event(hub.store, session.id, "question_asked")
+    model = ScriptedModel(["Thanks."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        (question,) = await hub.open_questions(session.id)
+        await hub.answer_question(question.id, "Large")
+        await wait_for_turn_end(hub.store, session.id, ends=4)
+        log = await log_of(hub, session.id)
+    assert [event["data"]["text"] for event in log if event["type"] == "final"][-1] == "Thanks."
+    assert speakers(log) == ["helper", "person", "helper"]
+    assert sum(event["type"] == "question_asked" for event in log) == 1
+    assert [text for _, text in shown(model, 0)][-1] == "Large"
 
 
 async def test_a_stop_closes_the_question_to_a_person(tmp_path: Path) -> None:
