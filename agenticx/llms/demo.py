@@ -117,12 +117,15 @@ def _check_object(reply: Sequence[Delta]) -> None:
 # --- one reply -----------------------------------------------------------------------------------------------------
 
 
+_SPEAKER = re.compile(r"\A[\w .-]{1,100} said:\n")  # before what another participant of a team has said
+
+
 def _reply(request: ModelRequest) -> Iterator[Delta]:
     user_message, later_messages = _last_user_message(request.messages)
     if request.tool_choice == "none" and not later_messages:  # not a turn: the history is to be summarised
         yield from _text_deltas(_shortened_lines(user_message.content))
         return
-    plan = make_plan(user_message.content)
+    plan = make_plan(_SPEAKER.sub("", user_message.content))
     results = [message for message in later_messages if isinstance(message, ToolMessage)]
     calls_made = sum(len(message.tool_calls) for message in later_messages if isinstance(message, AssistantMessage))
     if plan.thinking_topic is not None and not calls_made:

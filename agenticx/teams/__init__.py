@@ -40,6 +40,10 @@ Differences from autogen-agentchat:
  7. An answer that is not the object asked for goes back to the model.
  8. A conversation is compacted by the runtime; there are no memory, workbench and model context objects.
  9. There is no component config, and no GraphFlow, Magentic-One or SocietyOfMindAgent.
+10. A model reads who speaks: a message whose source is not `user` begins with the line `NAME said:`. There the OpenAI
+    client sends the name in a field of its own, which other providers do not take.
+11. Messages that a model was sent before an answer that failed are not repeated. A task that is given again after an
+    answer is a new message, with an id of its own.
 
 Differences from MetaChain:
 

@@ -32,9 +32,9 @@ async def test_a_text_is_written_anew_until_it_is_approved() -> None:
     assert (len(used), reduce(add, used)) == (4, RequestUsage(100, 10))
     assert [message.content for message in model.requests[3].messages][1:] == [
         "Write about autumn.",
-        "Leaves.",
+        "writer said:\nLeaves.",
         "Too short.",
-        "Red leaves fall.",
+        "writer said:\nRed leaves fall.",
     ]
 
 

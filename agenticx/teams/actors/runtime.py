@@ -174,8 +174,10 @@ class SingleThreadedAgentRuntime:
         agent_type = AgentType(str(type))
         bound = [_bound(subscription, agent_type) for subscription in subscriptions or ()]
         bound += [own for own in class_subscriptions(factory, agent_type) if own not in bound]
-        for subscription in bound:
+        for place, subscription in enumerate(bound):
             self._check_subscription(subscription)
+            if subscription in bound[:place]:
+                raise SubscriptionExists(f"Subscription already exists: {subscription!r}")
         self._registry.add_factory(agent_type, factory, None)
         for subscription in bound:
             await self.add_subscription(subscription)

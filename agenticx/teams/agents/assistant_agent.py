@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from agenticx import user_code
 from agenticx.errors import AgenticXError
-from agenticx.messages import Message, UserMessage, message_adapter
+from agenticx.messages import AssistantMessage, Message, UserMessage, message_adapter, new_id
 from agenticx.runtime import (
     AgentHook,
     AgentRuntime,
@@ -27,6 +27,7 @@ from agenticx.runtime import (
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
+from agenticx.runtime.history_text import calls_of_others_as_text
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
@@ -35,13 +36,9 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
 from agenticx.teams.agents.gates import DefaultGate, ParticipantsOwnGate, team_gate
 from agenticx.teams.agents.handoff import Handoff
-from agenticx.teams.agents.own_tools import (
-    agent_tools,
-    checked_handoffs,
-    own_functions,
-    toolbox,
-)
-from agenticx.teams.agents.protocols import first_of
+from agenticx.teams.agents.output_content import check_output_content
+from agenticx.teams.agents.own_tools import agent_tools, checked_handoffs, own_functions, toolbox
+from agenticx.teams.agents.protocols import TaskInput, first_of
 from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.turn_messages import TurnMessages
@@ -69,6 +66,8 @@ _SYSTEM_MESSAGE = (
     "You are a helpful assistant. Solve tasks using your tools. Reply with TERMINATE when the task has been completed."
 )
 
+_IDS = pydantic.TypeAdapter(set[str])
+
 SummaryFormatter = Callable[[FunctionCall, FunctionExecutionResult], str]
 
 
@@ -87,8 +86,8 @@ class AssistantAgent(BaseChatAgent):
     functions of the application run, and built-in tools that write or execute ask at the terminal. Model calls are made
     within `budget` and those of the teams in which the agent speaks.
 
-    Raises ValueError for tools and handoffs of another kind, for names that are used twice, and for a
-    `max_tool_iterations` below 1.
+    Raises ValueError for tools and handoffs of another kind, for names that are used twice, for a
+    `max_tool_iterations` below 1, and for a format with fields that the output does not have.
     """
 
     def __init__(
@@ -121,6 +120,7 @@ class AssistantAgent(BaseChatAgent):
             raise ValueError(
                 "Maximum number of tool iterations must be greater than or equal to 1, got " + str(max_tool_iterations)
             )
+        check_output_content(output_content_type, output_content_type_format)
         own = agent_tools(tools or ())
         self._handoffs = checked_handoffs(handoffs or (), own)
         self._budget = checked_budget(budget)
@@ -148,6 +148,7 @@ class AssistantAgent(BaseChatAgent):
             settings=settings,
         )
         self._session = Session()
+        self._unanswered: set[str] = set()  # the ids of the messages since the last answer
         self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
 
     @property
@@ -202,7 +203,9 @@ class AssistantAgent(BaseChatAgent):
             raise asyncio.CancelledError
         if end.type != "final":
             raise turn_error(events)
-        yield Response(chat_message=await self._answer(end.data, reader, output), inner_messages=inner)
+        answer = await self._answer(end.data, reader, output)
+        self._unanswered.clear()
+        yield Response(chat_message=answer, inner_messages=inner)
 
     def _turn(
         self, messages: Sequence[BaseChatMessage], stop: StopSignal, output: OutputType | None
@@ -233,21 +236,23 @@ class AssistantAgent(BaseChatAgent):
         return replace(context, parent=parent, gate=self._own_gate if is_own else None)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        self._session, self._unreported = Session(), None
+        self._session, self._unreported, self._unanswered = Session(), None, set()
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the conversation as a JSON mapping, also while an answer is being made."""
         messages = [message.model_dump(mode="json") for message in self._session.all_messages]
-        return {"type": "AssistantAgent", "version": STATE_VERSION, "messages": messages}
+        unanswered = sorted(self._unanswered)
+        return {"type": "AssistantAgent", "version": STATE_VERSION, "messages": messages, "unanswered": unanswered}
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load what `save_state` returned; ValueError for anything else."""
         state = checked_state(state, "AssistantAgent", f"agent {self.name!r}")
         try:
             messages = [message_adapter().validate_python(message) for message in state["messages"]]
+            unanswered = _IDS.validate_python(state["unanswered"])
         except (pydantic.ValidationError, KeyError, TypeError) as exc:
             raise ValueError(f"the state of agent {self.name!r} cannot be read: {exc}") from exc
-        self._session, self._unreported = Session(messages=messages), None
+        self._session, self._unreported, self._unanswered = Session(messages=messages), None, unanswered
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Take the conversation from a session's log; `heard` are all messages that others have said to the agent.
@@ -270,6 +275,14 @@ class AssistantAgent(BaseChatAgent):
     async def close(self) -> None:
         await self._runtime.aclose()
 
+    def _task_messages(self, task: TaskInput) -> list[BaseChatMessage]:
+        """Return the messages of a task; one that was answered already is a new one, with an id of its own."""
+        answered = {message.message_id for message in self._session.all_messages} - self._unanswered
+        return [
+            message.model_copy(update={"id": new_id("msg")}) if message.id in answered else message
+            for message in super()._task_messages(task)
+        ]
+
     def _new_messages(self, messages: Sequence[BaseChatMessage]) -> list[Message]:
         """Return those of the messages that the conversation does not have, for the model."""
         known = {message.message_id for message in self._session.all_messages}
@@ -277,8 +290,10 @@ class AssistantAgent(BaseChatAgent):
         for message in messages:
             if message.id in known:
                 continue
+            known.add(message.id)
+            self._unanswered.add(message.id)
             if isinstance(message, HandoffMessage):
-                new += message.context
+                new += _told_context(self.name, message)
             new.append(_model_message(message))
         return new
 
@@ -293,7 +308,8 @@ class AssistantAgent(BaseChatAgent):
             return self._handoff_message(reader, common)
         if output is not None and "output" in final:
             kind = StructuredMessage[self._output_content_type]  # pyright: ignore[reportInvalidTypeArguments]
-            return kind(content=output.value, format_string=self._output_content_type_format, **common)
+            text_format = self._output_content_type_format
+            return kind(content=output.value, format_string=text_format, id=final["message_id"], **common)
         if final["reason"] == "partial" and self._on_exhausted == "summary" and reader.results:
             text = "\n".join([await self._summarize(call, reader.results) for call in reader.calls])
             return ToolCallSummaryMessage(
@@ -331,6 +347,19 @@ async def _replayed(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
         yield event
 
 
+def _told_context(reader: str, handoff: HandoffMessage) -> list[Message]:
+    """Return the context of a handoff with its calls as text, which the reader's model does not imitate."""
+    messages = [
+        message.model_copy(update={"sender": message.sender or handoff.source, "provider_state": None})
+        if isinstance(message, AssistantMessage)
+        else message
+        for message in handoff.context
+    ]
+    return calls_of_others_as_text(reader, (), messages)
+
+
 def _model_message(message: BaseChatMessage) -> UserMessage:
-    """Return the message as the model reads it, with the same id."""
-    return message.to_model_message().model_copy(update={"message_id": message.id})
+    """Return the message as the model reads it, with the same id and the name of a speaker that is not the user."""
+    read = message.to_model_message()
+    content = read.content if message.source == "user" else f"{message.source} said:\n{read.content}"
+    return read.model_copy(update={"message_id": message.id, "content": content})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
 
+from agenticx import user_code
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput
@@ -19,6 +22,8 @@ from agenticx.teams.messages import (
 )
 
 __all__ = ["BaseChatAgent"]
+
+ItemT = TypeVar("ItemT")
 
 
 class BaseChatAgent(ChatAgent):
@@ -101,22 +106,53 @@ class BaseChatAgent(ChatAgent):
         """Answer a task and yield the messages as they come, then the `TaskResult`.
 
         The task is text, a chat message, a list of them, or None to go on. Raises ValueError for another task,
-        CancelledError if the token is cancelled, and what the agent raises.
+        CancelledError within 200 ms after the token was cancelled, and what the agent raises.
         """
-        given = task_messages(task)
-        token = cancellation_token or CancellationToken()
+        given, token = self._task_messages(task), cancellation_token or CancellationToken()
         messages: list[BaseAgentEvent | BaseChatMessage] = []
+        _check(token)
         if output_task_messages:
             messages += given
             for message in given:
                 yield message
+                _check(token)
         stream = self.on_messages_stream(given, token)
+        context = copy_context()
         try:
-            async for item in stream:
+            while (item := await _next_item(stream, token, context)) is not None:
                 message = item.chat_message if isinstance(item, Response) else item
                 if not isinstance(message, ModelClientStreamingChunkEvent):
                     messages.append(message)
                 yield message
+                _check(token)
         finally:
-            await stream.aclose()
+            if not getattr(stream, "ag_running", False):  # else it ignores its cancellation
+                await stream.aclose()
         yield TaskResult(messages=messages)
+
+    def _task_messages(self, task: TaskInput) -> list[BaseChatMessage]:
+        """Return the messages of a task; raises ValueError."""
+        return task_messages(task)
+
+
+def _check(token: CancellationToken) -> None:
+    if token.is_cancelled():
+        raise asyncio.CancelledError
+
+
+async def _next_item(stream: AsyncGenerator[ItemT, None], token: CancellationToken, context: Context) -> ItemT | None:
+    """Return the next item, None at the end; raises CancelledError soon after a cancellation that the agent ignores."""
+    step = asyncio.create_task(_anext(stream), context=context)
+    cancelled = token.link_future(asyncio.get_running_loop().create_future())
+    try:
+        await asyncio.wait({step, cancelled}, return_when=asyncio.FIRST_COMPLETED)
+        _check(token)
+        return step.result()
+    finally:
+        cancelled.cancel()
+        if not step.done():
+            await user_code.abandon(step, "agent")
+
+
+async def _anext(stream: AsyncGenerator[ItemT, None]) -> ItemT | None:
+    return await anext(stream, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from agenticx.argument_types import check_sequence
 from agenticx.teams.agents.handoff import Handoff, HandoffTool
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import FunctionTool, Toolbox, as_tool
@@ -28,6 +29,7 @@ def agent_tools(tools: Sequence[Tool | Callable[..., Any]]) -> list[Tool]:
 
 def checked_handoffs(handoffs: Sequence[object], tools: Sequence[Tool]) -> dict[str, Handoff]:
     """Return handoffs by the names of their tools; ValueError for another kind and for a name twice."""
+    check_sequence("handoffs", handoffs, "names and Handoffs")
     made = [_handoff(candidate) for candidate in handoffs]
     names = [handoff.name for handoff in made]
     if len(names) != len(set(names)):

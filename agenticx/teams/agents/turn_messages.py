@@ -59,9 +59,14 @@ class TurnMessages:
         elif event.type == "tool_call":
             yield from self._thoughts()
             if all(call.id != event.data["tool_call_id"] for call in self.calls):
-                self.calls, self.results = self._announced_calls(event.data), []
-                content = list(self.calls)
-                yield ToolCallRequestEvent(content=content, models_usage=self.take_usage(), source=self._source)
+                reply = self._announcing_reply(event.data)
+                self.calls, self.results = reply.tool_calls, []
+                yield ToolCallRequestEvent(
+                    id=reply.message_id,  # the one that the chunks of its text name
+                    content=list(reply.tool_calls),
+                    models_usage=self.take_usage(),
+                    source=self._source,
+                )
         elif event.type == "tool_result":
             yield from self._add_result(event.data)
         elif event.type == "question_asked":
@@ -96,14 +101,15 @@ class TurnMessages:
             text, self._thought = "".join(self._thought), []
             yield ThoughtEvent(content=text, source=self._source)
 
-    def _announced_calls(self, data: ToolCallData) -> Sequence[ToolCall]:
-        """Return all calls of the round of which `data` announces the first."""
+    def _announcing_reply(self, data: ToolCallData) -> AssistantMessage:
+        """Return the reply with all calls of the round of which `data` announces the first."""
         for message in reversed(self._session.messages):
             if isinstance(message, AssistantMessage) and any(
                 call.id == data["tool_call_id"] for call in message.tool_calls
             ):
-                return message.tool_calls
-        return [ToolCall(id=data["tool_call_id"], name=data["name"], arguments=json.dumps(data["arguments"]))]
+                return message
+        call = ToolCall(id=data["tool_call_id"], name=data["name"], arguments=json.dumps(data["arguments"]))
+        return AssistantMessage(tool_calls=(call,))
 
 
 class _OpenQuestions:

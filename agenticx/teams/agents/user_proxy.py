@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
@@ -65,7 +66,6 @@ class UserProxyAgent(BaseChatAgent):
     ) -> None:
         super().__init__(name, description)
         self._input = input_func
-        self._takes_token = input_func is not None and _takes_token(input_func)
         self._settings = settings
         self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
         self._heard = set[str]()  # ids of the messages before that
@@ -85,6 +85,8 @@ class UserProxyAgent(BaseChatAgent):
         Raises `UserInputFailed` if `input_func` does, `TurnError` if the turn of the question fails, and RuntimeError
         if the last message hands over to someone else.
         """
+        if cancellation_token.is_cancelled():
+            raise asyncio.CancelledError
         handoff = messages[-1] if messages and isinstance(messages[-1], HandoffMessage) else None
         if handoff is not None and handoff.target != self.name:
             raise RuntimeError(f"the last message hands over to {handoff.target!r}, not to {self.name!r}")
@@ -126,8 +128,7 @@ class UserProxyAgent(BaseChatAgent):
             events += unreported
             return
         session, stop = Session(), StopSignal()
-        cancellation = token.link_future(asyncio.get_running_loop().create_future())
-        cancellation.add_done_callback(lambda _: stop.set())
+        unlink = token.add_callback(stop.set)
         turn = self._runtime().run_turn(
             _question(messages), session, stop, agent_id=self.name, context=self._context(_question(messages))
         )
@@ -138,7 +139,7 @@ class UserProxyAgent(BaseChatAgent):
                 for message in reader.read(event):
                     yield message
         finally:
-            cancellation.cancel()
+            unlink()
             reader.close()
             await turn.aclose()
         if token.is_cancelled():
@@ -167,8 +168,8 @@ class UserProxyAgent(BaseChatAgent):
     # --- a function ---------------------------------------------------------------------------------------------------
 
     async def _ask(self, function: InputFunction, prompt: str, token: CancellationToken) -> str:
-        arguments = (prompt, token) if self._takes_token else (prompt,)
-        asking = token.link_future(asyncio.ensure_future(user_code.call(function, *arguments, what="input_func")))
+        asking = asyncio.ensure_future(user_code.call(_with_token(function, token), prompt, what="input_func"))
+        token.link_future(asking)
         try:
             text: object = await asking
         except AgenticXError as exc:
@@ -193,11 +194,27 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:half]} … {text[-half:]}"
 
 
-def _takes_token(function: InputFunction) -> bool:
-    """Return whether a function takes two positional arguments."""
+def _with_token(function: InputFunction, token: CancellationToken) -> InputFunction:
+    """Return a function of the prompt alone: `function` with the token, if it has a parameter for it.
+
+    That is one called `cancellation_token` or annotated with `CancellationToken`, or a second one without a default.
+    """
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = [*inspect.signature(function).parameters.values()]
     except ValueError:  # a builtin without a signature
-        return False
-    positional = [p for p in parameters if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
-    return len(positional) > 1 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        return function
+    p = inspect.Parameter
+    named = {p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD}
+    for place, parameter in enumerate(parameters[1:], 1):
+        is_second = place == 1 and parameter.kind is not p.KEYWORD_ONLY and parameter.default is p.empty
+        is_token = parameter.name == "cancellation_token" or "CancellationToken" in str(parameter.annotation)
+        if parameter.kind in named and (is_second or is_token):
+            return partial(function, **{parameter.name: token})
+    takes_two = len(parameters) > 1 and parameters[1].kind is p.POSITIONAL_ONLY and parameters[1].default is p.empty
+    if takes_two or any(parameter.kind is p.VAR_POSITIONAL for parameter in parameters):
+
+        def ask(prompt: str) -> str | Awaitable[str]:
+            return function(prompt, token)
+
+        return ask
+    return function

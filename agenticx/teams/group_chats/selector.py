@@ -7,14 +7,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from agenticx import user_code
+from agenticx.argument_types import check_int
+from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplyBuilder, TextDelta, receive_reply
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, Message, UserMessage
-from agenticx.runtime import current_turn
+from agenticx.runtime import Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import Settings, load_settings
+from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.agents.spending import current_budget, report_usage
 from agenticx.teams.group_chats.base import BaseGroupChat
@@ -22,7 +25,8 @@ from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.speaker_names import named_candidates
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
-from agenticx.teams.messages import BaseChatMessage, ModelClientStreamingChunkEvent, SelectorEvent
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent, SelectorEvent
+from agenticx.teams.termination.base import TerminationCondition
 
 __all__ = ["SelectorGroupChat"]
 
@@ -70,11 +74,36 @@ class SelectorGroupChat(BaseGroupChat):
         selector_func: SelectorFunction | None = None,
         candidate_func: CandidateFunction | None = None,
         model_client_streaming: bool = False,
+        name: str | None = None,
+        description: str | None = None,
+        termination_condition: TerminationCondition | None = None,
+        max_turns: int | None = None,
+        runtime: MessageRuntime | None = None,
+        custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
+        emit_team_events: bool = False,
+        confirm_gate: ConfirmGate | None = None,
+        budget: Budget | None = None,
+        session: Session | str | None = None,
         settings: Settings | None = None,
-        **options: Any,
+        clock: Clock | None = None,
     ) -> None:
         settings = settings or load_settings()
-        super().__init__(participants, settings=settings, **options)
+        super().__init__(
+            participants,
+            name=name,
+            description=description,
+            termination_condition=termination_condition,
+            max_turns=max_turns,
+            runtime=runtime,
+            custom_message_types=custom_message_types,
+            emit_team_events=emit_team_events,
+            confirm_gate=confirm_gate,
+            budget=budget,
+            session=session,
+            settings=settings,
+            clock=clock,
+        )
+        check_int("max_selector_attempts", max_selector_attempts)
         if max_selector_attempts < 1:
             raise ValueError(f"max_selector_attempts must be at least 1, not {max_selector_attempts}")
         self._model = _resolved(model_client, settings)

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 __all__ = ["named_candidates"]
+
+_EMPHASIS = re.compile(r"(?<![\w\\])(?:\\?_)+(?=\w)|(?<=[^\W_])(?:\\?_)+(?!\w)")  # as in _writer_ or \_writer\_
 
 
 def named_candidates(text: str, candidates: Sequence[str]) -> list[str]:
     """Return the candidates that `text` names, each once.
 
-    Underscores may be escaped or written as spaces. Case counts only if it must: a text that names candidates as they
-    are written names no others. The longest name counts where several match.
+    Underscores may be escaped or written as spaces, and stand around a name as emphasis. Case counts only between
+    candidates that differ in nothing else. The longest name counts where several match.
 
     >>> named_candidates("I think **Code\\\\_Writer** should go on.", ["code_writer", "critic"])
     ['code_writer']
-    >>> named_candidates("writer, then critic", ["writer", "critic", "writer_2"])
+    >>> named_candidates("writer, then Critic", ["writer", "critic", "writer_2"])
     ['writer', 'critic']
     """
-    return _named(text, candidates, re.NOFLAG) or _named(text, candidates, re.IGNORECASE)
+    text = unicodedata.normalize("NFKC", text)
+    return _named(text, candidates) or _named(_EMPHASIS.sub("", text), candidates)
 
 
-def _named(text: str, candidates: Sequence[str], flags: re.RegexFlag) -> list[str]:
+def _named(text: str, candidates: Sequence[str]) -> list[str]:
     if not candidates:
         return []
-    longest_first = sorted(candidates, key=len, reverse=True)
-    pattern = "|".join(f"({_pattern(name)})" for name in longest_first)
-    found = re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", text, flags)
-    return list(dict.fromkeys(longest_first[match.lastindex - 1] for match in found if match.lastindex))
+    by_key: dict[str, list[str]] = {}
+    for name in sorted(candidates, key=len, reverse=True):
+        by_key.setdefault(unicodedata.normalize("NFKC", name).casefold(), []).append(name)
+    pattern = "|".join(f"({_pattern(names[0])})" for names in by_key.values())
+    groups = [*by_key.values()]
+    named: dict[str, None] = {}
+    for match in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", text, re.IGNORECASE):
+        assert match.lastindex is not None
+        alike = groups[match.lastindex - 1]
+        exact = [name for name in alike if len(alike) == 1 or re.fullmatch(_pattern(name), match[0])]
+        named |= dict.fromkeys(exact or alike)
+    return list(named)
 
 
 def _pattern(name: str) -> str:
-    return r"(?:\\?_| )".join(map(re.escape, name.split("_")))
+    return r"(?:\\?_|\s+)".join(map(re.escape, unicodedata.normalize("NFKC", name).split("_")))

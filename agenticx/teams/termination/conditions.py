@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from agenticx import user_code
+from agenticx.argument_types import check_sequence
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -48,9 +49,11 @@ class MaxMessageTermination(TerminationCondition):
 
 
 class TextMentionTermination(MessageCondition):
-    """A text in a chat message, of one of `sources` if given."""
+    """A text in a chat message, of one of `sources` if given; TypeError for sources that are no list."""
 
     def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
+        if sources is not None:
+            check_sequence("sources", sources, "names")
         self._text = text
         self._sources = sources
 
@@ -80,9 +83,10 @@ class TextMessageTermination(MessageCondition):
 
 
 class SourceMatchTermination(MessageCondition):
-    """A chat message of one of `sources`."""
+    """A chat message of one of `sources`, which are names in a list; TypeError for something else."""
 
     def __init__(self, sources: Sequence[str]) -> None:
+        check_sequence("sources", sources, "names")
         self._sources = sources
 
     def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:

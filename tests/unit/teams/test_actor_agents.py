@@ -446,3 +446,11 @@ async def test_a_state_must_be_a_json_mapping(state):
     await registered(runtime, Odd())
     with pytest.raises(UserCodeError, match="save_state of agent agent/default is"):
         await runtime.save_state()
+
+
+async def test_a_type_that_is_registered_with_equal_subscriptions_stays_unknown():
+    runtime = SingleThreadedAgentRuntime()
+    equal = [TypeSubscription("news", "reader"), TypeSubscription("news", "reader")]
+    with pytest.raises(ValueError, match="Subscription already exists"):
+        await runtime.register("reader", lambda: Echo(), equal)
+    await runtime.register("reader", lambda: Echo(), equal[:1])

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from agenticx import builtin_tools
 from agenticx.errors import ModelError
+from agenticx.messages import AssistantMessage, ToolCall, ToolMessage
 from agenticx.runtime import AgentHook, TurnError
 from agenticx.teams import (
     AssistantAgent,
@@ -31,10 +32,12 @@ from agenticx.teams import (
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
     ToolCallSummaryMessage,
+    UserProxyAgent,
 )
 from agenticx.testing import ScriptedGate, ScriptedModel, call, fail, hang, say, think, usage
 from agenticx.tools import tool
 from tests.support.jumping_clock import VIRTUAL_TIME
+from tests.unit.teams.chat_agents import Saying, Waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -204,7 +207,10 @@ async def test_the_context_of_a_handoff_reaches_the_target_before_its_text() -> 
             content="Yours.", target="critic", source="a", context=[TextMessage(content="3").to_model_message()]
         )
         await agent.run(task=handoff)
-    assert [message.content for message in model.requests[0].messages if message.role == "user"] == ["3", "Yours."]
+    assert [message.content for message in model.requests[0].messages if message.role == "user"] == [
+        "3",
+        "a said:\nYours.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -380,3 +386,91 @@ async def test_console_returns_the_response_of_one_answer(capsys: pytest.Capture
         response = await Console(stream)
     assert isinstance(response, Response)
     assert capsys.readouterr().out == "---------- TextMessage (helper) ----------\nHi.\n"
+
+
+async def test_a_model_reads_the_name_of_another_speaker_than_the_user() -> None:
+    messages = [TextMessage(content="Write."), TextMessage(content="Too long.", source="critic")]
+    with ScriptedModel([say("Done.")]) as model:
+        await AssistantAgent("helper", model, system_message=None).run(task=messages)
+    assert [m.content for m in model.requests[0].messages] == ["Write.", "critic said:\nToo long."]
+
+
+async def test_calls_in_the_context_of_a_handoff_reach_the_target_as_text() -> None:
+    context = [
+        AssistantMessage(content="I look.", tool_calls=(ToolCall(id="1", name="look", arguments="{}"),)),
+        ToolMessage(content="found", tool_call_id="1", name="look"),
+    ]
+    handoff = HandoffMessage(content="Yours.", target="b", source="a", context=context)
+    with ScriptedModel([say("Done.")]) as model:
+        await AssistantAgent("b", model, system_message=None).run(task=handoff)
+    (request,) = model.requests
+    assert not any(m.role == "tool" or getattr(m, "tool_calls", ()) for m in request.messages)
+    assert "- a used look with {}: found" in "\n".join(m.content for m in request.messages)
+
+
+async def test_the_same_message_is_new_after_an_answer_and_a_repetition_after_a_failure() -> None:
+    task = TextMessage(content="go")
+    with ScriptedModel([say("1"), fail(ModelError("no", code="provider.auth")), say("2")]) as model:
+        agent = AssistantAgent("helper", model, system_message=None)
+        await agent.run(task=task)
+        with pytest.raises(TurnError):
+            await agent.run(task=task)
+        loaded = AssistantAgent("helper", model, system_message=None)
+        await loaded.load_state(json.loads(json.dumps(await agent.save_state())))
+        await agent.run()
+    sent = [[m.content for m in request.messages if m.role == "user"] for request in model.requests]
+    assert sent[:2] == [["go"], ["go", "go"]]
+    assert sent[2][:2] == ["go", "go"]
+
+
+async def test_chunks_name_the_message_that_comes() -> None:
+    class Size(BaseModel):
+        n: int
+
+    with ScriptedModel([[say("I look."), call("add", {"left": 1, "right": 2})], say('{"n": 3}', pieces=2)]) as model:
+        agent = AssistantAgent("helper", model, tools=[add], output_content_type=Size, model_client_stream=True)
+        items = [item async for item in agent.run_stream(task="go")]
+    chunks = [item.full_message_id for item in items if isinstance(item, ModelClientStreamingChunkEvent)]
+    named = [item.id for item in items if isinstance(item, ToolCallRequestEvent | StructuredMessage)]
+    assert list(dict.fromkeys(chunks)) == named
+
+
+@pytest.mark.parametrize("kind", ["assistant", "person", "custom"])
+async def test_an_agent_whose_token_is_cancelled_already_says_nothing(kind: str) -> None:
+    agents: dict[str, Any] = {
+        "assistant": AssistantAgent("a", ScriptedModel([])),
+        "person": UserProxyAgent("a", input_func=lambda prompt: "x"),
+        "custom": Saying("a"),
+    }
+    token = CancellationToken()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await anext(agents[kind].run_stream(task="go", cancellation_token=token))
+    if kind != "custom":
+        with pytest.raises(asyncio.CancelledError):
+            await anext(agents[kind].on_messages_stream([], token))
+
+
+async def test_an_agent_that_ignores_its_cancellation_ends_within_200_ms() -> None:
+    agent, token = Waiting("a", stubborn=True), CancellationToken()
+    loop = asyncio.get_running_loop()
+    run = asyncio.ensure_future(agent.run(task="go", cancellation_token=token))
+    await agent.begun.wait()
+    token.cancel()
+    before = loop.time()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert loop.time() - before <= 0.2
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"handoffs": "bob"}, "handoffs must be a list"),
+        ({"output_content_type": int}, "output_content_type must be"),
+        ({"output_content_type": City, "output_content_type_format": "{size}"}, "has the fields"),
+    ],
+)
+async def test_options_that_cannot_be_used_are_refused(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem):
+        AssistantAgent("helper", ScriptedModel([]), **options)

@@ -218,7 +218,7 @@ async def test_a_state_saved_during_a_speech_makes_that_speech_again() -> None:
         async for item in teams[1].run_stream():
             assert lines([item]) == ["b: 2"]
             break
-    assert [m.content for m in model.requests[2].messages if m.role == "user"][:2] == ["go", "1"]
+    assert [m.content for m in model.requests[2].messages if m.role == "user"][:2] == ["go", "a said:\n1"]
     assert after["transcript"] == state["transcript"]
 
 

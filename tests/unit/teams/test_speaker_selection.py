@@ -45,6 +45,11 @@ NAMES = ["writer", "code_writer", "critic", "Critic2"]
         ("I think `critic` should go on, since the critic knows.", ["critic"]),
         ("critic2", ["Critic2"]),
         ("writer, critic", ["writer", "critic"]),
+        ("Critic or code_writer?", ["critic", "code_writer"]),
+        ("_critic_, __critic__", ["critic"]),
+        (r"\_critic\_", ["critic"]),
+        ("code  writer", ["code_writer"]),
+        ("ｃritic", ["critic"]),
         ("writers", []),
         ("nobody", []),
         ("", []),
@@ -56,7 +61,12 @@ async def test_a_reply_names_candidates_tolerantly(text: str, named: list[str]) 
 
 async def test_names_that_differ_in_case_only_are_told_apart() -> None:
     assert named_candidates("Bob", ["bob", "Bob"]) == ["Bob"]
+    assert named_candidates("BOB", ["bob", "Bob"]) == ["bob", "Bob"]
     assert named_candidates("anyone", []) == []
+
+
+async def test_an_accented_name_may_be_decomposed() -> None:
+    assert named_candidates("Rene\N{COMBINING ACUTE ACCENT}e", ["Ren\N{LATIN SMALL LETTER E WITH ACUTE}e"]) == ["Renée"]
 
 
 def team(model: ScriptedModel, **options: Any) -> SelectorGroupChat:

@@ -153,8 +153,8 @@ async def test_a_team_of_the_next_process_goes_on_with_the_right_speaker(tmp_pat
         ]
         calls, found = ("assistant", ""), ("tool", "seen")
         assert shown == [
-            [("user", "Go"), ("user", "One."), calls, found, ("user", "Continue.")],
-            [("user", "Go"), calls, found, ("assistant", "One."), ("user", "Two.")],
+            [("user", "Go"), ("user", "a said:\nOne."), calls, found, ("user", "Continue.")],
+            [("user", "Go"), calls, found, ("assistant", "One."), ("user", "b said:\nTwo.")],
         ]
         with pytest.raises(ValueError, match="speeches of"):
             await RoundRobinGroupChat([agent("c")], max_turns=1, session=session_id).run()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agenticx.errors import UserCodeError
@@ -331,3 +333,18 @@ def test_a_long_talk_is_judged_by_its_end():
     lines = talk(*[f"a: {n}" for n in range(500)], *["a: Thank you!", "b: You are welcome."] * 3)
     checks = [StuckTermination().check(Run(messages=lines[:count])) is not None for count in range(500, 507)]
     assert checks == [False] * 5 + [True] * 2
+
+
+def test_names_of_sources_are_a_list() -> None:
+    name: Any = "writer"
+    for make in (SourceMatchTermination, lambda sources: TextMentionTermination("x", sources=sources)):
+        with pytest.raises(TypeError, match="sources must be a list of names"):
+            make(name)
+
+
+def test_only_conditions_can_be_combined() -> None:
+    other: Any = "x"
+    with pytest.raises(TypeError, match="unsupported operand"):
+        MaxMessageTermination(3) | other
+    with pytest.raises(TypeError, match="unsupported operand"):
+        MaxMessageTermination(3) & other

@@ -103,3 +103,30 @@ async def test_an_agent_answers_as_an_actor() -> None:
     response = await runtime.send_message(QUESTION, agent_id)
     assert response.chat_message.to_text() == "a here"
     await runtime.stop()
+
+
+def optional_second(prompt: str, stream: Any = None) -> str:
+    return repr(stream)
+
+
+async def keyword_only(prompt: str, *, cancellation_token: CancellationToken) -> str:
+    return type(cancellation_token).__name__
+
+
+def optional_token(prompt: str, cancel: CancellationToken | None = None) -> str:
+    return type(cancel).__name__
+
+
+def second_by_place(prompt: str, token: Any, /) -> str:
+    return type(token).__name__
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (optional_second, "None"),
+        *((each, "CancellationToken") for each in (keyword_only, optional_token, second_by_place)),
+    ],
+)
+async def test_only_a_parameter_for_the_token_gets_it(function: Any, said: str) -> None:
+    assert (await answer(UserProxyAgent("person", input_func=function))).content == said

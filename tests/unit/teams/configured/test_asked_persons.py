@@ -64,7 +64,7 @@ async def test_a_person_in_a_configured_team_answers_a_question_of_the_session(t
             "HandoffMessage",
             "Large",
         )
-    assert shown(model, 1)[-1] == ("user", "Large")
+    assert shown(model, 1)[-1] == ("user", "person said:\nLarge")
 
 
 async def test_a_team_whose_hub_is_closed_while_it_asks_goes_on_in_the_next_one(tmp_path: Path) -> None:

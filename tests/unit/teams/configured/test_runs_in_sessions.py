@@ -66,8 +66,8 @@ async def test_the_next_message_is_the_next_task_and_an_empty_one_goes_on(tmp_pa
             await run(hub, session.id, task)
         assert speakers(await log_of(hub, session.id)) == ["writer", "critic"] * 3
     assert shown(model, 4) == [
-        *(("user", "Write."), ("assistant", "One."), ("user", "Two.")),
-        *(("assistant", "Three."), ("user", "Four."), ("user", "More.")),
+        *(("user", "Write."), ("assistant", "One."), ("user", "critic said:\nTwo.")),
+        *(("assistant", "Three."), ("user", "critic said:\nFour."), ("user", "More.")),
     ]
 
 
@@ -102,7 +102,7 @@ async def test_a_stopped_run_goes_on_with_the_speaker_that_was_stopped(tmp_path:
         assert (await running)["code"] == "stopped"
         assert (await run(hub, session.id))["text"] == "Three."
         assert speakers(await log_of(hub, session.id)) == ["writer", "critic", "critic", "writer"]
-    assert shown(model, 2) == [("user", "Write."), ("user", "One."), ("user", "Continue.")]
+    assert shown(model, 2) == [("user", "Write."), ("user", "writer said:\nOne."), ("user", "Continue.")]
 
 
 async def test_the_next_process_makes_the_team_from_the_log(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ async def test_the_next_process_makes_the_team_from_the_log(tmp_path: Path) -> N
     model = ScriptedModel(["Three.", "Four."])
     async with open_team_hub(tmp_path, model=model) as hub:
         await run(hub, session.id)
-    assert shown(model, 0) == [("user", "Write."), ("assistant", "One."), ("user", "Two.")]
+    assert shown(model, 0) == [("user", "Write."), ("assistant", "One."), ("user", "critic said:\nTwo.")]
 
 
 async def test_a_team_forgets_what_was_rewound(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_team_forgets_what_was_rewound(tmp_path: Path) -> None:
         await run(hub, session.id, "Go right.")
     assert shown(model, 4) == [
         *(("user", "Write."), ("assistant", "One.")),
-        *(("user", "Two."), ("user", "Go right.")),
+        *(("user", "critic said:\nTwo."), ("user", "Go right.")),
     ]
 
 
@@ -142,7 +142,7 @@ async def test_a_fork_goes_on_with_the_team_of_its_session(tmp_path: Path) -> No
         assert speakers(await log_of(hub, session.id)) == ["writer", "critic"]
     assert shown(model, 2) == [
         *(("user", "Write."), ("assistant", "One.")),
-        *(("user", "Two."), ("user", "More.")),
+        *(("user", "critic said:\nTwo."), ("user", "More.")),
     ]
 
 
@@ -171,8 +171,8 @@ async def test_a_queued_message_is_the_next_task_and_a_steering_one_is_said_to_t
         log = await log_of(hub, session.id)
         assert sum(event["type"] == "steered" for event in log) == 1
         assert speakers(log) == ["writer", "critic"] * 2
-    assert shown(model, 2) == [("user", "Write."), ("user", "One."), ("user", "In prose.")]
-    assert shown(model, 3)[-3:] == [("user", "In prose."), ("user", "Two."), ("user", "Then this.")]
+    assert shown(model, 2) == [("user", "Write."), ("user", "writer said:\nOne."), ("user", "In prose.")]
+    assert shown(model, 3)[-3:] == [("user", "In prose."), ("user", "critic said:\nTwo."), ("user", "Then this.")]
 
 
 async def test_files_with_the_task_reach_the_participants_and_the_log_has_their_names(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""Group chats: the check of their options, and failures of the application's conditions and messages."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from agenticx.teams import (
+    BaseChatMessage,
+    MaxMessageTermination,
+    Response,
+    RoundRobinGroupChat,
+    SelectorGroupChat,
+    Swarm,
+    TeamError,
+    TerminationCondition,
+    TextMentionTermination,
+    ThoughtEvent,
+)
+from tests.unit.teams.chat_agents import Saying
+
+pytestmark = pytest.mark.anyio
+
+
+class Silent(BaseChatMessage, frozen=True):
+    """A message whose text cannot be read."""
+
+    def to_text(self) -> str:
+        raise KeyError("no text")
+
+
+class BadReset(TerminationCondition):
+    """A condition of another library, whose reset fails."""
+
+    @property
+    def terminated(self) -> bool:
+        return False
+
+    async def __call__(self, messages: Any) -> None:
+        return None
+
+    async def reset(self) -> None:
+        raise KeyError("no reset")
+
+
+async def test_a_reset_or_a_text_that_fails_ends_the_run_as_a_team_error() -> None:
+    failing: list[tuple[dict[str, Any], Any]] = [
+        ({"termination_condition": BadReset()}, "go"),
+        ({"custom_message_types": [Silent]}, Silent()),
+        ({"custom_message_types": [Silent], "termination_condition": TextMentionTermination("x")}, Silent()),
+    ]
+    for options, task in failing:
+        with pytest.raises(TeamError) as caught:
+            await RoundRobinGroupChat([Saying("a")], max_turns=1, **options).run(task=task)
+        assert isinstance(caught.value.__cause__, KeyError)
+
+
+async def test_a_response_with_an_event_is_refused() -> None:
+    class Thought(Saying):
+        async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
+            event: Any = ThoughtEvent(content="Hm.", source=self.name)
+            return Response(chat_message=event)
+
+    with pytest.raises(TeamError, match="must be a chat message"):
+        await RoundRobinGroupChat([Thought("a")], max_turns=1).run(task="go")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"max_turns": value} for value in ("3", 1.5, True)),
+        *({"termination_condition": value} for value in ("x", MaxMessageTermination, print)),
+    ],
+)
+async def test_an_option_of_another_type_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=next(iter(options))):
+        RoundRobinGroupChat([Saying("a")], **options)
+
+
+@pytest.mark.parametrize("team", [SelectorGroupChat, Swarm])
+def test_every_team_has_the_options_of_all_teams_in_its_signature(team: Any) -> None:
+    common = inspect.signature(RoundRobinGroupChat).parameters
+    assert {*common} <= {*inspect.signature(team).parameters}
