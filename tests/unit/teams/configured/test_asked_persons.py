@@ -82,7 +82,7 @@ async def test_a_team_whose_hub_is_closed_while_it_asks_goes_on_in_the_next_one(
     assert [event["data"]["text"] for event in log if event["type"] == "final"][-1] == "Thanks."
     assert speakers(log) == ["helper", "person", "helper"]
     assert sum(event["type"] == "question_asked" for event in log) == 1
-    assert [text for _, text in shown(model, 0)][-1] == "Large"
+    assert shown(model, 0)[-1] == ("user", "person said:\nLarge")
 
 
 async def test_a_stop_closes_the_question_to_a_person(tmp_path: Path) -> None:
