@@ -9,7 +9,6 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AsyncConfirmGate, AutoApproveConfirmGate
-from agenticx.sessions import TurnRequest
 from agenticx.teams import (
     AssistantAgent,
     CancellationToken,
@@ -20,8 +19,8 @@ from agenticx.teams import (
     UserProxyAgent,
 )
 from agenticx.testing import collect, outline
-from tests.support.sessions import wait_for_event, wait_for_turn_end
-from tests.support.teams.configured import log_of, open_team_hub, shown, speakers, team_file
+from tests.support.sessions import wait_for_event
+from tests.support.teams.configured import log_of, open_team_hub, shown, team_file
 
 pytestmark = pytest.mark.anyio
 
@@ -67,22 +66,26 @@ async def test_a_person_in_a_configured_team_answers_a_question_of_the_session(t
     assert shown(model, 1)[-1] == ("user", "person said:\nLarge")
 
 
-async def test_a_team_whose_hub_is_closed_while_it_asks_goes_on_in_the_next_one(tmp_path: Path) -> None:
+async def test_a_team_goes_on_by_itself_when_a_person_answers_after_a_restart(tmp_path: Path) -> None:
     team_file(tmp_path / "home", WITH_PERSON, "help")
     async with open_team_hub(tmp_path, [call("handoff_to_person")]) as hub:
-        session = await hub.create(team="help")
-        await hub.start(session.id, TurnRequest(input="Which size?"))
-        await wait_for_event(hub.store, session.id, "question_asked")
+        session_id = (await hub.create(team="help")).id
+        events = asyncio.create_task(collect(hub.run_turn(session_id, "Which size?")))
+        await wait_for_event(hub.store, session_id, "question_asked")
+    await events
     model = ScriptedModel(["Thanks."])
     async with open_team_hub(tmp_path, model=model) as hub:
-        (question,) = await hub.open_questions(session.id)
+        (question,) = await hub.open_questions(session_id)
         await hub.answer_question(question.id, "Large")
-        await wait_for_turn_end(hub.store, session.id, ends=4)
-        log = await log_of(hub, session.id)
-    assert [event["data"]["text"] for event in log if event["type"] == "final"][-1] == "Thanks."
-    assert speakers(log) == ["helper", "person", "helper"]
-    assert sum(event["type"] == "question_asked" for event in log) == 1
-    assert shown(model, 0)[-1] == ("user", "person said:\nLarge")
+        turn_id = hub.running_turn_id(session_id)
+        assert turn_id is not None
+        await hub.wait_for_turn(session_id, turn_id)
+        log = await log_of(hub, session_id)
+        assert [event["data"]["text"] for event in log if event["type"] == "final"][-2:] == ["Thanks.", "Thanks."]
+        assert [event["type"] for event in log].count("question_asked") == 1
+        speakers = [event["data"]["speakers"] for event in log if event["type"] == "speaker_selected"]
+        assert speakers == [["helper"], ["person"], ["helper"]]
+    assert shown(model, 0)[-1] == ("user", "Large")
 
 
 async def test_a_stop_closes_the_question_to_a_person(tmp_path: Path) -> None:
