@@ -17,8 +17,10 @@ from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.events import EVENT_CLASSES, Event
+from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.host import MemoryHost, SubagentHost
 from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left
@@ -245,27 +247,38 @@ class AgentTeamManager:
     @property
     def is_busy(self) -> bool:
         """True if a sub-agent works or is queued."""
-        return any(agent.work is not None and not agent.work.done() for agent in self._tree)
-
-    def runs(self, turn_id: str) -> bool:
-        """Return True if the run with that turn is one that works or is queued here."""
-        return self._tree.in_turn(turn_id) is not None
+        return bool(self._tasks())
 
     def session_of(self, turn_id: str) -> Session | None:
         """Return the conversation of the sub-agent that works in that turn, None if none does."""
-        agent = self._tree.in_turn(turn_id)
-        return None if agent is None else agent.session
+        return None if (agent := self._tree.in_turn(turn_id)) is None else agent.session
 
     def restore(self, runs: Iterable[SubagentRun], endings: Mapping[str, SubagentEnding]) -> None:
         """Add the sub-agents of an earlier process by their runs, in order; `endings` are by turn id."""
         self._tree.restore(runs, endings)
+
+    def resume(self, resumed: ResumedTurn) -> bool:
+        """Go on with a run of an earlier process that waits for a person; return False if there is no such run."""
+        agent = self._tree.get(resumed.agent_id)
+        if self._is_closed or agent is None or agent.run.turn_id != resumed.turn_id:
+            return False
+        agent.state, agent.ending, agent.session = "running", None, new_session(self._session)
+        agent.stop, agent.ended, agent.rounds = StopSignal(), asyncio.Event(), resumed.point.round
+        agent.open_questions = sum(not question.is_response_logged for question in resumed.point.questions.values())
+        below = {other.id for other in self._tree if other.parent is agent}
+        notices = self._session.notices
+        agent.session.notices = [notice for notice in notices if notice.data.get("agent_id") in below]
+        self._session.notices = [notice for notice in notices if notice.data.get("agent_id") not in below]
+        self._tree.begin(agent)
+        agent.work = asyncio.create_task(self._work(agent, resumed), name=f"agx sub-agent {agent.id}")
+        return True
 
     async def deliver(self, ending: SubagentEnding) -> None:
         """Deliver the ending of a run of an earlier process, which is recorded."""
         agent = self._tree.find(ending.agent_id, None)
         self._tree.end(agent, ending)
         self._inbox(agent.parent).append(ending.notice(is_stored=True))
-        await self._write(self._unless_in_turn(agent, *_event_of(ending)))
+        await self._write(self._unless_in_turn(agent, *ending.event))
 
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 
@@ -303,19 +316,20 @@ class AgentTeamManager:
         self._tree.begin(agent)
         agent.work = asyncio.create_task(self._work(agent), name=f"agx sub-agent {agent.id}")
 
-    async def _work(self, agent: Subagent) -> None:
+    async def _work(self, agent: Subagent, resumed: ResumedTurn | None = None) -> None:
         """Run the turn of the agent, deliver its ending, whatever it is, and go on with messages that it has left."""
         ending, is_recorded = agent.failure("internal", "The work failed because of an error in AgenticX."), False
+        is_suspended = False
         try:
-            if await self._places.take(agent.stop):
-                agent.has_place = True
-            last = await self._turn(agent)
+            last = await self._turn(agent, resumed)
             is_recorded = last is not None
             ending = (
                 agent.failure("stopped", "It was stopped before it began.")
                 if last is None
                 else SubagentEnding.from_event(agent.run.turn_id, agent.id, last)
             )
+        except TurnSuspended:
+            is_suspended = True
         except AgenticXError as exc:
             code = "stopped" if agent.stop.is_set() else "storage" if isinstance(exc, StoreError) else "internal"
             ending = agent.failure(code, str(exc))
@@ -324,18 +338,25 @@ class AgentTeamManager:
             raise
         finally:
             self._leave_place(agent)
-            await self._finish(agent, ending, is_recorded=is_recorded)
-        if ending.state != "error" and agent.unread and not self._is_closed:
+            if not is_suspended:
+                await self._finish(agent, ending, is_recorded=is_recorded)
+        if agent.has_ended and ending.state != "error" and agent.unread and not self._is_closed:
             texts, agent.unread = "\n\n".join(agent.unread), []
             if not await self._begin_again(agent, texts, is_anew=False):
                 agent.unread.append(texts)
 
-    async def _turn(self, agent: Subagent) -> Event | None:
+    async def _turn(self, agent: Subagent, resumed: ResumedTurn | None) -> Event | None:
         """Run the turn and return its terminal event, None if it does not begin."""
+        if resumed is not None:
+            agent.runtime = await self._runtime(agent.run.model)
+            agent.above = await self._host.turn_above(agent.run)
+            agent.tools = tools_left(agent, agent.above)
+        elif await self._places.take(agent.stop):
+            agent.has_place = True
         above, session, runtime = agent.above, agent.session, agent.runtime
         assert session is not None
         assert runtime is not None
-        if agent.stop.is_set() or (above is not None and not may_begin_below(above)):
+        if resumed is None and (agent.stop.is_set() or (above is not None and not may_begin_below(above))):
             return None
         agent.state, agent.steering = "running", Steering()
         while agent.unread:
@@ -349,20 +370,24 @@ class AgentTeamManager:
             budget=agent.budget,
             work_seconds=self.limits.seconds,
             permission_mode=agent.run.permission_mode,
+            resumed=resumed,
         )
         last: Event | None = None
+        events_before = 0 if resumed is None else len(resumed.events)
         turn = runtime.run_turn(
             agent.run.message, session, agent.stop, agent_id=agent.id, tools=agent.tools, context=context
         )
         async with aclosing(turn):
             async for event in turn:
-                if event.turn_id == agent.run.turn_id:
+                if events_before <= 0:
                     await self._observe(agent, event)
-                    last = event
+                events_before -= 1
+                last = event
         agent.unread += [steered.content for steered in agent.steering.take()]
         return last
 
     async def _observe(self, agent: Subagent, event: Event) -> None:
+        """Follow the work of an agent by its events, and report its progress."""
         if event.type == "round_start":
             agent.rounds += 1
             if agent.activity:
@@ -382,7 +407,7 @@ class AgentTeamManager:
         """Record the ending, then deliver it with the endings that the agent was not told of, then emit its event."""
         if not (is_recorded or self._is_abandoned):
             await self._store(self._host.record_ending(ending))
-        event = self._unless_in_turn(agent, *_event_of(ending)) if ending.state != "paused" else ()
+        event = self._unless_in_turn(agent, *ending.event) if ending.state != "paused" else ()
         self._tree.end(agent, ending)
         left: list[Notice] = []
         if agent.session is not None:
@@ -470,10 +495,3 @@ class AgentTeamManager:
             raise
         except AgenticXError as exc:
             raise ModelUnavailable(str(exc)) from exc
-
-
-def _event_of(ending: SubagentEnding) -> tuple[EventType, dict[str, Any]]:
-    """Return the type and the data of the event that reports the ending of work that is not paused."""
-    if ending.state == "completed":
-        return EventType.SUBAGENT_COMPLETED, {"result": ending.text}
-    return EventType.SUBAGENT_ERROR, {"text": ending.text, "code": ending.code or "internal"}

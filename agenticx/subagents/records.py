@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, Steering, StopSignal
+from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.tools.permissions import PermissionMode
@@ -134,6 +134,13 @@ class SubagentEnding:
     def dump(self) -> dict[str, Any]:
         """Return the ending as JSON, with the middle of a long text left out."""
         return asdict(self) | {"text": _shortened(self.text)}
+
+    @property
+    def event(self) -> tuple[EventType, dict[str, Any]]:
+        """The type and the data of the event that reports it; none does for work that is paused."""
+        if self.state == "completed":
+            return EventType.SUBAGENT_COMPLETED, {"result": self.text}
+        return EventType.SUBAGENT_ERROR, {"text": self.text, "code": self.code or "internal"}
 
     @property
     def summary(self) -> dict[str, Any]:

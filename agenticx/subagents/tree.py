@@ -45,6 +45,10 @@ class SubagentTree:
         agent.above = agent.runtime = None
         agent.activity, agent.open_questions = "", 0
 
+    def get(self, agent_id: str) -> Subagent | None:
+        """Return a sub-agent, None if there is none of that id."""
+        return self._agents.get(agent_id)
+
     def in_turn(self, turn_id: str) -> Subagent | None:
         """Return the sub-agent that works in that turn, None if none does."""
         return self._by_turn.get(turn_id)

@@ -179,6 +179,10 @@ class SessionChildTurns:
         if self.resumer is None or not self.resumer.resume(resumed):
             self._forget([resumed.turn_id])
 
+    async def end_waiting(self, turn_id: str, code: str, text: str) -> None:
+        """End a turn of an earlier process, and those below it, which cannot be begun again."""
+        await self.end(code, text, only=self._forget([turn_id]))
+
     async def end_waiting_below(self, turn_id: str) -> None:
         """End the turns of an earlier process below one that ends now, which has not begun them again."""
         if below := self._waiting_below(turn_id):

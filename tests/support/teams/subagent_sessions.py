@@ -7,13 +7,13 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from agenticx.llms.base import ChatModel, ModelRequest
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import UserMessage
 from agenticx.sessions import Hub, MemoryStore, OwnershipLost, SessionRecord, Store, StoredEvent, TurnRequest
-from agenticx.sessions.store.base import Ownership
+from agenticx.sessions.store.base import Durability, Log, Ownership
 from agenticx.settings import load_settings
 from agenticx.subagents.meta_tools import session_tools
 from agenticx.tools.base import Tool
@@ -34,6 +34,18 @@ def notices(request: ModelRequest) -> list[str]:
     return [one.content for one in request.messages if isinstance(one, UserMessage) and one.injected]
 
 
+class _LogThatLasts:
+    """The log of a store in memory, which outlives the processes of a test."""
+
+    durability: Durability = "replicas"
+
+    def __init__(self, memory: MemoryStore) -> None:
+        self._memory = memory
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._memory, name)
+
+
 class MortalStore(InterceptedStore):
     """A store of one process, which dies as by a kill before its commit number `dies_at`: it writes nothing more."""
 
@@ -48,6 +60,10 @@ class MortalStore(InterceptedStore):
         """Write nothing from now on, and lose the session."""
         self.is_dead = True
         self.memory.expire(session_id)
+
+    @property
+    def log(self) -> Log:
+        return cast("Log", _LogThatLasts(self.memory))
 
     @property
     def ownership(self) -> Ownership:

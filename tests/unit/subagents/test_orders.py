@@ -14,9 +14,12 @@ import pytest
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.scripted import call, fail, hang, pause
 from agenticx.messages import UserMessage
+from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import MemoryStore, TurnRequest
 from agenticx.sessions.store.records import Loaded
 from agenticx.testing import check_grammar
+from agenticx.tools.base import Tool
+from agenticx.tools.registry import tool
 from tests.support.commits import load
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.support.lanes import Count
@@ -34,6 +37,13 @@ def anyio_backend() -> Any:
     return VIRTUAL_TIME
 
 
+def running_clock() -> LoopClock:
+    """Return a clock of the running loop, which threads can use from the start."""
+    clock = LoopClock()
+    clock.monotonic()
+    return clock
+
+
 class Order:
     """A process that starts sub-agents and ends in some way, and one after it whose agent is told of all endings."""
 
@@ -41,9 +51,23 @@ class Order:
         self.rng = rng
         self.memory = MemoryStore()
         self.end = rng.choice(["nothing", "stop", "close", "kill", "kill at a commit"])
+        self.acted: list[str] = []
         self.session = SubagentSession(
-            folder, lambda: self._store, subagent_max_running=rng.randint(1, 4), subagent_timeout_seconds=SECONDS
+            folder,
+            lambda: self._store,
+            [self._act()],
+            subagent_max_running=rng.randint(1, 4),
+            subagent_timeout_seconds=SECONDS,
         )
+
+    def _act(self) -> Tool:
+        @tool(risk="execute")
+        def act(name: str) -> str:
+            """Act."""
+            self.acted.append(name)
+            return "acted"
+
+        return act
 
     async def run(self) -> Loaded:
         """Run both processes and return what the session has at the end."""
@@ -54,7 +78,7 @@ class Order:
         main = [[spawn(name) for name in names if rng.random() < 0.8 or name == "w0"], waiting, "done", "again"]
         self._store = MortalStore(self.memory, rng.randint(1, COMMITS) if self.end == "kill at a commit" else 0)
         await self.memory.create(self.session.record)
-        hub = self.session.new_hub([part for part in main if part], workers, clock=LoopClock())
+        hub = self.session.new_hub([part for part in main if part], workers, clock=running_clock())
         await hub.recover()
         with suppress(AgenticXError):
             await hub.start(self.session.id, TurnRequest(input="go"))
@@ -75,8 +99,13 @@ class Order:
         """Have the main agent told of all that has ended."""
         self.memory.expire(self.session.id)
         self._store = MortalStore(self.memory.other_worker())
-        hub = self.session.new_hub(["yes", "no"], {}, clock=LoopClock())
+        workers = {f"w{number}": ["acts at last"] * 2 for number in range(5)}
+        hub = self.session.new_hub(["yes", "no"], workers, clock=running_clock())
         await hub.recover()
+        while any(one["state"] == "running" for one in await hub.subagents(self.session.id)):
+            for question in await hub.open_confirms(self.session.id):
+                await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+            await asyncio.sleep(0.1)
         for _ in range(2):
             await self.session.run(hub, "and now?")
         await hub.close()
@@ -94,6 +123,7 @@ class Order:
             [call("list_subagents"), [pause(rng.random()), "later"]],
             [hang()],
             [fail(ModelError("down", code="provider.overloaded"))],
+            [call("act", {"name": name}), "acts"],
         ]
         return rng.choice(script)
 
@@ -105,8 +135,8 @@ def delivered_to_main(loaded: Loaded) -> Counter[str]:
 
 
 async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: random.Random, count: Count) -> None:
-    ends = Counter[str]()
-    for number in range(count(10, 100, 1_000)):
+    ends, acted = Counter[str](), Counter[str]()
+    for number in range(count(20, 100, 1_000)):
         order = Order(tmp_path, rng)
         loaded = await order.run()
         started = {fact.key: fact.data for fact in loaded.subagent_facts if fact.kind == "subagent_started"}
@@ -118,5 +148,8 @@ async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: r
         if log := await order.session.envelopes():
             check_grammar(log)
         assert (loaded.running, list(loaded.children)) == (None, [])
+        assert all(times == 1 for times in Counter(order.acted).values())
+        acted.update(order.acted)
         ends.update(fact.data["code"] or fact.data["state"] for fact in loaded.subagent_facts if "state" in fact.data)
     assert {"completed", "stopped", "interrupted"} <= ends.keys(), ends
+    assert acted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ import pytest
 
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
+from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub, MemoryStore, Store
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar
+from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 
@@ -32,10 +34,9 @@ def look(number: int) -> str:
 class Processes:
     """A session whose processes are killed, one after another."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
+    def __init__(self, folder: Path, tools: Sequence[Tool] = (), **settings: Any) -> None:
         self._stores = [MortalStore(MemoryStore())]
-        self.session = SubagentSession(folder, lambda: self._stores[-1], [look], **settings)
-        self._killed: list[Any] = []
+        self.session = SubagentSession(folder, lambda: self._stores[-1], [look, *tools], **settings)
 
     @asynccontextmanager
     async def process(self, main: list[Any], **workers: list[Any]) -> AsyncGenerator[Hub]:
@@ -140,3 +141,49 @@ async def test_a_shutdown_ends_subagents_within_its_time(tmp_path: Path, open_st
         assert {one["code"] for one in await hub.subagents(session.id)} == {"stopped"}
         await session.run(hub)
         assert notices(session.main.requests[0])[0].count("failed: stopped]") == 2
+
+
+@tool(risk="execute")
+def act(number: int) -> str:
+    """Act."""
+    return f"done {number}"
+
+
+async def ask_from(session: SubagentSession, hub: Any, names: list[str]) -> None:
+    """Run a turn whose sub-agents ask the user, each of them once."""
+    await session.run(hub)
+    await session.wait_for(lambda one: one["type"] == "confirm_required", len(names))
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+async def test_subagents_that_wait_for_a_person_go_on_after_a_restart(tmp_path: Path, end: str) -> None:
+    processes = Processes(tmp_path, [act])
+    session = processes.session
+    asks = {name: [call("act", {"number": number})] for number, name in enumerate("ab", 1)}
+    main = [[spawn("a"), spawn("b"), spawn("c")], "Later."]
+    async with processes.process(main, **asks, c=[hang()]) as hub:
+        await ask_from(session, hub, ["a", "b"])
+        await session.wait_for_event("round_start", "c-3")
+        if end == "close":
+            await hub.close()
+    async with processes.process(["I see."], a=["a ends"], b=["b ends"]) as hub:
+        states = {one["agent_id"]: (one["state"], one.get("waits_for_user")) for one in await hub.subagents(session.id)}
+        assert states == {"a-1": ("running", True), "b-2": ("running", True), "c-3": ("error", None)}
+        first, second = sorted(await hub.open_confirms(session.id), key=lambda one: one.agent_id)
+        assert first.agent_path == ("meta", "a-1")
+        await hub.answer_confirm(first.id, ConfirmAnswer(approved=True), digest=first.digest)
+        await hub.answer_confirm(second.id, ConfirmAnswer(approved=False), digest=second.digest)
+        for name in ("a-1", "b-2"):
+            await session.wait_for_event("subagent_completed", name)
+        await session.run(hub, "And?")
+        told = "\n\n".join(notices(session.main.requests[-1]))
+        code = "interrupted" if end == "kill" else "stopped"
+        assert sorted(line for line in told.splitlines() if line.startswith("[")) == [
+            "[sub-agent a-1 completed]",
+            "[sub-agent b-2 completed]",
+            f"[sub-agent c-3 failed: {code}]",
+        ]
+        log = await session.envelopes()
+        check_grammar(log)
+        results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result" and one["agent_id"] != "meta"]
+        assert sorted(results) == ["denied", "ok"]

@@ -8,6 +8,7 @@ from typing import Any
 from agenticx.errors import SessionBusy
 from agenticx.messages import Message
 from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
+from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
@@ -51,7 +52,8 @@ class SessionSubagents:
         self._records = RunRecords.from_facts(facts)
         self._begun_here = set[str]()
         self._manager: AgentTeamManager | None = None
-        turns.records = self
+        self._turns = turns
+        turns.records = turns.resumer = self
         session.notices += [ending.notice(is_stored=True) for ending in self._records.undelivered.values()]
 
     @property
@@ -141,6 +143,17 @@ class SessionSubagents:
         """True if a run of an earlier process has no ending."""
         return any(run.turn_id not in self._begun_here for run in self._records.unended)
 
+    def resume(self, resumed: ResumedTurn, /) -> bool:
+        """Go on with the turn of a sub-agent that waits for a person; return False if it is not one."""
+        if resumed.turn_id not in self._records.runs:
+            return False
+        token = CURRENT_OWNER.set(self)
+        self._begun_here.add(resumed.turn_id)
+        try:
+            return self.manager.resume(resumed)
+        finally:
+            CURRENT_OWNER.reset(token)
+
     # --- records of turns ---------------------------------------------------------------------------------------------
 
     def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
@@ -175,6 +188,8 @@ class SessionSubagents:
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
         self._records.endings[ending.turn_id] = ending
+        if ending.turn_id in self._turns.waiting:  # it could not go on after a restart
+            return await self._turns.end_waiting(ending.turn_id, ending.code or "internal", ending.text)
         await run_to_completion(self._writer.commit(None, facts=[ended_fact(ending)]))
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:

@@ -66,6 +66,28 @@ async def test_a_person_in_a_configured_team_answers_a_question_of_the_session(t
     assert shown(model, 1)[-1] == ("user", "person said:\nLarge")
 
 
+async def test_a_team_goes_on_by_itself_when_a_person_answers_after_a_restart(tmp_path: Path) -> None:
+    team_file(tmp_path / "home", WITH_PERSON, "help")
+    async with open_team_hub(tmp_path, [call("handoff_to_person")]) as hub:
+        session_id = (await hub.create(team="help")).id
+        events = asyncio.create_task(collect(hub.run_turn(session_id, "Which size?")))
+        await wait_for_event(hub.store, session_id, "question_asked")
+    await events
+    model = ScriptedModel(["Thanks."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        (question,) = await hub.open_questions(session_id)
+        await hub.answer_question(question.id, "Large")
+        turn_id = hub.running_turn_id(session_id)
+        assert turn_id is not None
+        await hub.wait_for_turn(session_id, turn_id)
+        log = await log_of(hub, session_id)
+        assert [event["data"]["text"] for event in log if event["type"] == "final"][-2:] == ["Thanks.", "Thanks."]
+        assert [event["type"] for event in log].count("question_asked") == 1
+        speakers = [event["data"]["speakers"] for event in log if event["type"] == "speaker_selected"]
+        assert speakers == [["helper"], ["person"], ["helper"]]
+    assert shown(model, 0)[-1] == ("user", "Large")
+
+
 async def test_a_stop_closes_the_question_to_a_person(tmp_path: Path) -> None:
     team_file(tmp_path / "home", WITH_PERSON, "help")
     async with open_team_hub(tmp_path, [call("handoff_to_person")]) as hub:

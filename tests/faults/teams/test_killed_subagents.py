@@ -1,0 +1,115 @@
+"""Sub-agents whose process is killed: the agent above is told of each ending once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.llms.base import ChatModel
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.messages import UserMessage
+from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
+from agenticx.sessions.store.factory import open_store
+from agenticx.sessions.store.records import Loaded
+from agenticx.settings import Settings, load_settings
+from agenticx.subagents.meta_tools import session_tools
+from tests.support.forked import ROOT, Process
+from tests.support.intercepted_store import InterceptedStore, Write
+from tests.support.lanes import Count
+from tests.support.program import PROGRAM
+from tests.support.sessions import wait_for_turn_end
+from tests.support.teams.subagent_sessions import spawn
+from tests.support.timeouts import PATIENCE
+
+pytestmark = pytest.mark.anyio
+
+COMMITS = 40  # of a session whose agent starts four others and then answers a second message
+RECORD = SessionRecord(id="ses_1", name="x", workspace="", permission_mode="auto", created_at="2026-01-01")
+
+
+def hub_over(store: Store, folder: Path) -> Hub:
+    """Return a hub whose agent starts three others, one of which starts a fourth."""
+    names = ("a", "b", "c", "d")
+    scripts: dict[str | None, list[Any]] = {
+        None: [[spawn("a"), spawn("b")], spawn("c"), "Later.", "I see."],
+        "a": ["a ends"],
+        "b": [spawn("d"), call("wait_subagents"), "b ends"],
+        "c": [call("list_subagents"), "c ends"],
+        "d": ["d ends"],
+    }
+    models: dict[str | None, ChatModel] = {name: ScriptedModel(scripts[name]) for name in (None, *names)}
+    return Hub(store, models=models.__getitem__, tools=lambda _: session_tools(), settings=settings_in(folder))
+
+
+def settings_in(folder: Path) -> Settings:
+    return load_settings({"home": folder / "home"}, environ={})
+
+
+async def run_until_killed(folder: Path, commit: int) -> None:
+    """Run two turns; the process is killed before its commit of that number, or at the end."""
+    commits = 0
+
+    async def around(write: Write) -> Sequence[StoredEvent]:
+        nonlocal commits
+        commits += 1
+        if commits == commit:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await write.make()
+
+    folder.mkdir(parents=True)
+    store = InterceptedStore(open_store(settings_in(folder)), around)
+    await store.create(replace(RECORD, workspace=str(folder)))
+    hub = hub_over(store, folder)
+    await hub.recover()
+    await hub.start(RECORD.id, TurnRequest(input="go"))
+    await wait_for_turn_end(store, RECORD.id, ends=5)
+    await hub.start(RECORD.id, TurnRequest(input="and?"))
+    await wait_for_turn_end(store, RECORD.id, ends=6)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def told_after(folder: Path) -> Loaded:
+    """Return what the session has once the next process has run two turns."""
+    store = open_store(settings_in(folder))
+    model = ScriptedModel(["yes", "no"])
+    hub = Hub(store, models=lambda _: model, tools=lambda _: session_tools(), settings=settings_in(folder))
+    await hub.recover()
+    for _ in range(2):
+        async for _event in hub.run_turn(RECORD.id, "and now?"):
+            pass
+    await hub.close()
+    loaded = await (await store.ownership.claim(RECORD.id)).load()
+    await store.aclose()
+    return loaded
+
+
+async def test_endings_of_a_killed_process_are_delivered_once(tmp_path: Path, rng: random.Random, count: Count) -> None:
+    codes = Counter[str]()
+    for number in range(count(2, 10, 200)):
+        folder, commit = tmp_path / str(number), rng.randint(6, COMMITS)
+        body = f"asyncio.run(run_until_killed(Path({str(folder)!r}), {commit}))"
+        source = f"import asyncio\nfrom pathlib import Path\nfrom {__name__} import run_until_killed\n{body}"
+        process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
+        _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
+        assert process.returncode == -signal.SIGKILL, error
+        loaded = await told_after(folder)
+        facts = loaded.subagent_facts
+        started = {fact.key: fact.data for fact in facts if fact.kind == "subagent_started"}
+        delivered = {fact.key: fact.data for fact in facts if fact.kind == "subagent_delivered"}
+        assert delivered.keys() == started.keys()
+        assert [fact for fact in facts if fact.kind == "subagent_ended"] == []
+        told = [one.content for one in loaded.state.messages if isinstance(one, UserMessage) and one.injected]
+        for run in started.values():
+            times = "\n".join(told).count(f"[sub-agent {run['agent_id']} ")
+            assert times == 1 or (run["depth"] == 2 and times == 0)
+        codes.update(data["code"] or "completed" for data in delivered.values())
+    assert {"interrupted", "completed"} >= codes.keys() > set()
