@@ -76,9 +76,9 @@ async def test_a_team_goes_on_by_itself_when_a_person_answers_after_a_restart(tm
     model = ScriptedModel(["Thanks."])
     async with open_team_hub(tmp_path, model=model) as hub:
         (question,) = await hub.open_questions(session_id)
-        await hub.answer_question(question.id, "Large")
         turn_id = hub.running_turn_id(session_id)
         assert turn_id is not None
+        await hub.answer_question(question.id, "Large")
         await hub.wait_for_turn(session_id, turn_id)
         log = await log_of(hub, session_id)
         assert [event["data"]["text"] for event in log if event["type"] == "final"][-2:] == ["Thanks.", "Thanks."]
