@@ -57,6 +57,14 @@ async def test_a_plain_function_runs_in_a_thread_and_its_error_is_raised(runner)
         await runner.call(where)
 
 
+async def test_a_plain_function_may_have_a_parameter_called_name(runner) -> None:
+    @tool
+    def greet(name: str) -> str:
+        return f"hello {name}"
+
+    assert await runner.call(greet, name="Ada") == "hello Ada"
+
+
 async def test_a_plain_function_that_returns_a_coroutine_is_awaited(runner) -> None:
     assert await runner.call(tool(lambda: launch.function("x", runner.context), name="later")) == "x by meta"
 
