@@ -223,7 +223,10 @@ class ThoughtEvent(_TextEvent, frozen=True):
 
 
 class ModelClientStreamingChunkEvent(_TextEvent, frozen=True):
-    """A part of a reply; `full_message_id` is the id of the message to come."""
+    """A part of a reply; `full_message_id` is the id of the message to come: the answer, or the calls of the reply.
+
+    None comes of a reply that goes back to the model, because it is not the object that was asked for.
+    """
 
     full_message_id: str | None = None
     type: Literal["ModelClientStreamingChunkEvent"] = "ModelClientStreamingChunkEvent"

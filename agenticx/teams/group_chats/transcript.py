@@ -28,8 +28,10 @@ class MessageTypes:
         self.add((*_KNOWN, *custom))
 
     def add(self, types: Iterable[type[BaseChatMessage | BaseAgentEvent]]) -> None:
-        """Accept further types."""
+        """Accept further types; TypeError for one that is no type of messages or events."""
         for type_ in types:
+            if not _is_message_type(type_):
+                raise TypeError(f"custom_message_types must be subclasses of BaseChatMessage, not {type_!r}")
             if type_ not in self._known:
                 self._known.add(type_)
                 self._named.setdefault(type_.model_fields["type"].default or type_.__name__, []).append(type_)
@@ -56,6 +58,10 @@ class MessageTypes:
         if problem is not None:
             raise ValueError(f"a {name} cannot be read: {problem}") from problem
         raise ValueError(f"Message type {name!r} is not registered with this team; list it in custom_message_types")
+
+
+def _is_message_type(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseChatMessage | BaseAgentEvent)
 
 
 @dataclass(frozen=True, slots=True)

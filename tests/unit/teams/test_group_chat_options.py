@@ -71,6 +71,7 @@ async def test_a_response_with_an_event_is_refused() -> None:
     "options",
     [
         *({"max_turns": value} for value in ("3", 1.5, True)),
+        *({"custom_message_types": [value]} for value in (int, "TextMessage")),
         *({"termination_condition": value} for value in ("x", MaxMessageTermination, print)),
     ],
 )

@@ -85,7 +85,7 @@ async def test_a_team_goes_on_by_itself_when_a_person_answers_after_a_restart(tm
         assert [event["type"] for event in log].count("question_asked") == 1
         speakers = [event["data"]["speakers"] for event in log if event["type"] == "speaker_selected"]
         assert speakers == [["helper"], ["person"], ["helper"]]
-    assert shown(model, 0)[-1] == ("user", "Large")
+    assert shown(model, 0)[-1] == ("user", "person said:\nLarge")
 
 
 async def test_a_stop_closes_the_question_to_a_person(tmp_path: Path) -> None:
