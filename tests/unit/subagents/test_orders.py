@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,18 @@ def delivered_to_main(loaded: Loaded) -> Counter[str]:
     return Counter(part.split()[1] for text in told for part in text.split("\n\n") if part.startswith("[sub-agent "))
 
 
+def outcome(ending: Mapping[str, Any]) -> str:
+    """Return the code of an ending, its state if it has none."""
+    return ending["code"] or ending["state"]
+
+
+def outcomes_in(log: Sequence[dict[str, Any]], turn_ids: Collection[str]) -> dict[str, str]:
+    """Return the outcomes of these turns by their terminal events."""
+    fatal = {one["turn_id"]: one["data"]["code"] for one in log if one["type"] == "error" and one["data"]["fatal"]}
+    final = {one["turn_id"]: "completed" for one in log if one["type"] == "final"}
+    return {turn_id: found for turn_id, found in (fatal | final).items() if turn_id in turn_ids}
+
+
 async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: random.Random, count: Count) -> None:
     ends, acted = Counter[str](), Counter[str]()
     for number in range(count(20, 100, 1_000)):
@@ -148,8 +161,10 @@ async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: r
         if log := await order.session.envelopes():
             check_grammar(log)
         assert (loaded.running, list(loaded.children)) == (None, [])
+        outcomes = {fact.key: outcome(fact.data) for fact in loaded.subagent_facts if fact.kind == "subagent_delivered"}
+        assert outcomes.items() >= outcomes_in(log, outcomes).items()
         assert all(times == 1 for times in Counter(order.acted).values())
         acted.update(order.acted)
-        ends.update(fact.data["code"] or fact.data["state"] for fact in loaded.subagent_facts if "state" in fact.data)
+        ends.update(outcomes.values())
     assert {"completed", "stopped", "interrupted"} <= ends.keys(), ends
     assert acted
