@@ -147,7 +147,15 @@ def outcomes_in(log: Sequence[dict[str, Any]], turn_ids: Collection[str]) -> dic
     return {turn_id: found for turn_id, found in (fatal | final).items() if turn_id in turn_ids}
 
 
-async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: random.Random, count: Count) -> None:
+def reported(log: Sequence[dict[str, Any]]) -> Counter[tuple[str, str]]:
+    """Return how often the log has an event of an ending, by agent and outcome."""
+    ends = [one for one in log if one["type"] in ("subagent_completed", "subagent_error")]
+    return Counter((one["agent_id"], one["data"].get("code", "completed")) for one in ends)
+
+
+async def test_each_ending_is_delivered_and_reported_once_in_any_order(
+    tmp_path: Path, rng: random.Random, count: Count
+) -> None:
     ends, acted = Counter[str](), Counter[str]()
     for number in range(count(20, 100, 1_000)):
         order = Order(tmp_path, rng)
@@ -163,6 +171,8 @@ async def test_each_ending_is_delivered_once_in_any_order(tmp_path: Path, rng: r
         assert (loaded.running, list(loaded.children)) == (None, [])
         outcomes = {fact.key: outcome(fact.data) for fact in loaded.subagent_facts if fact.kind == "subagent_delivered"}
         assert outcomes.items() >= outcomes_in(log, outcomes).items()
+        ended = Counter((run["agent_id"], outcomes[turn_id]) for turn_id, run in started.items())
+        assert reported(log) == ended, (number, order.end)
         assert all(times == 1 for times in Counter(order.acted).values())
         acted.update(order.acted)
         ends.update(outcomes.values())
