@@ -275,8 +275,7 @@ class AgentTeamManager:
 
     async def deliver(self, ending: SubagentEnding) -> None:
         """Deliver the ending of a run of an earlier process, which is recorded."""
-        agent = self._tree.find(ending.agent_id, None)
-        self._tree.end(agent, ending)
+        self._tree.end(agent := self._tree.find(ending.agent_id, None), ending)
         self._inbox(agent.parent).append(ending.notice(is_stored=True))
         await self.announce(ending)
 

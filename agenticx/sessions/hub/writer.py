@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.sessions.hub.announcements import ENDING_EVENTS, Announcements
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
-from agenticx.sessions.hub.subagents.announcements import ENDING_EVENTS, Announcements
 from agenticx.sessions.store.base import Doubtful, Lease
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
