@@ -1,4 +1,31 @@
-"""Agents that work as more than one: chat agents, teams, actors, messages, termination conditions.
+"""Agents that work as more than one: teams and their conditions, actors, messages, sub-agents.
+
+A team speaks until a condition or a limit ends its run:
+
+    import asyncio
+    from agenticx.teams import AssistantAgent, Console, RoundRobinGroupChat, TextMentionTermination
+
+    writer = AssistantAgent("writer", "demo", system_message="Write what you are asked for.")
+    critic = AssistantAgent("critic", "demo", system_message="Name the worst fault, or say APPROVE.")
+    team = RoundRobinGroupChat([writer, critic], termination_condition=TextMentionTermination("APPROVE"), max_turns=2)
+    asyncio.run(Console(team.run_stream(task="say hello")))
+
+A sub-agent works beside the agent that started it, here by the call of a tool, and its ending is reported to that one:
+
+    import asyncio
+    from agenticx import AgentRuntime, Session
+    from agenticx.teams import AgentTeamManager
+
+    async def main() -> None:
+        runtime, session = AgentRuntime("demo"), Session()
+        manager = AgentTeamManager(runtime, session=session)
+        agent_id = await manager.spawn("say hello", name="greeter")  # as the tool spawn_subagent does
+        await manager.wait([agent_id])
+        result = await runtime.run("What did it say?", session, tools=manager.meta_tools())
+        print(agent_id, result.text)
+        await manager.aclose()
+
+    asyncio.run(main())
 
 All names of autogen-agentchat 0.7 and of the actors of autogen-core that are supported are importable from here under
 the same name. The names that differ, also those of AutoAgent's MetaChain, of which `agenticx.core` is the successor:
