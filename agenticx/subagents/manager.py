@@ -275,10 +275,13 @@ class AgentTeamManager:
 
     async def deliver(self, ending: SubagentEnding) -> None:
         """Deliver the ending of a run of an earlier process, which is recorded."""
-        agent = self._tree.find(ending.agent_id, None)
-        self._tree.end(agent, ending)
+        self._tree.end(agent := self._tree.find(ending.agent_id, None), ending)
         self._inbox(agent.parent).append(ending.notice(is_stored=True))
-        await self._write(self._unless_in_turn(agent, *ending.event))
+        await self.announce(ending)
+
+    async def announce(self, ending: SubagentEnding) -> None:
+        """Append the event of an ending of an earlier process."""
+        await self._write(self._unless_in_turn(self._tree.find(ending.agent_id, None), *ending.event))
 
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 

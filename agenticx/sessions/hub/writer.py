@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
+from agenticx.sessions.hub.announcements import ENDING_EVENTS, Announcements
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
@@ -64,6 +65,7 @@ class SessionWriter:
         self.seq = loaded.last_seq
         self.state_frozen = False
         self.unsettled: _Write | None = None
+        self.announcements = Announcements(loaded.open_facts)
         self._lease = lease
         self._queue = queue
         self._clock = clock
@@ -122,6 +124,8 @@ class SessionWriter:
                     facts = (*facts, *self._question_facts(turn_id, events))
                 if self._queue.messages:
                     facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
+            if not types.isdisjoint(ENDING_EVENTS):
+                facts = (*facts, *self.announcements.facts(events))
             commit = Commit(
                 id=f"{self._lease.epoch}-{self._commit_count}",
                 turn_id=turn_id,
@@ -200,6 +204,7 @@ class SessionWriter:
             self._tracker.mark_stored(commit.state)
             if commit.facts and self._session.unstored_notices:
                 self._session.mark_delivered([fact.key for fact in commit.facts if fact.kind == "subagent_delivered"])
+        self.announcements.mark_stored(commit.facts)
         if commit.facts and self._queue.messages:  # which include each `message_taken`
             self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record

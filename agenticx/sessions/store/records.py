@@ -172,6 +172,8 @@ FactKind = Literal[
     "subagent_started",
     "subagent_ended",
     "subagent_delivered",
+    "subagent_unannounced",
+    "subagent_announced",
 ]
 FILE_KINDS: tuple[FactKind, ...] = ("file_edited", "file_rewound")
 """The kinds of the facts about files, which are kept as long as their session."""
@@ -180,6 +182,7 @@ CLOSED_KINDS: Mapping[FactKind, FactKind] = {
     "message_taken": "message_posted",
     "name_announced": "name_derived",
     "rewind_ended": "rewind_began",
+    "subagent_announced": "subagent_unannounced",
     "subagent_delivered": "subagent_ended",
 }
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
@@ -220,8 +223,9 @@ class Fact:
 
     `subagent_started`: the run `key` of a sub-agent, which is the turn of that id once it has begun, is about to,
     {agent_id, task, …}. `subagent_ended`: it has ended, {state, text, …}. `subagent_delivered`: the conversation of the
-    agent above has this ending, {state, …}. These and the facts about files and rewinds belong to no turn (`turn_id` is
-    "").
+    agent above has this ending, {state, …}. `subagent_unannounced`: the event of this ending, {state, text, …}, is not
+    in the log yet. `subagent_announced`: it is. These and the facts about files and rewinds belong to no turn
+    (`turn_id` is "").
     """
 
     kind: FactKind

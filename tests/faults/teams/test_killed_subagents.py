@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -77,8 +78,8 @@ async def run_until_killed(folder: Path, commit: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def told_after(folder: Path) -> Loaded:
-    """Return what the session has once the next process has run two turns."""
+async def told_after(folder: Path) -> tuple[Loaded, Counter[tuple[str, str]]]:
+    """Return what the session has once the next process has run two turns, and how often its log has each ending."""
     store = open_store(settings_in(folder))
     model = ScriptedModel(["yes", "no"])
     hub = Hub(store, models=lambda _: model, tools=lambda _: session_tools(), settings=settings_in(folder))
@@ -88,11 +89,15 @@ async def told_after(folder: Path) -> Loaded:
             pass
     await hub.close()
     loaded = await (await store.ownership.claim(RECORD.id)).load()
+    log = [json.loads(event.frame_json) for event in await store.log.read(RECORD.id, 0, 100_000)]
     await store.aclose()
-    return loaded
+    ends = [one for one in log if one["type"] in ("subagent_completed", "subagent_error")]
+    return loaded, Counter((one["agent_id"], one["data"].get("code", "completed")) for one in ends)
 
 
-async def test_endings_of_a_killed_process_are_delivered_once(tmp_path: Path, rng: random.Random, count: Count) -> None:
+async def test_endings_of_a_killed_process_are_delivered_and_reported_once(
+    tmp_path: Path, rng: random.Random, count: Count
+) -> None:
     codes = Counter[str]()
     for number in range(count(2, 10, 200)):
         folder, commit = tmp_path / str(number), rng.randint(6, COMMITS)
@@ -101,11 +106,12 @@ async def test_endings_of_a_killed_process_are_delivered_once(tmp_path: Path, rn
         process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
         _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
         assert process.returncode == -signal.SIGKILL, error
-        loaded = await told_after(folder)
+        loaded, reported = await told_after(folder)
         facts = loaded.subagent_facts
         started = {fact.key: fact.data for fact in facts if fact.kind == "subagent_started"}
         delivered = {fact.key: fact.data for fact in facts if fact.kind == "subagent_delivered"}
         assert delivered.keys() == started.keys()
+        assert reported == Counter((one["agent_id"], one["code"] or "completed") for one in delivered.values())
         assert [fact for fact in facts if fact.kind == "subagent_ended"] == []
         told = [one.content for one in loaded.state.messages if isinstance(one, UserMessage) and one.injected]
         for run in started.values():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agenticx.logs import get_logger
 from agenticx.sessions.store.records import Fact
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
-__all__ = ["RunRecords", "ended_fact", "started_fact"]
+__all__ = ["RunRecords", "ended_facts", "started_fact"]
 
 _log = get_logger(__name__)
 
@@ -58,6 +58,7 @@ def started_fact(run: SubagentRun) -> Fact:
     return Fact(kind="subagent_started", key=run.turn_id, turn_id="", data=run.dump())
 
 
-def ended_fact(ending: SubagentEnding) -> Fact:
-    """Return the fact that a run has ended."""
-    return Fact(kind="subagent_ended", key=ending.turn_id, turn_id="", data=ending.dump())
+def ended_facts(ending: SubagentEnding) -> Sequence[Fact]:
+    """Return the facts that a run has ended, and that the log has no event of that yet; none reports a pause."""
+    ended = Fact(kind="subagent_ended", key=ending.turn_id, turn_id="", data=ending.dump())
+    return (ended,) if ending.state == "paused" else (ended, replace(ended, kind="subagent_unannounced"))

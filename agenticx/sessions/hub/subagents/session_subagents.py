@@ -13,7 +13,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
-from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_fact, started_fact
+from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_facts, started_fact
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
 from agenticx.sessions.store.base import read_log_pages
@@ -128,7 +128,10 @@ class SessionSubagents:
             await self.manager.abandon()
 
     async def recover(self, loaded: Loaded) -> None:
-        """End the runs of an earlier process that had not begun; those whose turns are open end with these."""
+        """End the runs of an earlier process that had not begun, and append the events of endings that it left out.
+
+        Runs whose turns are open end with these.
+        """
         open_turns = {turn.id for turn in loaded.children}
         for run in self._records.unended:
             if run.turn_id not in open_turns and run.turn_id not in self._begun_here:
@@ -137,6 +140,9 @@ class SessionSubagents:
                 )
                 await self.record_ending(ending)
                 await self.manager.deliver(ending)
+        for ending in self._writer.announcements.missing:
+            if ending.turn_id not in self._begun_here:
+                await self.manager.announce(ending)
 
     @property
     def has_unended(self) -> bool:
@@ -165,7 +171,7 @@ class SessionSubagents:
         delivered = () if session is None else delivered_facts(session)
         if not events[-1].terminal:
             return delivered
-        return (*delivered, ended_fact(SubagentEnding.from_event(turn_id, run.agent_id, events[-1])))
+        return (*delivered, *ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1])))
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
         for fact in facts:
@@ -190,7 +196,7 @@ class SessionSubagents:
         self._records.endings[ending.turn_id] = ending
         if ending.turn_id in self._turns.waiting:  # it could not go on after a restart
             return await self._turns.end_waiting(ending.turn_id, ending.code or "internal", ending.text)
-        await run_to_completion(self._writer.commit(None, facts=[ended_fact(ending)]))
+        await run_to_completion(self._writer.commit(None, facts=ended_facts(ending)))
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
         await run_to_completion(self._writer.commit(None, events))

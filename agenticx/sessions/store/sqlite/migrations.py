@@ -237,6 +237,14 @@ MIGRATIONS: tuple[Migration, ...] = (
             WHERE kind IN ('subagent_started', 'subagent_ended', 'subagent_delivered');
         """,
     ),
+    Migration(
+        "0015 unannounced endings of sub-agents",
+        """
+        DROP INDEX open_facts;
+        CREATE INDEX open_facts ON facts (session)
+            WHERE kind IN ('message_posted', 'name_derived', 'rewind_began', 'subagent_unannounced');
+        """,
+    ),
 )
 
 
