@@ -204,7 +204,8 @@ class SessionWriter:
             self._tracker.mark_stored(commit.state)
             if commit.facts and self._session.unstored_notices:
                 self._session.mark_delivered([fact.key for fact in commit.facts if fact.kind == "subagent_delivered"])
-        self.announcements.mark_stored(commit.facts)
+        if commit.facts:
+            self.announcements.mark_stored(commit.facts)
         if commit.facts and self._queue.messages:  # which include each `message_taken`
             self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record
