@@ -100,9 +100,9 @@ class AgentTeamManager:
     ) -> str:
         """Start a sub-agent of the agent that calls this, and return its id.
 
-        `tools` are names of the parent's tools, by default all of them. `context` is put before the task. The model
-        calls are made within `budget` too. Raises `SubagentLimitReached`, `ModelUnavailable`, and `InvalidArguments`
-        for tools that the parent does not have and for a list of none.
+        `tools` are names of the parent's tools, by default all; `context` is put before the task; `budget` limits the
+        model calls too, in this process: no host records it. Raises `SubagentLimitReached`, `ModelUnavailable`, and
+        `InvalidArguments` for tools that the parent does not have and for a list of none.
         """
         check_str("task", task)
         above = current_turn()
