@@ -1,9 +1,9 @@
-"""Sub-agents of a session on a store that two hubs share: commands from afar, and a change of the owner."""
+"""Sub-agents of a session at two hubs on one store: commands from afar, and a change of the owner."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -64,25 +64,23 @@ async def test_the_other_hub_lists_messages_retries_and_cancels_at_the_owner(tmp
         check_grammar(await session.envelopes())
 
 
-Act = Callable[[Hub, str], Awaitable[Any]]
-
-
 @pytest.mark.parametrize(
-    ("act", "error"),
+    ("command", "arguments", "error"),
     [
-        (lambda hub, session_id: hub.retry_subagent(session_id, "slow-1"), SubagentBusy),
-        (lambda hub, session_id: hub.retry_subagent(session_id, "x"), SubagentNotFound),
-        (lambda hub, session_id: hub.cancel_subagent(session_id, "x"), SubagentNotFound),
-        (lambda hub, session_id: hub.message_subagent(session_id, "x", "hi"), SubagentNotFound),
+        ("retry_subagent", ("slow-1",), SubagentBusy),
+        ("retry_subagent", ("x",), SubagentNotFound),
+        ("cancel_subagent", ("x",), SubagentNotFound),
+        ("message_subagent", ("x", "hi"), SubagentNotFound),
     ],
-    ids=["retry-busy", "retry-unknown", "cancel-unknown", "message-unknown"],
 )
-async def test_the_other_hub_raises_the_errors_of_the_owner(tmp_path: Path, act: Act, error: type[Exception]) -> None:
+async def test_the_other_hub_raises_the_errors_of_the_owner(
+    tmp_path: Path, command: str, arguments: tuple[str, ...], error: type[Exception]
+) -> None:
     async with two_hubs(tmp_path, [spawn("slow"), "Later."], slow=[hang()]) as hubs:
         with pytest.raises(error) as at_owner:
-            await act(hubs.owner, hubs.session.id)
+            await getattr(hubs.owner, command)(hubs.session.id, *arguments)
         with pytest.raises(error) as from_afar:
-            await act(hubs.other, hubs.session.id)
+            await getattr(hubs.other, command)(hubs.session.id, *arguments)
         assert str(from_afar.value) == str(at_owner.value)
 
 
