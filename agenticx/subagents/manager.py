@@ -113,12 +113,13 @@ class AgentTeamManager:
         if depth > self.limits.depth:
             raise SubagentLimitReached(f"sub-agents may be {self.limits.depth} deep; do the work yourself")
         self._check_number(parent)
+        agent_id = self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent")
         runtime = await self._runtimes.get(model)
         self._check_open()
         self._check_number(parent)
         run = SubagentRun(
             turn_id=new_id("turn"),
-            agent_id=self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent"),
+            agent_id=agent_id,
             task=task,
             message=task if context is None else f"{context}\n\n{task}",
             parent_path=() if above is None else above.agent_path,

@@ -72,9 +72,19 @@ async def test_a_subagent_outlives_the_turn_of_its_parent_and_reports_at_the_nex
 async def test_what_ended_while_nobody_listened_is_delivered_after_a_restart_once(
     tmp_path: Path, open_store: OpenStore
 ) -> None:
-    session = SubagentSession(tmp_path, open_store)
-    async with session.hub([[spawn("a"), spawn("b")], "Later."], a=["one"], b=["two"]) as hub:
+    parent_has_ended = asyncio.Event()
+
+    @tool(risk="read")
+    async def look() -> str:
+        """Look, once the parent has ended."""
+        await parent_has_ended.wait()
+        return "seen"
+
+    session = SubagentSession(tmp_path, open_store, [look])
+    workers = {"a": [call("look"), "one"], "b": [call("look"), "two"]}
+    async with session.hub([[spawn("a"), spawn("b")], "Later."], **workers) as hub:
         await session.run(hub)
+        parent_has_ended.set()
         for name in ("a-1", "b-2"):
             await session.wait_for(lambda one, name=name: one["agent_id"] == name and one["type"] == "final")
     for said in (["[sub-agent a-1 completed]\none", "[sub-agent b-2 completed]\ntwo"], []):
