@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
-from agenticx.argument_types import check_str
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
-from agenticx.runtime.events import EVENT_CLASSES, Event
+from agenticx.runtime.events import Event
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
+from agenticx.subagents.arguments import check_text, check_wait
 from agenticx.subagents.host import MemoryHost, SubagentHost
 from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left
 from agenticx.subagents.meta_tools import meta_tools
 from agenticx.subagents.places import Places
 from agenticx.subagents.records import (
-    ModelUnavailable,
     Subagent,
     SubagentBusy,
     SubagentEnding,
@@ -35,6 +33,8 @@ from agenticx.subagents.records import (
     SubagentLimits,
     SubagentRun,
 )
+from agenticx.subagents.reports import report_above
+from agenticx.subagents.runtimes import Runtimes, RuntimeSource
 from agenticx.subagents.tree import SubagentTree
 from agenticx.tools.registry import FunctionTool
 
@@ -64,7 +64,7 @@ class AgentTeamManager:
 
     def __init__(
         self,
-        runtime_for: AgentRuntime | Callable[[str | None], AgentRuntime | Awaitable[AgentRuntime]],
+        runtime_for: RuntimeSource,
         *,
         session: Session,
         limits: SubagentLimits | None = None,
@@ -73,7 +73,7 @@ class AgentTeamManager:
         clock: Clock | None = None,
         host: SubagentHost | None = None,
     ) -> None:
-        self._runtime_for = runtime_for
+        self._runtimes = Runtimes(runtime_for)
         self._session = session
         self.limits = limits or SubagentLimits()
         self._budget = budget
@@ -104,7 +104,7 @@ class AgentTeamManager:
         model calls too, in this process: no host records it. Raises `SubagentLimitReached`, `ModelUnavailable`, and
         `InvalidArguments` for tools that the parent does not have and for a list of none.
         """
-        check_str("task", task)
+        check_text("task", task)
         above = current_turn()
         toolbox = given_tools(above, tools)
         parent = self._tree.caller(above)
@@ -113,9 +113,13 @@ class AgentTeamManager:
         if depth > self.limits.depth:
             raise SubagentLimitReached(f"sub-agents may be {self.limits.depth} deep; do the work yourself")
         self._check_number(parent)
+        agent_id = self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent")
+        runtime = await self._runtimes.get(model)
+        self._check_open()
+        self._check_number(parent)
         run = SubagentRun(
             turn_id=new_id("turn"),
-            agent_id=self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent"),
+            agent_id=agent_id,
             task=task,
             message=task if context is None else f"{context}\n\n{task}",
             parent_path=() if above is None else above.agent_path,
@@ -128,10 +132,11 @@ class AgentTeamManager:
         agent = Subagent(run=run, parent=parent, tools=toolbox, budget=Budget.joined(budget, self._budget))
         self._tree.add(agent)
         try:
-            await self._begin(agent, above, await self._runtime(model))
-        except AgenticXError:
-            self._tree.remove(agent)
-            agent.ended.set()
+            await self._begin(agent, above, runtime)
+        except (AgenticXError, asyncio.CancelledError):
+            if agent.work is None:
+                self._tree.remove(agent)
+                agent.ended.set()
             raise
         return agent.id
 
@@ -158,7 +163,7 @@ class AgentTeamManager:
 
         One at work gets it with its next model call, one that has ended goes on with it. Raises `SubagentLimitReached`.
         """
-        check_str("text", text)
+        check_text("text", text)
         agent = self._find(agent_id)
         while True:
             if agent.state == "running" and agent.steering.put(text):
@@ -184,12 +189,13 @@ class AgentTeamManager:
         mode: Literal["any", "all"] = "all",
         timeout: float | None = None,
     ) -> Sequence[dict[str, Any]]:
-        """Wait until one or all of the sub-agents have ended, by default those of the caller that work; return states.
+        """Wait until one or all of the sub-agents have ended, and return their states; after `timeout` s as they are.
 
-        Their results are delivered as after any ending. After `timeout` seconds the states are returned as they are.
+        By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
-        caller = self._caller()
-        agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.working(caller)
+        check_wait(mode, timeout)
+        session = self._session if (caller := self._caller()) is None else caller.session or self._session
+        agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
         waiting = {asyncio.create_task(agent.ended.wait()) for agent in agents}
         until = asyncio.FIRST_COMPLETED if mode == "any" else asyncio.ALL_COMPLETED
         try:
@@ -281,41 +287,50 @@ class AgentTeamManager:
 
     async def announce(self, ending: SubagentEnding) -> None:
         """Append the event of an ending of an earlier process."""
-        await self._write(self._unless_in_turn(self._tree.find(ending.agent_id, None), *ending.event))
+        await self._write(report_above(self._tree.find(ending.agent_id, None), *ending.event))
 
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 
     async def _begin_again(self, agent: Subagent, message: str, *, is_anew: bool) -> bool:
         """Begin another run of an agent that has ended; return False if it has begun one meanwhile."""
-        runtime = await self._runtime(agent.run.model)
+        runtime = await self._runtimes.get(agent.run.model)
         run = replace(agent.run, turn_id=new_id("turn"), message=message, is_anew=is_anew)
         above = current_turn() or await self._host.turn_above(run)
         self._check_open()
         if not agent.has_ended:
             return False
-        before, agent.run = agent.run, run
+        before, state, work, agent.run = agent.run, agent.state, agent.work, run
         agent.state, agent.stop, agent.ended = "queued", StopSignal(), asyncio.Event()
         try:
             await self._begin(agent, above, runtime)
-        except AgenticXError:
-            assert agent.ending is not None
-            agent.run, agent.state = before, agent.ending.state
-            agent.ended.set()
+        except (AgenticXError, asyncio.CancelledError):
+            if agent.work is work:
+                agent.run, agent.state = before, state
+                agent.ended.set()
             raise
         return True
 
     async def _begin(self, agent: Subagent, above: Turn | None, runtime: AgentRuntime) -> None:
-        """Record the run of an agent, and begin it in a task."""
+        """Record the run of an agent, and begin it in a task; a run that may be recorded gets an ending in any case."""
         run, agent.above, agent.runtime = agent.run, above, runtime
         agent.tools = tools_left(agent, above)
         near = self._session if above is None else above.session
         if run.is_anew:
-            agent.session, agent.turn_ids, agent.rounds = new_session(near), (), 0
+            agent.session, agent.turn_ids, agent.rounds, agent.unread = new_session(near), (), 0, []
         elif agent.session is None:
-            agent.session = new_session(near)
-            agent.session.messages += await self._host.read_messages(agent.id, agent.turn_ids)
+            session = new_session(near)
+            session.messages += await self._host.read_messages(agent.id, agent.turn_ids)
+            agent.session = session
         agent.turn_ids = (*agent.turn_ids, run.turn_id)
-        await self._host.record_run(run, self._unless_in_turn(agent, EventType.SUBAGENT_STARTED, {"task": run.task}))
+        try:
+            await self._host.record_run(run, report_above(agent, EventType.SUBAGENT_STARTED, {"task": run.task}))
+        except asyncio.CancelledError:
+            agent.stop.set()
+            self._launch(agent)
+            raise
+        self._launch(agent)
+
+    def _launch(self, agent: Subagent) -> None:
         self._tree.begin(agent)
         agent.work = asyncio.create_task(self._work(agent), name=f"agx sub-agent {agent.id}")
 
@@ -351,7 +366,7 @@ class AgentTeamManager:
     async def _turn(self, agent: Subagent, resumed: ResumedTurn | None) -> Event | None:
         """Run the turn and return its terminal event, None if it does not begin."""
         if resumed is not None:
-            agent.runtime = await self._runtime(agent.run.model)
+            agent.runtime = await self._runtimes.get(agent.run.model)
             agent.above = await self._host.turn_above(agent.run)
             agent.tools = tools_left(agent, agent.above)
         elif await self._places.take(agent.stop):
@@ -394,7 +409,7 @@ class AgentTeamManager:
         if event.type == "round_start":
             agent.rounds += 1
             if agent.activity:
-                await self._write(self._unless_in_turn(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity}))
+                await self._write(report_above(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity}))
         elif event.type == "tool_call":
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
         elif event.type in _ASKING:
@@ -410,7 +425,7 @@ class AgentTeamManager:
         """Record the ending, then deliver it with the endings that the agent was not told of, then emit its event."""
         if not (is_recorded or self._is_abandoned):
             await self._store(self._host.record_ending(ending))
-        event = self._unless_in_turn(agent, *ending.event) if ending.state != "paused" else ()
+        event = report_above(agent, *ending.event) if ending.state != "paused" else ()
         self._tree.end(agent, ending)
         left: list[Notice] = []
         if agent.session is not None:
@@ -428,16 +443,6 @@ class AgentTeamManager:
         session = self._session if agent is None else agent.session
         assert session is not None
         return session.notices
-
-    def _unless_in_turn(self, agent: Subagent, type_: EventType, data: dict[str, Any]) -> Sequence[Event]:
-        """Emit an event of a sub-agent in the turn above it; if that is over, return the event."""
-        turn, tree = agent.above, {"parent_agent_id": agent.run.parent_id, "depth": agent.depth}
-        in_turn = turn is not None and turn.accepts_children
-        event = EVENT_CLASSES[type_](type_, data | tree, agent.id, turn.id if turn is not None and in_turn else "")
-        if turn is None or not in_turn:
-            return [event]
-        turn.channel.put(event)
-        return ()
 
     async def _write(self, events: Sequence[Event]) -> None:
         """Append events that belong to no turn."""
@@ -486,15 +491,3 @@ class AgentTeamManager:
     def _check_number(self, parent: Subagent | None) -> None:
         if (working := len(self._tree.working(parent))) >= self.limits.children:
             raise SubagentLimitReached(f"queue_full: {working} sub-agents have not ended; wait for one of them")
-
-    async def _runtime(self, model: str | None) -> AgentRuntime:
-        """Return the runtime for a model; raise `ModelUnavailable`."""
-        if isinstance(self._runtime_for, AgentRuntime):
-            return self._runtime_for
-        try:
-            made = self._runtime_for(model)
-            return await made if inspect.isawaitable(made) else made
-        except StoreError:
-            raise
-        except AgenticXError as exc:
-            raise ModelUnavailable(str(exc)) from exc

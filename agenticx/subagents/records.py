@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -29,6 +30,8 @@ __all__ = [
 SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 
 _SHOWN_CHARS = 20_000
+_STATUS_CHARS = 500
+_ENDING_LINE = re.compile(r"(^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])([ \t]*\[sub-agent )")
 
 
 class SubagentNotFound(ToolError):
@@ -148,9 +151,13 @@ class SubagentEnding:
         return {"turn_id": self.turn_id, "agent_id": self.agent_id, "state": self.state, "code": self.code}
 
     def to_model_text(self) -> str:
-        """Return the text by which the parent's model is told, with the middle of a long result left out."""
+        """Return the text by which the parent's model is told, with the middle of a long result left out.
+
+        A line of the result that looks like the first line of an ending is quoted.
+        """
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
-        return f"[sub-agent {self.agent_id} {what[self.state]}]\n{_shortened(self.text)}".rstrip()
+        text = _ENDING_LINE.sub(r"\1> \2", _shortened(self.text))
+        return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
 
     def notice(self, *, is_stored: bool) -> Notice:
         """Return what the parent's model is told; of a stored ending it is recorded that it was."""
@@ -221,11 +228,11 @@ class Subagent:
             "agent_id": self.id,
             "state": self.state,
             "rounds": self.rounds,
-            "task": self.run.task,
+            "task": self.run.task if len(self.run.task) <= _STATUS_CHARS else f"{self.run.task[:_STATUS_CHARS]}…",
             "parent_agent_id": self.run.parent_id,
             "depth": self.depth,
         }
-        if self.ending is not None and self.ending.code is not None:
+        if self.has_ended and self.ending is not None and self.ending.code is not None:
             status["code"] = self.ending.code
         if self.open_questions:
             status["waits_for_user"] = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from agenticx.runtime import Session
 from agenticx.runtime.turn import Turn
 from agenticx.subagents.records import Subagent, SubagentEnding, SubagentNotFound, SubagentRun
 
@@ -68,6 +69,11 @@ class SubagentTree:
     def working(self, parent: Subagent | None) -> Sequence[Subagent]:
         """Return the sub-agents of an agent that have not ended."""
         return [agent for agent in self if agent.parent is parent and not agent.has_ended]
+
+    def unreported(self, parent: Subagent | None, session: Session) -> Sequence[Subagent]:
+        """Return the sub-agents of an agent that have not ended, or whose endings are still among the notices."""
+        waiting = {notice.data.get("agent_id") for notice in session.notices}
+        return [agent for agent in self if agent.parent is parent and (not agent.has_ended or agent.id in waiting)]
 
     def find(self, agent_id: str, caller: Subagent | None) -> Subagent:
         """Return a sub-agent below `caller`; raise `SubagentNotFound`."""

@@ -38,7 +38,7 @@ class RetrySubagentBody(RequestBody):
 class MessageSubagentBody(RequestBody):
     """A message to a sub-agent."""
 
-    text: str = Field(min_length=1, max_length=_MAX_TEXT_CHARS)
+    text: str = Field(min_length=1, max_length=_MAX_TEXT_CHARS, pattern=r"\S")
 
 
 class SubagentItem(TypedDict):

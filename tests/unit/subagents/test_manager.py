@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.errors import InvalidArguments, ToolError
+from agenticx.errors import InvalidArguments, ToolError, UserCodeError
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
@@ -331,3 +331,21 @@ async def test_no_order_of_endings_loses_one(tmp_path: Path, rng: random.Random,
         told = "\n".join(notices(team.session))
         for index in range(number):
             assert told.count(f"[sub-agent w{index}-{index + 1} ") == 1
+
+
+async def test_arguments_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    manager = Team(tmp_path, []).manager
+    for task in ("", " \n", "x" * 200_001):
+        with pytest.raises(InvalidArguments, match="task must"):
+            await manager.spawn(task)
+    with pytest.raises(InvalidArguments, match="mode must be 'any' or 'all', not 'most'"):
+        await manager.wait(mode="most")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match="timeout must be 0 or more seconds, not -1"):
+        await manager.wait(timeout=-1)
+
+
+async def test_a_function_for_runtimes_that_fails_leaves_no_subagent(tmp_path: Path) -> None:
+    manager = AgentTeamManager(dict[str | None, AgentRuntime]().__getitem__, session=Session(workspace=tmp_path))
+    with pytest.raises(UserCodeError, match="runtime_for raised KeyError"):
+        await manager.spawn("Read the log")
+    assert manager.list() == []

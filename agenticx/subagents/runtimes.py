@@ -1,0 +1,44 @@
+"""The runtimes of sub-agents, by the names of their models."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agenticx import user_code
+from agenticx.errors import AgenticXError, StoreError, UserCodeError
+from agenticx.runtime import AgentRuntime
+from agenticx.subagents.records import ModelUnavailable
+
+__all__ = ["RuntimeSource", "Runtimes"]
+
+RuntimeSource = AgentRuntime | Callable[[str | None], AgentRuntime | Awaitable[AgentRuntime]]
+"""The runtime of all sub-agents, or a function that returns the one for the name of a model (None: the default)."""
+
+
+class Runtimes:
+    """The runtimes that `source` is or returns."""
+
+    def __init__(self, source: RuntimeSource) -> None:
+        self._source = source
+
+    async def get(self, model: str | None) -> AgentRuntime:
+        """Return the runtime for a model.
+
+        Raises `ModelUnavailable`, `StoreError`, and `UserCodeError` for a function that fails in another way.
+        """
+        if isinstance(self._source, AgentRuntime):
+            return self._source
+        try:
+            with user_code.translated_errors("runtime_for"):
+                returned = self._source(model)
+                made: Any = await returned if inspect.isawaitable(returned) else returned
+        except (StoreError, UserCodeError):
+            raise
+        except AgenticXError as exc:
+            raise ModelUnavailable(str(exc)) from exc
+        if not isinstance(made, AgentRuntime):
+            text = f"runtime_for returned a {type(made).__name__}; it must return an AgentRuntime"
+            raise UserCodeError(text, what="runtime_for", kind="invalid_result")
+        return made
