@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import random
-import signal
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +11,16 @@ from typing import Any
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
-from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import tool
-from tests.support.forked import ROOT, Process
-from tests.support.intercepted_store import InterceptedStore, Write
+from tests.support.faults.killed_process import kill_this_process, killed_at_commit, random_delay, run_until_killed
 from tests.support.lanes import Count
-from tests.support.program import PROGRAM
 from tests.support.sessions import wait_for_turn_end
 from tests.support.teams.child_turns import asks
-from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -59,27 +52,15 @@ def settings_in(folder: Path) -> Settings:
     return load_settings({"home": folder / "home"}, environ={})
 
 
-async def run_until_killed(folder: Path, commit: int, seconds: float | None) -> None:
+async def run_turn(folder: Path, commit: int, seconds: float | None) -> None:
     """Run the turn; the process is killed before its commit of that number, or so many seconds after it."""
-    commits = 0
-
-    async def around(write: Write) -> Sequence[StoredEvent]:
-        nonlocal commits
-        commits += 1
-        if commits == commit and seconds is None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        stored = await write.make()
-        if commits == commit:
-            asyncio.get_running_loop().call_later(seconds or 0.0, os.kill, os.getpid(), signal.SIGKILL)
-        return stored
-
     folder.mkdir(parents=True)
-    store = InterceptedStore(open_store(settings_in(folder)), around)
+    store = killed_at_commit(open_store(settings_in(folder)), commit, seconds)
     await store.create(replace(RECORD, workspace=str(folder)))
     hub = hub_over(store, folder)
     await hub.start(RECORD.id, TurnRequest(input="go"))
     await wait_for_turn_end(store, RECORD.id, ends=4)
-    os.kill(os.getpid(), signal.SIGKILL)
+    kill_this_process()
 
 
 async def log_in(folder: Path) -> list[dict[str, Any]]:
@@ -101,12 +82,7 @@ async def test_turns_below_a_turn_whose_process_is_killed_are_ended_before_it(
     codes = set[str]()
     for number in range(count(1, 8, 200)):
         folder, commit = tmp_path / str(number), rng.randint(1, COMMITS)
-        seconds = None if rng.random() < 0.5 else rng.random() * 0.002
-        body = f"asyncio.run(run_until_killed(Path({str(folder)!r}), {commit}, {seconds}))"
-        source = f"import asyncio\nfrom pathlib import Path\nfrom {__name__} import run_until_killed\n{body}"
-        process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
-        _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
-        assert process.returncode == -signal.SIGKILL, error
+        await run_until_killed(run_turn, folder, commit, random_delay(rng))
         log = await log_in(folder)
         if log:
             check_grammar(log)

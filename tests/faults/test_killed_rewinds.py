@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +11,13 @@ import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import EventType
-from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.history.transcript import read_messages
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.tools.builtin import builtin_tools
-from tests.support.forked import ROOT, Process
-from tests.support.intercepted_store import InterceptedStore, Write
+from tests.support.faults.killed_process import killed_at_commit, random_delay, run_until_killed
 from tests.support.lanes import Count
-from tests.support.program import PROGRAM
 from tests.support.sessions import wait_for_turn_end
 from tests.support.timeouts import PATIENCE
 
@@ -43,28 +38,15 @@ def settings_in(folder: Path) -> Settings:
     return load_settings({"home": folder / "home"}, environ={})
 
 
-async def rewind_until_killed(folder: Path, commit: int, seconds: float | None) -> None:
+async def rewind_killed(folder: Path, commit: int, seconds: float | None) -> None:
     """Change files in two turns and rewind the second one; the process is killed at that commit of the rewind.
 
     It is killed before it is made, or so many seconds after that.
     """
-    commits = 0
-
-    async def around(write: Write) -> Sequence[StoredEvent]:
-        nonlocal commits
-        commits += is_rewinding
-        if not is_rewinding or commits != commit:
-            return await write.make()
-        if seconds is None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        stored = await write.make()
-        asyncio.get_running_loop().call_later(seconds or 0.0, os.kill, os.getpid(), signal.SIGKILL)
-        return stored
-
     is_rewinding = False
     settings, workspace = settings_in(folder), folder / "work"
     workspace.mkdir(parents=True)
-    store = InterceptedStore(open_store(settings), around)
+    store = killed_at_commit(open_store(settings), commit, seconds, lambda: is_rewinding)
     await store.create(replace(RECORD, workspace=str(workspace)))
     hub = hub_over(store, settings)
     for ends in (1, 2):
@@ -97,12 +79,8 @@ async def test_a_rewind_whose_process_is_killed_is_completed_or_has_changed_noth
     unchanged, completed = (["two"] * len(NAMES), "second", 0), (["one"] * len(NAMES), "first", 1)
     for number in range(count(4, 16, 80)):
         folder, commit = tmp_path / str(number), number % COMMITS + 1
-        seconds = None if rng.random() < 0.5 else rng.random() * 0.003
-        body = f"asyncio.run(rewind_until_killed(Path({str(folder)!r}), {commit}, {seconds}))"
-        source = f"import asyncio\nfrom pathlib import Path\nfrom {__name__} import rewind_until_killed\n{body}"
-        process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
-        _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
-        assert process.returncode == -signal.SIGKILL, error
+        seconds = random_delay(rng, 0.003)
+        await run_until_killed(rewind_killed, folder, commit, seconds)
         is_begun = commit > 1 or seconds is not None
         assert await state_in(folder) == (completed if is_begun else unchanged), (commit, seconds)
         assert await state_in(folder) == (completed if is_begun else unchanged)

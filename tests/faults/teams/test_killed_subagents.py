@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import random
-import signal
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +14,15 @@ import pytest
 from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import UserMessage
-from agenticx.sessions import Hub, SessionRecord, Store, StoredEvent, TurnRequest
+from agenticx.sessions import Hub, SessionRecord, Store, TurnRequest
 from agenticx.sessions.store.factory import open_store
 from agenticx.sessions.store.records import Loaded
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.meta_tools import session_tools
-from tests.support.forked import ROOT, Process
-from tests.support.intercepted_store import InterceptedStore, Write
+from tests.support.faults.killed_process import kill_this_process, killed_at_commit, run_until_killed
 from tests.support.lanes import Count
-from tests.support.program import PROGRAM
 from tests.support.sessions import wait_for_turn_end
 from tests.support.teams.subagent_sessions import spawn
-from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -55,19 +48,10 @@ def settings_in(folder: Path) -> Settings:
     return load_settings({"home": folder / "home"}, environ={})
 
 
-async def run_until_killed(folder: Path, commit: int) -> None:
+async def run_turns(folder: Path, commit: int) -> None:
     """Run two turns; the process is killed before its commit of that number, or at the end."""
-    commits = 0
-
-    async def around(write: Write) -> Sequence[StoredEvent]:
-        nonlocal commits
-        commits += 1
-        if commits == commit:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return await write.make()
-
     folder.mkdir(parents=True)
-    store = InterceptedStore(open_store(settings_in(folder)), around)
+    store = killed_at_commit(open_store(settings_in(folder)), commit)
     await store.create(replace(RECORD, workspace=str(folder)))
     hub = hub_over(store, folder)
     await hub.recover()
@@ -75,7 +59,7 @@ async def run_until_killed(folder: Path, commit: int) -> None:
     await wait_for_turn_end(store, RECORD.id, ends=5)
     await hub.start(RECORD.id, TurnRequest(input="and?"))
     await wait_for_turn_end(store, RECORD.id, ends=6)
-    os.kill(os.getpid(), signal.SIGKILL)
+    kill_this_process()
 
 
 async def told_after(folder: Path) -> tuple[Loaded, Counter[tuple[str, str]]]:
@@ -101,11 +85,7 @@ async def test_endings_of_a_killed_process_are_delivered_and_reported_once(
     codes = Counter[str]()
     for number in range(count(2, 10, 200)):
         folder, commit = tmp_path / str(number), rng.randint(6, COMMITS)
-        body = f"asyncio.run(run_until_killed(Path({str(folder)!r}), {commit}))"
-        source = f"import asyncio\nfrom pathlib import Path\nfrom {__name__} import run_until_killed\n{body}"
-        process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
-        _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
-        assert process.returncode == -signal.SIGKILL, error
+        await run_until_killed(run_turns, folder, commit)
         loaded, reported = await told_after(folder)
         facts = loaded.subagent_facts
         started = {fact.key: fact.data for fact in facts if fact.kind == "subagent_started"}

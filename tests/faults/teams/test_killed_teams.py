@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import random
-import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,19 +16,16 @@ from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.model_cache import NamedModels
 from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import AssistantMessage, ToolMessage
-from agenticx.sessions import Hub, Store, StoredEvent
+from agenticx.sessions import Hub, Store
 from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox, tool
-from tests.support.forked import ROOT, Process
-from tests.support.intercepted_store import InterceptedStore, Write
+from tests.support.faults.killed_process import kill_this_process, killed_at_commit, random_delay, run_until_killed
 from tests.support.lanes import Count
-from tests.support.program import PROGRAM
 from tests.support.teams.configured import speakers, team_file
-from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -98,28 +92,16 @@ async def run_team(hub: Hub, session_id: str, kind: Kind, folder: Path, *, task:
         await team.run(task=task or None)
 
 
-async def run_until_killed(folder: Path, kind: Kind, commit: int, seconds: float | None) -> None:
+async def run_killed_team(folder: Path, kind: Kind, commit: int, seconds: float | None) -> None:
     """Run a team in a new session; the process is killed before its commit of that number, or so long after it."""
-    commits = 0
-
-    async def around(write: Write) -> Sequence[StoredEvent]:
-        nonlocal commits
-        commits += 1
-        if commits == commit and seconds is None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        stored = await write.make()
-        if commits == commit:
-            asyncio.get_running_loop().call_later(seconds or 0.0, os.kill, os.getpid(), signal.SIGKILL)
-        return stored
-
     folder.mkdir(parents=True)
     team_file(folder / "home", 'kind = "round_robin"\n[[participants]]\nname = "a"\nsystem_message = "x"', "talk")
-    store = InterceptedStore(open_store(settings_in(folder)), around)
+    store = killed_at_commit(open_store(settings_in(folder)), commit, seconds)
     async with open_team_hub(store, folder) as hub:
         team = "talk" if kind == "configured" else None
         session = await hub.create(team=team, permission_mode="auto", workspace=folder)
         await run_team(hub, session.id, kind, folder, task="Talk.", speeches=SPEECHES)
-        os.kill(os.getpid(), signal.SIGKILL)
+        kill_this_process()
 
 
 async def log_after_going_on(folder: Path, kind: Kind) -> list[dict[str, Any]]:
@@ -155,12 +137,8 @@ async def test_a_killed_team_goes_on_with_the_right_speaker_and_repeats_nothing(
 ) -> None:
     for number in range(count(2, 10, 200)):
         folder, commit = tmp_path / str(number), rng.randint(3, COMMITS)
-        seconds = None if rng.random() < 0.5 else rng.random() * 0.002
-        body = f"asyncio.run(run_until_killed(Path({str(folder)!r}), {kind!r}, {commit}, {seconds}))"
-        source = f"import asyncio\nfrom pathlib import Path\nfrom {__name__} import run_until_killed\n{body}"
-        process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
-        _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
-        assert process.returncode == -signal.SIGKILL, error
+        seconds = random_delay(rng)
+        await run_until_killed(run_killed_team, folder, kind, commit, seconds)
         log = await log_after_going_on(folder, kind)
         check_grammar(log)
         assert speeches_in(log) == ["a 1", "b 1", "c 1", "a 2", "b 2"], (commit, seconds)

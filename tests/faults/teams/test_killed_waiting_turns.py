@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -22,10 +19,8 @@ from agenticx.sessions.store.factory import open_store
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
-from tests.support.forked import ROOT, Process
-from tests.support.program import PROGRAM
+from tests.support.faults.killed_process import kill_this_process, run_until_killed
 from tests.support.sessions import wait_for_event, wait_for_turn_end
-from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +60,7 @@ def _no_model(_name: str | None) -> ScriptedModel:
     return ScriptedModel([])
 
 
-async def run_until_killed(folder: Path) -> None:
+async def wait_for_answer(folder: Path) -> None:
     """Run the turn until it waits for an answer; the process is killed then."""
     store = open_store(settings_in(folder))
     await store.create(replace(RECORD, workspace=str(folder)))
@@ -73,15 +68,11 @@ async def run_until_killed(folder: Path) -> None:
     await hub.recover()
     await hub.start(RECORD.id, TurnRequest(input="go"))
     await wait_for_event(store, RECORD.id, "confirm_required")
-    os.kill(os.getpid(), signal.SIGKILL)
+    kill_this_process()
 
 
 async def test_a_call_that_was_asked_about_before_a_kill_runs_once_when_it_is_allowed(tmp_path: Path) -> None:
-    body = f"asyncio.run(run_until_killed(Path({str(tmp_path)!r})))"
-    source = f"import asyncio\nfrom pathlib import Path\nfrom {__name__} import run_until_killed\n{body}"
-    process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
-    _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
-    assert process.returncode == -signal.SIGKILL, error
+    await run_until_killed(wait_for_answer, tmp_path)
     store = open_store(settings_in(tmp_path))
     hub = hub_over(store, tmp_path, ["Done."])
     await hub.recover()
