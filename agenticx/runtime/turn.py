@@ -35,6 +35,7 @@ from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode, stricter_mode
@@ -60,11 +61,10 @@ _TEXT_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING, EventType.TOOL_CA
 
 _log = get_logger(__name__)
 
-
 EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 """A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
 
-TurnWork = Callable[["Turn"], Awaitable[str]]
+TurnWork = Callable[["Turn"], Awaitable[str | WorkResult]]
 """The work of a turn in place of model calls; its result is the answer. See `TurnContext`."""
 
 OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]

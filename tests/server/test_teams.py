@@ -56,12 +56,18 @@ async def test_a_message_to_a_session_with_a_team_runs_it_and_an_empty_one_lets_
             while (await studio.client.get(f"/api/sessions/{session}")).json()["running_turn_id"]:
                 pass
         frames = (await studio.client.get(f"/api/sessions/{session}/messages")).json()["messages"]
-        assert [(one["role"], one["content"]) for one in frames] == [
-            ("user", "Write."),
-            ("assistant", "Two."),
-            ("user", ""),
-            ("assistant", "Four."),
+        assert [(one["role"], one.get("sender"), one["content"]) for one in frames] == [
+            ("user", None, "Write."),
+            ("assistant", "writer", "One."),
+            ("assistant", "critic", "Two."),
+            ("user", None, ""),
+            ("assistant", "writer", "Three."),
+            ("assistant", "critic", "Four."),
         ]
+        exported = (await studio.client.get(f"/api/sessions/{session}/export?format=markdown")).text
+        assert exported.partition("\n\n## ")[2].startswith(
+            "You\n\nWrite.\n\n## writer\n\nOne.\n\n## critic\n\nTwo.\n\n## You\n\n## writer\n\nThree."
+        )
         plain = await studio.session()
         refused = await studio.turn(plain, "")
         assert (refused.status_code, refused.json()["detail"]) == (422, "'input' must not be empty.")

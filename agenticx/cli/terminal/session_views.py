@@ -156,7 +156,8 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
                 yield f"{gap}{user_message_note(text).text}"
             case _:
                 if message["content"]:
-                    yield f"{gap}{visible(message['content'])}"
+                    name = f"{message['sender']}: " if "sender" in message else ""
+                    yield f"{gap}{visible(name + message['content'])}"
         for call in message.get("tool_calls", ()):
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 
@@ -183,6 +184,7 @@ _REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
     EventType.TOOL_CALL: frozenset({"tool_call_id", "name", "arguments"}),
     EventType.TOOL_RESULT: frozenset({"tool_call_id", "result"}),
     EventType.FINAL: frozenset({"message_id", "text"}),
+    EventType.TEAM_MESSAGE: frozenset({"message"}),
 }
 
 

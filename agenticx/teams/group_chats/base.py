@@ -17,6 +17,7 @@ from agenticx.logs import get_logger
 from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -214,8 +215,8 @@ class BaseGroupChat(Team):
         run.messages += run.task
         return run
 
-    async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> str:
-        """Run the team as the `work` of `turn`, see `TurnContext`, and return the text of its last message.
+    async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> WorkResult:
+        """Run the team as the `work` of `turn`, see `TurnContext`; the answer is the text of its last message.
 
         `events` is what the session's log has of teams. A run that the turn began in an earlier process goes on, with
         the task that it had; else as `run_stream` does.
@@ -227,7 +228,7 @@ class BaseGroupChat(Team):
             before = earlier.messages if earlier.speeches else ()
         result = await self.run(task=task, output_task_messages=False)
         said = [message for message in (*before, *result.messages) if isinstance(message, BaseChatMessage)]
-        return said[-1].to_text() if said else ""
+        return WorkResult(said[-1].to_text() if said else "", result.stop_reason)
 
     async def _wait_for_abandoned_run(self) -> None:
         """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
@@ -257,8 +258,8 @@ class BaseGroupChat(Team):
                 run.cancel()
             raise
 
-    async def _run_in_turn(self, run: TeamRun, shows_task: bool, turn: TeamTurn) -> str:
-        """Run the team in its turn and return the text of its last message."""
+    async def _run_in_turn(self, run: TeamRun, shows_task: bool, turn: TeamTurn) -> WorkResult:
+        """Run the team in its turn; the answer is the text of its last message."""
         run.stop_work = turn.stop
         with user_code.translated_errors("its run"):
             run.check()
@@ -267,7 +268,7 @@ class BaseGroupChat(Team):
                 await run.emit(message)
             await self._speak_until_over(run, turn)
             said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
-            return said[-1].to_text() if said and run.turns else ""
+            return WorkResult(said[-1].to_text() if said and run.turns else "", run.stop_reason)
 
     async def _speak_until_over(self, run: TeamRun, turn: TeamTurn) -> None:
         if run.condition is not None:

@@ -69,8 +69,8 @@ async def test_a_run_is_a_turn_and_each_speech_is_a_turn_below_it(tmp_path: Path
         assert (run[-1]["data"]["text"], run[-1]["data"]["usage"]["input_tokens"]) == ("Too short.", None)
         usage = {row.agent_id: row.counts.calls for row in await hub.store.catalog.usage(session_id=session_id)}
         assert usage == {"writer": 1, "critic": 1}
-        messages = [(one["role"], one["content"]) for one in await hub.messages(session_id)]
-        assert messages == [("user", "Write."), ("assistant", "Too short.")]
+        messages = [(one.get("sender"), one["content"]) for one in await hub.messages(session_id)]
+        assert messages == [(None, "Write."), ("writer", "A poem."), ("critic", "Too short.")]
 
 
 async def test_a_confirm_of_a_participant_is_answered_through_the_hub(tmp_path: Path) -> None:
