@@ -255,7 +255,6 @@ class AgentExecutor:
             max_rounds=min(limits),
             execute_tools=execute_tools,
             guide_rails=self._guide_rails,
-            resolve_on_text=self._resolve_on_text,
             budget=self._budget,
             clock=self._clock,
         )
@@ -267,7 +266,12 @@ class AgentExecutor:
 
     def _agents(self, task: Task | None = None, override: Any = None) -> TurnAgents:
         prompt = f"The answer is expected to be: {task.expected_output}" if task and task.expected_output else ""
-        return TurnAgents(lambda agent: override or self._models.of(agent), self._hooks, task_prompt=prompt)
+        return TurnAgents(
+            lambda agent: override or self._models.of(agent),
+            self._hooks,
+            task_prompt=prompt,
+            resolve_on_text=self._resolve_on_text,
+        )
 
     def _runtime(self, model: Any) -> AgentRuntime:
         return AgentRuntime(model, self._gate, settings=self._settings, clock=self._clock)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from agenticx.runtime.turn_agent import ToolResult
+from collections.abc import Mapping
+
+from agenticx.runtime.turn_agent import EndReason, ToolResult
 from agenticx.tools.registry import tool
 
-__all__ = ["case_not_resolved", "case_resolved"]
+__all__ = ["ENDINGS_BY_NAME", "case_not_resolved", "case_resolved"]
+
+ENDINGS_BY_NAME: Mapping[str, EndReason] = {"case_not_resolved": "not_resolved", "case_resolved": "resolved"}
+"""The reason of `final` for each of the tools."""
 
 
 @tool(risk="read")

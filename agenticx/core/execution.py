@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerd
 from agenticx.core.results import ExecutionResult, ExecutionStats
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import TurnAgents
-from agenticx.errors import WorkFailed
+from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.messages import Message
@@ -68,7 +69,6 @@ class Execution:
     max_rounds: int
     execute_tools: bool
     guide_rails: Sequence[GuideRail]
-    resolve_on_text: bool
     budget: Budget | None
     clock: Clock
     history: Sequence[Message] = ()
@@ -89,6 +89,8 @@ class Execution:
         parent = current_turn()
         place = parent if parent is not None and parent.accepts_children else None
         for number in range(1, self.agent.max_retry_limit + 2):
+            if number > 1:
+                _log.warning("retry", attempt=number - 1, error=self._attempt.problem)
             session = self._session_below(place)
             turn, events = self._begin_turn(session, place), list[Event]()
             try:
@@ -103,7 +105,6 @@ class Execution:
                     yield event
             if self._attempt.problem is None or not self._attempt.is_repeatable:
                 break
-            _log.warning("retry", attempt=number, error=self._attempt.problem)
         self._seconds = self.clock.monotonic() - self._started
 
     def result(self) -> ExecutionResult:
@@ -170,10 +171,10 @@ class Execution:
             return _Attempt(problem=f"{code}: {text}", code=code, is_repeatable=is_refused)
         assert end.type == "final"
         text, reason = end.data["text"], end.data["reason"]
-        if reason in ("resolved", "not_resolved"):
+        if "output" in end.data:
+            text = json.dumps(end.data["output"], ensure_ascii=False)
+        elif reason in ("resolved", "not_resolved"):
             text = text or _case_text(events)
-        elif self.resolve_on_text:
-            reason = "not_resolved" if "case_not_resolved" in text else reason
         problem = f"not_resolved: {text}".rstrip(": ") if reason == "not_resolved" else None
         return _Attempt(text=text, problem=problem)
 
@@ -191,9 +192,22 @@ class Execution:
         if attempt.verdicts and (last := attempt.verdicts[-1]).action == "abort":
             attempt.problem, attempt.code = f"guide_rail: {last.reason or 'the result was refused'}", "hook_failed"
             attempt.is_repeatable = True
+        elif any(verdict.action == "modify" for verdict in attempt.verdicts):
+            self._read_modified()
         self._events += asked
         for event in asked:
             yield event
+
+    def _read_modified(self) -> None:
+        """Validate the answer as the guide rails left it, where an object was asked for; `output` is that then."""
+        if self._output is None:
+            return
+        attempt = self._attempt
+        try:
+            self._output.read_answer(attempt.text)
+        except InvalidArguments as exc:
+            problem = f"guide_rail: the modified result is no usable {self._output.name}: {exc}"
+            attempt.problem, attempt.code, attempt.is_repeatable = problem, "hook_failed", True
 
     async def _ask(self, asked: list[Event], parent: Turn | None, prompt: str, name: str, model: Any) -> str:
         """Return the answer of a model to a guide rail, which is the agent `name` of a turn of its own."""

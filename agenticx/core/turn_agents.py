@@ -8,11 +8,12 @@ from inspect import isawaitable
 from typing import Any
 
 from agenticx.core.agent import Agent
+from agenticx.core.case_tools import ENDINGS_BY_NAME
 from agenticx.core.results import Result
 from agenticx.llms.base import ChatModel, ToolSchema
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.turn_agent import SystemPrompt, ToolResult, TurnAgent
+from agenticx.runtime.turn_agent import EndReason, SystemPrompt, ToolResult, TurnAgent
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext, is_idempotent, is_parallel, runs_in_thread
@@ -67,7 +68,8 @@ class TurnAgents:
     """The agents of one run, each as the runtime uses it.
 
     `model_of` returns the model of an agent. `hooks` run while any of them acts, before its
-    own. The agents that are used are added to `by_name`.
+    own. The agents that are used are added to `by_name`. With `resolve_on_text` an answer that names one of the tools
+    `case_*` ends the turn as that does.
     """
 
     def __init__(
@@ -77,10 +79,12 @@ class TurnAgents:
         *,
         by_name: dict[str, Agent] | None = None,
         task_prompt: str = "",
+        resolve_on_text: bool = False,
     ) -> None:
         self._model_of = model_of
         self._hooks = hooks
         self._task_prompt = task_prompt
+        self._endings: Mapping[str, EndReason] = ENDINGS_BY_NAME if resolve_on_text else {}
         self._made: dict[int, tuple[Agent, TurnAgent]] = {}
         self._by_name: dict[str, Agent] = {} if by_name is None else by_name
 
@@ -123,6 +127,7 @@ class TurnAgents:
             parallel_calls=agent.parallel_tool_calls,
             shares_history=True,
             organization_id=agent.organization_id,
+            endings_by_text=self._endings,
         )
 
     def _system_prompt(self, agent: Agent) -> SystemPrompt:

@@ -418,7 +418,8 @@ class AgentRuntime(RunMethods):
         """End the turn with a reply that is the answer, or whose `calls` the application makes itself."""
         turn.steering.close()
         turn.append_reply(reply, message_id, calls)
-        await self._endings.final(turn, reply.text, message_id, "answer" if reply.is_whole else "partial")
+        reason = turn.agent.ending_of(reply.text) or ("answer" if reply.is_whole else "partial")
+        await self._endings.final(turn, reply.text, message_id, reason)
 
     async def _end_out_of_rounds(self, turn: Turn) -> None:
         if turn.on_exhausted == "partial":

@@ -9,7 +9,7 @@ ends the turn with `provider.bad_reply`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -62,12 +62,25 @@ class OutputType:
             schema = _wrap(schema)
         self.schema = OutputSchema(re.sub(r"[^A-Za-z0-9_-]", "_", self.name)[:64], schema)
 
+    def read_answer(self, text: str) -> Any:
+        """Return the output in the text of an answer as `read` does; a code fence around all of it is left out."""
+        if not text.strip():
+            raise InvalidArguments("the answer is empty")
+        return self.read(_strip_fence(text))
+
     def read(self, text: str) -> Any:
         """Return the JSON value of the output in `text`, and keep the validated object as `value`.
 
         A value that is not in the field `value` it was asked for is accepted too. Raises `InvalidArguments` with the
         problems of `text` if it does not fit.
         """
+        try:
+            return self._read(text)
+        except InvalidArguments as exc:
+            problem = str(exc).replace("the arguments are", "the answer is").replace("the arguments", "the answer")
+            raise InvalidArguments(problem) from exc
+
+    def _read(self, text: str) -> Any:
         if not self._is_wrapped:
             return self._accept(parse_arguments(text))
         try:
@@ -163,9 +176,7 @@ class TurnOutput:
         """
         if self._type is None or not reply.is_whole:
             return None
-        problem = (
-            self._store(_strip_fence(reply.text)) if reply.text.strip() else self._record_problem("the answer is empty")
-        )
+        problem = self._store(self._type.read_answer, reply.text)
         if problem is None:
             return None
         if self._tool is not None:
@@ -186,20 +197,18 @@ class TurnOutput:
             raise ModelError(f"the model gave no usable {self._type.name} in {tries}", code="provider.bad_reply")
 
     def _submit_call(self, call: ToolCall, *, cut: bool) -> OutputCallResult:
-        problem = self._record_problem(OUTPUT_CUT) if cut else self._store(call.arguments)
+        assert self._type is not None
+        problem = self._record_problem(OUTPUT_CUT) if cut else self._store(self._type.read, call.arguments)
         if problem is None:
             return OutputCallResult("ok", ACCEPTED)
         return OutputCallResult("invalid_arguments", OUTPUT_CUT if cut else f"Rejected: {problem}")
 
-    def _store(self, text: str) -> str | None:
-        """Store the object in `text` and return None, or record and return its problem."""
-        assert self._type is not None
+    def _store(self, read: Callable[[str], Any], text: str) -> str | None:
+        """Store the object that `read` finds in `text` and return None, or record and return its problem."""
         try:
-            self.data = self.data or {"output": self._type.read(text)}
+            self.data = self.data or {"output": read(text)}
         except InvalidArguments as exc:
-            return self._record_problem(
-                str(exc).replace("the arguments are", "the answer is").replace("the arguments", "the answer")
-            )
+            return self._record_problem(str(exc))
         return None
 
     def _record_problem(self, problem: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agenticx.llms.base import ChatModel
@@ -17,7 +17,7 @@ SystemPrompt = str | Callable[[Mapping[str, Any]], Awaitable[str]] | None
 """Instructions, or a function that is given the context variables before each model call and returns them."""
 
 EndReason = Literal["resolved", "not_resolved", "handoff"]
-"""The `reason` of `final` in a turn that a call has ended."""
+"""The `reason` of `final` in a turn that a call, or an answer that mentions one, has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -27,7 +27,8 @@ class TurnAgent:
     `name` is the `agent_id` of its events. `required_tool` is the tool to call first: the name of one, `""` for any,
     None for none; once a call was made, the model is free. With `parallel_calls` False the model is asked for one call
     at a time. `shares_history` says that other agents act in its sessions too: calls that they made of tools which this
-    one does not have are sent to its model as text. `organization_id` is on its log lines.
+    one does not have are sent to its model as text. `organization_id` is on its log lines. An answer that mentions a
+    key of `endings_by_text` ends the turn with the reason beside it; the first key that it mentions counts.
     """
 
     name: str
@@ -40,6 +41,11 @@ class TurnAgent:
     parallel_calls: bool = True
     shares_history: bool = False
     organization_id: str | None = None
+    endings_by_text: Mapping[str, EndReason] = field(default_factory=dict[str, EndReason])
+
+    def ending_of(self, answer: str) -> EndReason | None:
+        """Return the reason with which the text of an answer ends the turn, None if it is an answer like any other."""
+        return next((reason for text, reason in self.endings_by_text.items() if text in answer), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,3 +73,21 @@ async def test_an_unknown_team_is_refused_and_the_team_of_a_session_does_not_cha
         assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (422, "unknown_team", "team")
         changed = await studio.client.patch(f"/api/sessions/{await studio.session()}", json={"team": "review"})
         assert changed.status_code == 422
+
+
+async def test_an_agent_for_a_session_with_a_team_is_refused_when_it_is_created_and_when_it_is_changed(
+    make_studio: StudioMaker,
+) -> None:
+    async with make_studio() as studio:
+        team_file(studio.services.settings.home)
+        created = await studio.client.post("/api/sessions", json={"team": "pair", "agent": "billing"})
+        session = (await studio.client.post("/api/sessions", json={"team": "pair"})).json()["id"]
+        changed = await studio.client.patch(f"/api/sessions/{session}", json={"agent": "billing"})
+        problems = [
+            (answer.status_code, answer.json()["code"], answer.json()["detail"]) for answer in (created, changed)
+        ]
+        assert (
+            problems
+            == [(422, "bad_settings", "a session has an agent, here 'billing', or a team, 'pair', not both")] * 2
+        )
+        assert (await studio.client.get(f"/api/sessions/{session}")).json()["agent"] is None

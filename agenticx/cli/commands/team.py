@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser, Namespace
-from typing import Any
 
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
 from agenticx.cli.exit_codes import DONE, USAGE
@@ -97,21 +96,12 @@ def run(arguments: Namespace) -> int:
 
 def _list(arguments: Namespace) -> int:
     for team in TeamFiles(load_settings(project=current_folder()).home).list_all():
-        print(json.dumps(_to_json(team)) if arguments.json else visible_line(_to_line(team), 2_000))
+        print(
+            json.dumps({**team.to_json(), "path": str(team.path)})
+            if arguments.json
+            else visible_line(_to_line(team), 2_000)
+        )
     return DONE
-
-
-def _to_json(team: ConfiguredTeam) -> dict[str, Any]:
-    config = team.config
-    return {
-        "name": team.name,
-        "kind": None if config is None else config.kind,
-        "description": None if config is None else config.description,
-        "participants": [] if config is None else list(config.names),
-        "path": str(team.path),
-        "origin": team.origin,
-        "problem": team.problem,
-    }
 
 
 def _to_line(team: ConfiguredTeam) -> str:

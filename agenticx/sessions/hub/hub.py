@@ -314,7 +314,7 @@ class Hub(QuestionMethods, SubagentMethods):
 
         Fields are name, model, permission_mode, tools, system_prompt, agent, pinned and archived; what concerns turns
         applies from the next one on. Raises `ValueError` for another field or a value that cannot be stored, and the
-        errors of `models`, `tools` and `agents` for unknown names.
+        errors of `models`, `tools` and `agents` for unknown names, `SettingsError` for an agent where there is a team.
         """
         check_type("changes", changes, Mapping, "a dict of the fields to change")
         check_fields(changes)

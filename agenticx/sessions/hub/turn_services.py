@@ -151,8 +151,7 @@ class TurnServices:
         """Raise `SettingsError` for a session with a team that it cannot run."""
         if record.team is None:
             return
-        if record.agent is not None:
-            raise SettingsError(f"a session has an agent, here {record.agent!r}, or a team, {record.team!r}, not both")
+        _check_has_one(record)
         await self._team_source(record.team).check(record)
 
     def _work(self, record: SessionRecord) -> TurnWork | None:
@@ -164,12 +163,17 @@ class TurnServices:
         return self.teams
 
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
-        """Raise the error of `models`, `tools` or `agents` for an unknown name in the `changes` to `record`."""
+        """Check the `changes`, whose result is `record`.
+
+        Raise the error of `models`, `tools` or `agents` for an unknown name, and `SettingsError` for an agent of a
+        session with a team.
+        """
         if changes.get("model") is not None:
             self.models(record.model)
         if changes.get("tools") is not None:
             self.tools(record)
         if record.agent is not None and "agent" in changes:
+            _check_has_one(record)
             self._agents_for(record.agent).check_name(record.agent)
 
     @property
@@ -263,3 +267,9 @@ class TurnServices:
         except AgenticXError:
             return False
         return any(is_idempotent(tool) for tool in tools if tool.schema.name == tool_name)
+
+
+def _check_has_one(record: SessionRecord) -> None:
+    """Raise `SettingsError` for a session with an agent and a team."""
+    if record.agent is not None and record.team is not None:
+        raise SettingsError(f"a session has an agent, here {record.agent!r}, or a team, {record.team!r}, not both")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal, Self, cast, get_args
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -133,11 +133,6 @@ class SwarmConfig(_Team):
 TeamConfig = RoundRobinConfig | SelectorConfig | SwarmConfig
 
 _ADAPTER: TypeAdapter[TeamConfig] = TypeAdapter(Annotated[TeamConfig, Field(discriminator="kind")])
-_TAGS = frozenset(
-    str(get_args(table.model_fields[key].annotation)[0])
-    for key, union in (("kind", TeamConfig), ("type", get_args(ConditionConfig)[0]))
-    for table in get_args(union)
-) | {"assistant", "user"}
 
 
 def parse_team(text: str, where: str) -> TeamConfig:
@@ -147,7 +142,7 @@ def parse_team(text: str, where: str) -> TeamConfig:
     except (tomllib.TOMLDecodeError, RecursionError) as exc:
         raise TeamConfigError(f"{where} is not TOML: {exc}") from exc
     except ValidationError as exc:
-        raise TeamConfigError(f"{where}: {'; '.join(problems(exc, _TAGS))}") from exc
+        raise TeamConfigError(f"{where}: {'; '.join(problems(exc))}") from exc
 
 
 def _check_known(where: str, names: Iterable[str], known: Sequence[str], what: str) -> None:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from typing_extensions import TypedDict
+
 from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import config_folders
 from agenticx.teams.configured.config import TeamConfig, parse_team
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
+from agenticx.tools.visible import visible_line
 
-__all__ = ["ConfiguredTeam", "TeamFiles", "check_team_name"]
+__all__ = ["ConfiguredTeam", "TeamFiles", "TeamItem"]
 
 _FOLDER = "teams"
 _SUFFIX = ".toml"
@@ -23,6 +26,28 @@ _MAX_FILE_BYTES = 256 * 1024
 _MAX_SHOWN_CHARS = 100
 
 Origin = Literal["user", "packaged"]
+
+
+class ParticipantItem(TypedDict):
+    """A participant of a team: an agent (`assistant`), or the user."""
+
+    name: str
+    kind: Literal["assistant", "user"]
+    description: str | None
+
+
+class TeamItem(TypedDict):
+    """A team; `problem` says what is wrong with its file, `kind` is null then.
+
+    `origin` is `user` for a file in AGX_HOME/teams, else `packaged`.
+    """
+
+    name: str
+    kind: Literal["round_robin", "selector", "swarm"] | None
+    description: str | None
+    participants: list[ParticipantItem]
+    origin: Literal["user", "packaged"]
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +60,23 @@ class ConfiguredTeam:
     config: TeamConfig | None
     problem: str | None = None
 
+    def to_json(self) -> TeamItem:
+        """Return the team as clients read it."""
+        config = self.config
+        participants = () if config is None else config.participants
+        return {
+            "name": self.name,
+            "kind": None if config is None else config.kind,
+            "description": None if config is None else config.description,
+            "participants": [
+                {"name": one.name, "kind": one.kind, "description": one.description} for one in participants
+            ],
+            "origin": self.origin,
+            "problem": self.problem,
+        }
 
-def check_team_name(name: str) -> str:
+
+def _check_name(name: str) -> str:
     """Return the name; raise `ValueError` for one that no file of a team can have."""
     if not _NAME.fullmatch(name):
         shown = repr(name[:_MAX_SHOWN_CHARS])
@@ -60,9 +100,9 @@ class TeamFiles:
     def list_all(self) -> list[ConfiguredTeam]:
         """Return all teams by name, those whose file cannot be used too; a file of the user hides a packaged one."""
         found: dict[str, ConfiguredTeam] = {}
-        for origin, path in self._paths():
+        for origin, path in self._files():
             if path.stem not in found:
-                found[path.stem] = self._team(path.stem, origin, path)
+                found[path.stem] = self._team(origin, path)
         return [found[name] for name in sorted(found)]
 
     def read(self, name: str) -> TeamConfig:
@@ -73,13 +113,17 @@ class TeamFiles:
         known = ", ".join(self.names()) or f"none; add a file to {self._folders[0][1]}"
         raise UnknownTeam(f"unknown team {name[:_MAX_SHOWN_CHARS]!r}; known teams: {known}")
 
-    def _team(self, name: str, origin: Origin, path: Path) -> ConfiguredTeam:
+    def _team(self, origin: Origin, path: Path) -> ConfiguredTeam:
         try:
-            return ConfiguredTeam(name, path, origin, self._parse(path))
-        except SettingsError as exc:
-            return ConfiguredTeam(name, path, origin, None, str(exc))
+            return ConfiguredTeam(_check_name(path.stem), path, origin, self._parse(path))
+        except (SettingsError, ValueError) as exc:
+            return ConfiguredTeam(visible_line(path.stem, _MAX_SHOWN_CHARS), path, origin, None, str(exc))
 
     def _paths(self) -> Iterator[tuple[Origin, Path]]:
+        """Yield the files that a team's name can lead to, the ones that take precedence first."""
+        return ((origin, path) for origin, path in self._files() if _NAME.fullmatch(path.stem))
+
+    def _files(self) -> Iterator[tuple[Origin, Path]]:
         """Yield the files that may be those of teams, the ones that take precedence first."""
         for origin, folder in self._folders:
             try:
@@ -90,7 +134,7 @@ class TeamFiles:
                 raise_if_exhausted(exc)
                 raise TeamConfigError(f"{folder} cannot be read: {exc.strerror}") from exc
             for path in paths:
-                if path.suffix == _SUFFIX and _NAME.fullmatch(path.stem):
+                if path.suffix == _SUFFIX and not path.name.startswith("."):
                     yield origin, path
 
     def _parse(self, path: Path) -> TeamConfig:

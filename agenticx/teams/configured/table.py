@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -29,14 +30,13 @@ class ConfigTable(BaseModel):
         return cast("object", given)
 
 
-def problems(exc: ValidationError, tags: Iterable[str]) -> list[str]:
-    """Return a sentence for each problem that names its place; `tags` are the values that select a kind of table."""
-    known = frozenset(tags)
-    return [_sentence(cast("Mapping[str, Any]", error), known) for error in exc.errors(include_url=False)]
+def problems(exc: ValidationError) -> list[str]:
+    """Return a sentence for each problem that names its place, in a file and in lists of tables of several kinds."""
+    return [_sentence(cast("Mapping[str, Any]", error)) for error in exc.errors(include_url=False)]
 
 
-def _sentence(error: Mapping[str, Any], tags: frozenset[str]) -> str:
-    place, context = _place([part for part in error["loc"] if part not in tags]), error.get("ctx", {})
+def _sentence(error: Mapping[str, Any]) -> str:
+    place, context = _place(error["loc"]), error.get("ctx", {})
     match error["type"]:
         case "missing":
             return f"{place} is missing"
@@ -55,12 +55,13 @@ def _sentence(error: Mapping[str, Any], tags: frozenset[str]) -> str:
 
 
 def _place(parts: Sequence[int | str]) -> str:
-    """Return a place such as `participants[0].tools`.
+    """Return a place such as `participants[0].tools`; pydantic names the kind of a table before its keys.
 
-    >>> _place(["participants", 0, "tools"])
-    'participants[0].tools'
+    >>> _place(["swarm", "participants", 0, "assistant", "tools", 1])
+    'participants[0].tools[1]'
     """
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    keys = [part for before, part in pairwise([0, *parts]) if isinstance(part, int) or not isinstance(before, int)]
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in keys)
     return text.removeprefix(".") or "the file"
 
 

@@ -42,8 +42,14 @@ def test_the_teams_are_listed_with_their_participants_and_problems(agx: Any, hom
     rows = [json.loads(line) for line in agx("team", "list", "--json").stdout.splitlines()]
     assert [(row["name"], row["kind"], row["participants"], row["origin"]) for row in rows[:2]] == [
         ("broken", None, [], "user"),
-        ("echo", "round_robin", ["first", "second"], "user"),
+        (
+            "echo",
+            "round_robin",
+            [{"name": name, "kind": "assistant", "description": None} for name in ("first", "second")],
+            "user",
+        ),
     ]
+    assert rows[1]["path"] == f"{home}/teams/echo.toml"
 
 
 def test_the_last_speech_goes_to_stdout_and_the_talk_to_stderr(agx: Any, home: Path) -> None:

@@ -56,6 +56,12 @@ def home(agx: Any) -> Path:
     return home
 
 
+def test_an_unknown_team_is_a_usage_error_as_without_a_server(agx: Any, studio: CliStudio) -> None:
+    done = agx("team", "run", "nope", "hi")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "unknown team 'nope'; known teams: asking, pair, " in done.stderr
+
+
 class Curl:
     """curl with the token of a studio."""
 

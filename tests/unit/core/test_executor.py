@@ -293,6 +293,32 @@ async def test_an_output_type_makes_the_result_an_object_and_a_refused_one_is_tr
     assert [event.type for event in result.events].count("turn_started") == 2
 
 
+async def test_a_result_that_a_guide_rail_modifies_is_validated_as_the_output_again() -> None:
+    rail = Rail(GuideRailVerdict("modify", text='```json\n{"name": "Nice"}\n```'))
+    model = ScriptedModel([call("submit_output", {"name": "Lyon"})])
+    result = await AgentExecutor(model, guide_rails=[rail]).arun(Agent(), task("Name a city", output_type=City))
+    assert rail.seen[0][0] == '{"name": "Lyon"}'
+    assert (result.success, result.output) == (True, City(name="Nice"))
+
+
+async def test_a_modified_result_that_is_no_output_is_tried_again_and_then_the_error() -> None:
+    rail = Rail(*[GuideRailVerdict("modify", text=text) for text in ('{"nom": "Nice"}', " ")])
+    model = ScriptedModel([call("submit_output", {"name": "Lyon"}) for _ in range(2)])
+    agent = Agent(max_retry_limit=1)
+    result = await AgentExecutor(model, guide_rails=[rail]).arun(agent, task("Name a city", output_type=City))
+    problem = "guide_rail: the modified result is no usable City: the answer is empty"
+    assert (result.success, result.output, result.error) == (False, None, problem)
+    assert [context.attempt for _, context in rail.seen] == [1, 2]
+
+
+async def test_only_attempts_that_follow_are_logged_as_retries(caplog: pytest.LogCaptureFixture) -> None:
+    rail = Rail(*[GuideRailVerdict("abort", reason=f"wrong {n}") for n in range(2)])
+    agent = adder.model_copy(update={"max_retry_limit": 1})
+    with caplog.at_level(logging.WARNING, logger="agenticx"):
+        await AgentExecutor(ScriptedModel(["1", "2"]), guide_rails=[rail]).arun(agent, task())
+    assert [record.message for record in caplog.records] == ["retry attempt=1 error='guide_rail: wrong 0'"]
+
+
 # --- chats ------------------------------------------------------------------------------------------------------------
 
 helper = Agent(name="Helper", instructions="Help.")
@@ -426,7 +452,10 @@ async def test_text_that_names_a_case_tool_counts_only_if_asked_for() -> None:
     text = "I give up: case_not_resolved"
     plain = await AgentExecutor(ScriptedModel([text])).arun(adder, task())
     asked = await AgentExecutor(ScriptedModel([text]), resolve_on_text=True).arun(adder, task())
-    assert (plain.success, asked.success) == (True, False)
+    solved = await AgentExecutor(ScriptedModel(["Done: case_resolved"]), resolve_on_text=True).arun(adder, task())
+    assert (plain.success, asked.success, solved.success) == (True, False, True)
+    reasons = [result.events[-1].data["reason"] for result in (plain, asked, solved)]
+    assert reasons == ["answer", "not_resolved", "resolved"]
     assert case_resolved.schema.name == "case_resolved"
 
 

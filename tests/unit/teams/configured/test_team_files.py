@@ -34,6 +34,7 @@ def test_the_packaged_teams_are_usable_with_the_built_in_tools(tmp_path: Path) -
     assert {team.config.kind for team in teams if team.config} == {"round_robin", "selector", "swarm"}
     for team in teams:
         assert team.config is not None
+        assert "stuck" in [condition.type for condition in team.config.termination]
         check_parts(team.name, team.config, lambda _name: None, builtin_tools())
 
 
@@ -55,6 +56,23 @@ def test_no_name_leads_outside_the_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.toml").write_text(TEAM, encoding="utf-8")
     with pytest.raises(UnknownTeam):
         write(tmp_path, "mine", TEAM).read(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("two words", "two words"), ("red\x1b[31m", "red⟨U+001B⟩[31m"), ("latin-\udce9", "latin-⟨U+DCE9⟩")],
+)
+def test_a_file_whose_name_is_none_of_a_team_is_listed_with_that_problem(tmp_path: Path, name: str, shown: str) -> None:
+    files = write(tmp_path, name, TEAM)
+    (listed,) = [team.to_json() for team in files.list_all() if team.origin == "user"]
+    assert (listed["name"], listed["kind"]) == (shown, None)
+    assert listed["problem"] == f"the name of a team has 1 to 64 letters, digits, _ and -, not {name!r}"
+    assert files.names() == ["review", "triage", "writer-critic"]
+
+
+def test_hidden_files_are_not_listed(tmp_path: Path) -> None:
+    files = write(tmp_path, ".#mine", TEAM)
+    assert {team.origin for team in files.list_all()} == {"packaged"}
 
 
 def test_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
@@ -95,6 +113,7 @@ def test_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
         (TEAM + '[[termination]]\ntype = "never"', r"termination\[0\]\.type is 'never'; right would be one of 'max"),
         (TEAM + "[[termination]]\ntext = 'x'", r"termination\[0\]\.type is missing"),
         (TEAM + '[[termination]]\ntype = "text_mention"', r"termination\[0\]\.text is missing"),
+        (TEAM + '[[termination]]\ntype = "max_messages"', r"termination\[0\]\.max_messages is missing"),
         (TEAM + '[[termination]]\ntype = "token_usage"', r"termination\[0\] needs one of max_total_token, "),
         (TEAM + '[[termination]]\ntype = "timeout"\ntimeout_seconds = 0', r"timeout_seconds is 0.*greater than 0"),
         (TEAM + '[[termination]]\ntype = "handoff"\ntarget = "the user"', r"target is 'the user'; right would be an"),
