@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+from unicodedata import category, normalize
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
@@ -31,7 +31,7 @@ SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 
 _SHOWN_CHARS = 20_000
 _STATUS_CHARS = 500
-_ENDING_LINE = re.compile(r"(^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])([ \t]*\[sub-agent )")
+_LINE_CHARS = 60  # of which the beginning of a line is compared with that of an ending
 
 
 class SubagentNotFound(ToolError):
@@ -57,17 +57,19 @@ class SubagentLimits:
     `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
     have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
     wait for a person or for sub-agents of their own do not count. `seconds` limits the work of each, without the time
-    of waiting for a person.
+    of waiting for a person. With `total` one turn of the main agent starts at most so many runs of sub-agents, directly
+    or through others.
     """
 
     depth: int = 3
     children: int = 8
     running: int = 4
     seconds: float = 1800.0
+    total: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("depth", "children", "running", "seconds"):
-            if not (value := getattr(self, name)) > 0:
+        for name in ("depth", "children", "running", "seconds", "total"):
+            if (value := getattr(self, name)) is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value}")
 
 
@@ -156,12 +158,20 @@ class SubagentEnding:
         A line of the result that looks like the first line of an ending is quoted.
         """
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
-        text = _ENDING_LINE.sub(r"\1> \2", _shortened(self.text))
+        lines = _shortened(self.text).splitlines(keepends=True)
+        text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
 
     def notice(self, *, is_stored: bool) -> Notice:
         """Return what the parent's model is told; of a stored ending it is recorded that it was."""
         return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.summary)
+
+
+def _looks_like_ending(line: str) -> bool:
+    """Return whether a reader may take a line for the first one of an ending, whatever its case, width or spaces."""
+    shown = [char for char in normalize("NFKC", line[:_LINE_CHARS]) if category(char)[0] not in "CZ"]
+    letters = "".join(filter(str.isalpha, shown)).casefold()
+    return letters.startswith("subagent") and category(shown[0]) == "Ps"
 
 
 def _shortened(text: str) -> str:

@@ -261,6 +261,27 @@ async def test_limits_of_depth_and_number_are_results_of_the_call(tmp_path: Path
     assert (outcome, text) == ("error", "queue_full: 2 sub-agents have not ended; wait for one of them")
 
 
+async def test_one_turn_starts_a_limited_number_of_runs_also_through_others(tmp_path: Path) -> None:
+    wait, retry = call("wait_subagents"), call("retry_subagent", {"agent_id": "mid-1"})
+    mid = [spawn("go", name="leaf"), wait, "mid done"]
+    team = Team(tmp_path, [mid, ["leaf done"], ["next done"]], limits=SubagentLimits(total=2))
+    events, _ = await team.run([spawn(name="mid"), wait, spawn(), retry, "done"])
+
+    text = "this turn of the main agent has started 2 sub-agents, the most that it may; work with what they found"
+    assert results(events)[2:] == [("error", f"queue_full: {text}")] * 2
+    events, _ = await team.run([spawn(name="next"), wait, "done"])
+    assert [outcome for outcome, _ in results(events)] == ["ok", "ok"]
+
+
+async def test_waiting_for_none_keeps_the_place_to_work(tmp_path: Path) -> None:
+    waiting = [[call("wait_subagents")] * 3, "a done"]
+    team = Team(tmp_path, [waiting, ["b done"]], limits=SubagentLimits(running=1))
+    events, _ = await team.run([[spawn(name="a"), spawn(name="b")], call("wait_subagents"), "done"])
+
+    ends = [event.agent_id for event in events if event.type == "subagent_completed"]
+    assert ends == ["a-1", "b-2"]
+
+
 async def test_status_queries_are_few_and_the_turn_goes_on(tmp_path: Path) -> None:
     team = Team(tmp_path, [[hang()]])
     query = call("query_subagent_status")
