@@ -229,10 +229,10 @@ class AssistantAgent(BaseChatAgent):
         )
         parent = current_turn()
         if parent is None or not parent.accepts_children:
+            self._session.inherit(Session(), "default")
             return context
         is_own = self._has_gate or team_gate() is not None or isinstance(parent.gate, ParticipantsOwnGate)
-        session = self._session
-        session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+        self._session.inherit(parent.session, parent.permission_mode)
         return replace(context, parent=parent, gate=self._own_gate if is_own else None)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
