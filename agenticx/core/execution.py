@@ -173,6 +173,10 @@ class Execution:
         text, reason = end.data["text"], end.data["reason"]
         if "output" in end.data:
             text = json.dumps(end.data["output"], ensure_ascii=False)
+        elif self._output is not None and reason == "partial":
+            code = "provider.bad_reply"
+            problem = f"{code}: the model gave no usable {self._output.name}: its reply was not finished"
+            return _Attempt(problem=problem, code=code, is_repeatable=True)
         elif reason in ("resolved", "not_resolved"):
             text = text or _case_text(events)
         problem = f"not_resolved: {text}".rstrip(": ") if reason == "not_resolved" else None

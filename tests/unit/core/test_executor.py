@@ -24,7 +24,7 @@ from agenticx.core import (
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms import OpenAIProvider
 from agenticx.runtime import Budget, Session, TurnError
-from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, check_grammar, fail, say, usage
+from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, check_grammar, fail, finish, say, usage
 from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
@@ -291,6 +291,17 @@ async def test_an_output_type_makes_the_result_an_object_and_a_refused_one_is_tr
     result = await AgentExecutor(model).arun(Agent(), task("Name a city", output_type=City))
     assert (result.success, result.output) == (True, City(name="Lyon"))
     assert [event.type for event in result.events].count("turn_started") == 2
+
+
+async def test_a_reply_that_is_cut_before_the_output_is_complete_is_tried_again_and_then_the_error() -> None:
+    half, whole = [say('{"name": "Ly'), finish("length")], call("submit_output", {"name": "Lyon"})
+    job = task("Name a city", output_type=City)
+    result = await AgentExecutor(ScriptedModel([half, whole])).arun(Agent(), job)
+    assert (result.success, result.output) == (True, City(name="Lyon"))
+    result = await AgentExecutor(ScriptedModel([half, half])).arun(Agent(max_retry_limit=1), job)
+    problem = "provider.bad_reply: the model gave no usable City: its reply was not finished"
+    assert (result.success, result.result, result.output, result.error) == (False, "", None, problem)
+    assert result.stats.rounds == 2
 
 
 async def test_a_result_that_a_guide_rail_modifies_is_validated_as_the_output_again() -> None:
