@@ -48,6 +48,10 @@ class _Attempt:
     is_repeatable: bool = False
     verdicts: tuple[GuideRailVerdict, ...] = ()
 
+    def refuse(self, reason: str) -> None:
+        """Take the answer back, which the guide rails refuse."""
+        self.text, self.problem, self.code, self.is_repeatable = "", f"guide_rail: {reason}", "hook_failed", True
+
 
 @dataclass(slots=True, kw_only=True)
 class Execution:
@@ -194,8 +198,7 @@ class Execution:
         )
         attempt.text, attempt.verdicts = await check_result(self.guide_rails, attempt.text, context)
         if attempt.verdicts and (last := attempt.verdicts[-1]).action == "abort":
-            attempt.problem, attempt.code = f"guide_rail: {last.reason or 'the result was refused'}", "hook_failed"
-            attempt.is_repeatable = True
+            attempt.refuse(last.reason or "the result was refused")
         elif any(verdict.action == "modify" for verdict in attempt.verdicts):
             self._read_modified()
         self._events += asked
@@ -210,8 +213,7 @@ class Execution:
         try:
             self._output.read_answer(attempt.text)
         except InvalidArguments as exc:
-            problem = f"guide_rail: the modified result is no usable {self._output.name}: {exc}"
-            attempt.problem, attempt.code, attempt.is_repeatable = problem, "hook_failed", True
+            attempt.refuse(f"the modified result is no usable {self._output.name}: {exc}")
 
     async def _ask(self, asked: list[Event], parent: Turn | None, prompt: str, name: str, model: Any) -> str:
         """Return the answer of a model to a guide rail, which is the agent `name` of a turn of its own."""

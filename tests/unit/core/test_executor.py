@@ -257,11 +257,11 @@ async def test_guide_rails_pass_and_modify_in_order() -> None:
     assert (second.seen[0][1].agent, second.seen[0][1].attempt) == (adder, 1)
 
 
-async def test_a_result_that_a_guide_rail_aborts_is_tried_again_up_to_the_limit() -> None:
+async def test_a_result_that_a_guide_rail_aborts_is_tried_again_up_to_the_limit_and_never_returned() -> None:
     rail = Rail(*[GuideRailVerdict("abort", reason=f"wrong {n}") for n in range(3)])
     model = ScriptedModel(["1", "2", "3"])
     result = await AgentExecutor(model, guide_rails=[rail]).arun(adder, task())
-    assert (result.success, result.result, result.error) == (False, "3", "guide_rail: wrong 2")
+    assert (result.success, result.result, result.error) == (False, "", "guide_rail: wrong 2")
     assert [event.type for event in result.events].count("turn_started") == 3
     assert [len(request.messages) for request in model.requests] == [2, 2, 2]
     assert [context.attempt for _, context in rail.seen] == [1, 2, 3]
@@ -318,7 +318,7 @@ async def test_a_modified_result_that_is_no_output_is_tried_again_and_then_the_e
     agent = Agent(max_retry_limit=1)
     result = await AgentExecutor(model, guide_rails=[rail]).arun(agent, task("Name a city", output_type=City))
     problem = "guide_rail: the modified result is no usable City: the answer is empty"
-    assert (result.success, result.output, result.error) == (False, None, problem)
+    assert (result.success, result.result, result.output, result.error) == (False, "", None, problem)
     assert [context.attempt for _, context in rail.seen] == [1, 2]
 
 
