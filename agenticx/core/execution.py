@@ -40,9 +40,11 @@ class _Attempt:
     """One turn and what is known of its answer.
 
     `problem` is None for a result that can be returned; `code` is that of the error which ended the work, if one did.
+    `has_output` says that the answer is the object that was asked for.
     """
 
     text: str = ""
+    has_output: bool = False
     problem: str | None = None
     code: str | None = None
     is_repeatable: bool = False
@@ -114,7 +116,7 @@ class Execution:
     def result(self) -> ExecutionResult:
         """Return the outcome of the run."""
         attempt = self._attempt
-        output = self._output.value if self._output is not None and attempt.problem is None else None
+        output = self._output.value if self._output and attempt.has_output and attempt.problem is None else None
         return ExecutionResult(
             success=attempt.problem is None,
             result=attempt.text,
@@ -184,7 +186,7 @@ class Execution:
         elif reason in ("resolved", "not_resolved"):
             text = text or _case_text(events)
         problem = f"not_resolved: {text}".rstrip(": ") if reason == "not_resolved" else None
-        return _Attempt(text=text, problem=problem)
+        return _Attempt(text=text, has_output="output" in end.data, problem=problem)
 
     async def _check(self, number: int, parent: Turn | None) -> AsyncGenerator[Event, None]:
         """Pass the answer through the guide rails, and yield the events of the turns in which they ask a model."""
@@ -207,9 +209,9 @@ class Execution:
 
     def _read_modified(self) -> None:
         """Validate the answer as the guide rails left it, where an object was asked for; `output` is that then."""
-        if self._output is None:
-            return
         attempt = self._attempt
+        if self._output is None or not attempt.has_output:
+            return
         try:
             self._output.read_answer(attempt.text)
         except InvalidArguments as exc:
@@ -243,9 +245,10 @@ class Execution:
 
 
 def _case_text(events: Sequence[Event]) -> str:
-    """Return what the call that ended the case said of it."""
-    for event in reversed(events):
-        if event.type == "tool_call" and event.data["name"] in _CASE_TOOLS:
-            arguments = event.data["arguments"]
-            return str(arguments.get(_CASE_TOOLS[event.data["name"]], "")) if isinstance(arguments, dict) else ""
+    """Return what the call that ended the case said of it, which is the first that was not refused."""
+    arguments = {event.data["tool_call_id"]: event.data["arguments"] for event in events if event.type == "tool_call"}
+    for event in events:
+        if event.type == "tool_result" and not event.data["is_error"] and event.data["name"] in _CASE_TOOLS:
+            given = arguments[event.data["tool_call_id"]]
+            return str(given.get(_CASE_TOOLS[event.data["name"]], "")) if isinstance(given, dict) else ""
     return ""

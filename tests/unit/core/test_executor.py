@@ -322,6 +322,14 @@ async def test_a_modified_result_that_is_no_output_is_tried_again_and_then_the_e
     assert [context.attempt for _, context in rail.seen] == [1, 2]
 
 
+async def test_a_case_that_is_resolved_needs_no_output_and_has_none_of_an_earlier_attempt() -> None:
+    rail = Rail(GuideRailVerdict("abort"), GuideRailVerdict("modify", text="Lyon!"))
+    model = ScriptedModel([call("submit_output", {"name": "Nice"}), call("case_resolved", {"result": "Lyon"})])
+    executor, job = AgentExecutor(model, guide_rails=[rail]), task("Name a city", output_type=City)
+    result = await executor.arun(Agent(tools=(case_resolved,)), job)
+    assert (result.success, result.result, result.output, result.error) == (True, "Lyon!", None, None)
+
+
 async def test_only_attempts_that_follow_are_logged_as_retries(caplog: pytest.LogCaptureFixture) -> None:
     rail = Rail(*[GuideRailVerdict("abort", reason=f"wrong {n}") for n in range(2)])
     agent = adder.model_copy(update={"max_retry_limit": 1})
