@@ -40,13 +40,19 @@ class _Attempt:
     """One turn and what is known of its answer.
 
     `problem` is None for a result that can be returned; `code` is that of the error which ended the work, if one did.
+    `has_output` says that the answer is the object that was asked for.
     """
 
     text: str = ""
+    has_output: bool = False
     problem: str | None = None
     code: str | None = None
     is_repeatable: bool = False
     verdicts: tuple[GuideRailVerdict, ...] = ()
+
+    def refuse(self, reason: str) -> None:
+        """Take the answer back, which the guide rails refuse."""
+        self.text, self.problem, self.code, self.is_repeatable = "", f"guide_rail: {reason}", "hook_failed", True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,7 +116,7 @@ class Execution:
     def result(self) -> ExecutionResult:
         """Return the outcome of the run."""
         attempt = self._attempt
-        output = self._output.value if self._output is not None and attempt.problem is None else None
+        output = self._output.value if self._output and attempt.has_output and attempt.problem is None else None
         return ExecutionResult(
             success=attempt.problem is None,
             result=attempt.text,
@@ -173,10 +179,14 @@ class Execution:
         text, reason = end.data["text"], end.data["reason"]
         if "output" in end.data:
             text = json.dumps(end.data["output"], ensure_ascii=False)
+        elif self._output is not None and reason == "partial":
+            code = "provider.bad_reply"
+            problem = f"{code}: the model gave no usable {self._output.name}: its reply was not finished"
+            return _Attempt(problem=problem, code=code, is_repeatable=True)
         elif reason in ("resolved", "not_resolved"):
             text = text or _case_text(events)
         problem = f"not_resolved: {text}".rstrip(": ") if reason == "not_resolved" else None
-        return _Attempt(text=text, problem=problem)
+        return _Attempt(text=text, has_output="output" in end.data, problem=problem)
 
     async def _check(self, number: int, parent: Turn | None) -> AsyncGenerator[Event, None]:
         """Pass the answer through the guide rails, and yield the events of the turns in which they ask a model."""
@@ -190,8 +200,7 @@ class Execution:
         )
         attempt.text, attempt.verdicts = await check_result(self.guide_rails, attempt.text, context)
         if attempt.verdicts and (last := attempt.verdicts[-1]).action == "abort":
-            attempt.problem, attempt.code = f"guide_rail: {last.reason or 'the result was refused'}", "hook_failed"
-            attempt.is_repeatable = True
+            attempt.refuse(last.reason or "the result was refused")
         elif any(verdict.action == "modify" for verdict in attempt.verdicts):
             self._read_modified()
         self._events += asked
@@ -200,14 +209,13 @@ class Execution:
 
     def _read_modified(self) -> None:
         """Validate the answer as the guide rails left it, where an object was asked for; `output` is that then."""
-        if self._output is None:
-            return
         attempt = self._attempt
+        if self._output is None or not attempt.has_output:
+            return
         try:
             self._output.read_answer(attempt.text)
         except InvalidArguments as exc:
-            problem = f"guide_rail: the modified result is no usable {self._output.name}: {exc}"
-            attempt.problem, attempt.code, attempt.is_repeatable = problem, "hook_failed", True
+            attempt.refuse(f"the modified result is no usable {self._output.name}: {exc}")
 
     async def _ask(self, asked: list[Event], parent: Turn | None, prompt: str, name: str, model: Any) -> str:
         """Return the answer of a model to a guide rail, which is the agent `name` of a turn of its own."""
@@ -237,9 +245,10 @@ class Execution:
 
 
 def _case_text(events: Sequence[Event]) -> str:
-    """Return what the call that ended the case said of it."""
-    for event in reversed(events):
-        if event.type == "tool_call" and event.data["name"] in _CASE_TOOLS:
-            arguments = event.data["arguments"]
-            return str(arguments.get(_CASE_TOOLS[event.data["name"]], "")) if isinstance(arguments, dict) else ""
+    """Return what the call that ended the case said of it, which is the first that was not refused."""
+    arguments = {event.data["tool_call_id"]: event.data["arguments"] for event in events if event.type == "tool_call"}
+    for event in events:
+        if event.type == "tool_result" and not event.data["is_error"] and event.data["name"] in _CASE_TOOLS:
+            given = arguments[event.data["tool_call_id"]]
+            return str(given.get(_CASE_TOOLS[event.data["name"]], "")) if isinstance(given, dict) else ""
     return ""

@@ -9,9 +9,10 @@ import pytest
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.scripted import ScriptedModel, call, say, usage
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import ToolMessage, UserMessage
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
@@ -85,6 +86,19 @@ async def test_the_speeches_of_a_team_are_shown_once_with_names_and_its_person_i
             *("Answer: Shorter.", "person", "Shorter.", "critic", "Two."),
             "The team stopped: Maximum number of turns 3 reached.",
         ]
+        assert tab.errors == []
+
+
+async def test_the_subagents_of_a_session_are_listed_with_their_states(make_studio: StudioMaker, tab: Tab) -> None:
+    spawn = call("spawn_subagent", {"task": "Find <b>it</b>", "name": "searcher"})
+    model = ScriptedModel([[spawn, call("wait_subagents")], [say("Found."), usage(20, 3)], "It is found."])
+    async with make_studio(model, tools=session_tools()) as studio:
+        await enter(tab, studio)
+        assert await tab.evaluate("document.getElementById('subagents').hidden")
+        await send_message(tab, "Where is it?")
+        await tab.wait_for(f"{SHOWN}.includes('It is found.')")
+        listed = "document.getElementById('subagents').innerText"
+        await tab.wait_for(f"{listed} === 'searcher-1: completed, 1 round, 23 tokens: Find <b>it</b>'")
         assert tab.errors == []
 
 

@@ -95,6 +95,7 @@ class BaseGroupChat(Team):
             check_int("max_turns", max_turns)
             if max_turns < 1:
                 raise ValueError(f"max_turns must be at least 1, not {max_turns}")
+        self.check_participants(participants)
         self._participants = checked_participants(participants)
         self._name = name or type(self).__name__
         self._description = description or "A team of agents."
@@ -148,6 +149,10 @@ class BaseGroupChat(Team):
     async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
         """Return the name of the next speaker; it may be called again for the same speech after a failure."""
         ...
+
+    def check_participants(self, participants: Sequence[object]) -> None:
+        """Raise TypeError if the team cannot have one of these participants."""
+        return
 
     def check_start(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> None:
         """Raise ValueError if no run can begin with this task."""

@@ -24,7 +24,7 @@ from agenticx.core import (
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms import OpenAIProvider
 from agenticx.runtime import Budget, Session, TurnError
-from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, check_grammar, fail, say, usage
+from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, check_grammar, fail, finish, say, usage
 from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
@@ -257,11 +257,11 @@ async def test_guide_rails_pass_and_modify_in_order() -> None:
     assert (second.seen[0][1].agent, second.seen[0][1].attempt) == (adder, 1)
 
 
-async def test_a_result_that_a_guide_rail_aborts_is_tried_again_up_to_the_limit() -> None:
+async def test_a_result_that_a_guide_rail_aborts_is_tried_again_up_to_the_limit_and_never_returned() -> None:
     rail = Rail(*[GuideRailVerdict("abort", reason=f"wrong {n}") for n in range(3)])
     model = ScriptedModel(["1", "2", "3"])
     result = await AgentExecutor(model, guide_rails=[rail]).arun(adder, task())
-    assert (result.success, result.result, result.error) == (False, "3", "guide_rail: wrong 2")
+    assert (result.success, result.result, result.error) == (False, "", "guide_rail: wrong 2")
     assert [event.type for event in result.events].count("turn_started") == 3
     assert [len(request.messages) for request in model.requests] == [2, 2, 2]
     assert [context.attempt for _, context in rail.seen] == [1, 2, 3]
@@ -293,6 +293,17 @@ async def test_an_output_type_makes_the_result_an_object_and_a_refused_one_is_tr
     assert [event.type for event in result.events].count("turn_started") == 2
 
 
+async def test_a_reply_that_is_cut_before_the_output_is_complete_is_tried_again_and_then_the_error() -> None:
+    half, whole = [say('{"name": "Ly'), finish("length")], call("submit_output", {"name": "Lyon"})
+    job = task("Name a city", output_type=City)
+    result = await AgentExecutor(ScriptedModel([half, whole])).arun(Agent(), job)
+    assert (result.success, result.output) == (True, City(name="Lyon"))
+    result = await AgentExecutor(ScriptedModel([half, half])).arun(Agent(max_retry_limit=1), job)
+    problem = "provider.bad_reply: the model gave no usable City: its reply was not finished"
+    assert (result.success, result.result, result.output, result.error) == (False, "", None, problem)
+    assert result.stats.rounds == 2
+
+
 async def test_a_result_that_a_guide_rail_modifies_is_validated_as_the_output_again() -> None:
     rail = Rail(GuideRailVerdict("modify", text='```json\n{"name": "Nice"}\n```'))
     model = ScriptedModel([call("submit_output", {"name": "Lyon"})])
@@ -307,8 +318,16 @@ async def test_a_modified_result_that_is_no_output_is_tried_again_and_then_the_e
     agent = Agent(max_retry_limit=1)
     result = await AgentExecutor(model, guide_rails=[rail]).arun(agent, task("Name a city", output_type=City))
     problem = "guide_rail: the modified result is no usable City: the answer is empty"
-    assert (result.success, result.output, result.error) == (False, None, problem)
+    assert (result.success, result.result, result.output, result.error) == (False, "", None, problem)
     assert [context.attempt for _, context in rail.seen] == [1, 2]
+
+
+async def test_a_case_that_is_resolved_needs_no_output_and_has_none_of_an_earlier_attempt() -> None:
+    rail = Rail(GuideRailVerdict("abort"), GuideRailVerdict("modify", text="Lyon!"))
+    model = ScriptedModel([call("submit_output", {"name": "Nice"}), call("case_resolved", {"result": "Lyon"})])
+    executor, job = AgentExecutor(model, guide_rails=[rail]), task("Name a city", output_type=City)
+    result = await executor.arun(Agent(tools=(case_resolved,)), job)
+    assert (result.success, result.result, result.output, result.error) == (True, "Lyon!", None, None)
 
 
 async def test_only_attempts_that_follow_are_logged_as_retries(caplog: pytest.LogCaptureFixture) -> None:

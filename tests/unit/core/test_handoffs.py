@@ -227,6 +227,13 @@ async def test_the_case_tools_end_the_turn(case: Any, reason: str, success: bool
     assert result.error == (None if success else "not_resolved: all of it")
 
 
+async def test_the_case_tool_that_ends_the_turn_gives_its_reason_and_its_text() -> None:
+    calls = [call("case_resolved", {"reslt": "?"}), call("case_resolved", {"result": "yes"}), call("case_not_resolved")]
+    result = await execute(ScriptedModel([calls]), Agent(tools=(case_resolved, case_not_resolved)))
+    assert [outcome for outcome, _ in results_of(result)] == ["invalid_arguments", "ok", "blocked"]
+    assert (result.success, result.result, result.events[-1].data["reason"]) == (True, "yes", "resolved")
+
+
 async def test_hooks_of_an_agent_run_only_while_it_acts() -> None:
     class Recorder(AgentHook):
         def __init__(self) -> None:
