@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
+
+_ENDING_SECONDS = 3.0  # for the end of a turn that was stopped, before the next one of the team begins
 
 Work = Callable[["TeamTurn"], Awaitable[WorkResult]]
 
@@ -97,6 +100,7 @@ class TeamTurns:
         self._team = team
         self._session = session
         self._settings = settings
+        self._last: asyncio.Task[None] | None = None  # the last turn of a hub, which may still be ending
 
     async def stored_events(self) -> Sequence[StoredEvent]:
         """Return what the session's log has of teams; nothing for one in memory."""
@@ -149,15 +153,22 @@ class TeamTurns:
         from agenticx.sessions.store.base import SessionOwnedElsewhere
 
         hub, running = await hub_of(session_id), _TurnWork(self._team, work)
-        try:
+
+        async def run_turn() -> None:
             turn = await hub.run_work(session_id, text, running)
+            await hub.wait_for_turn(session_id, turn.id)
+
+        if self._last is not None and not self._last.done():
+            await asyncio.wait({self._last}, timeout=_ENDING_SECONDS)
+        turn = self._last = asyncio.create_task(run_turn(), name=f"agx turn of team {self._team}")
+        try:
+            await asyncio.shield(turn)
         except SessionOwnedElsewhere as exc:
             where = f"another worker, {exc.owner!r}, owns the session {session_id!r}"
             raise TeamError(f"{where}; run the team there, or as a configured one", code="storage") from exc
-        try:
-            await hub.wait_for_turn(session_id, turn.id)
         except asyncio.CancelledError:
             running.stop.set()
+            await asyncio.wait({turn}, timeout=user_code.GRACE_SECONDS / 2)  # whoever cancels waits twice as long
             raise
         running.check()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
+    BaseChatMessage,
     CancellationToken,
     MaxMessageTermination,
     RoundRobinGroupChat,
@@ -97,8 +100,8 @@ async def test_a_confirm_of_a_participant_is_answered_through_the_hub(tmp_path: 
         await log_of(hub, session_id)
 
 
-@pytest.mark.parametrize("by", ["hub", "token"])
-async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again(tmp_path: Path, by: str) -> None:
+@pytest.mark.parametrize("by", ["hub", "token", "task"])
+async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again_at_once(tmp_path: Path, by: str) -> None:
     async with open_session(tmp_path) as (hub, session_id):
         inner = RoundRobinGroupChat([agent("inner", hang(), "Again.")], name="pair", max_turns=1)
         team, token = RoundRobinGroupChat([inner], max_turns=1, session=session_id), CancellationToken()
@@ -109,19 +112,35 @@ async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again(tmp_path: P
         if by == "hub":
             await hub.stop(session_id)
         else:
-            token.cancel()
+            (token if by == "token" else running).cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         assert asyncio.get_running_loop().time() - began < 0.5
-        while hub.running_turn_id(session_id) is not None:
-            await asyncio.sleep(0.001)
-        turns = by_agent(await log_of(hub, session_id))
-        assert {name: events[0][-1]["data"]["code"] for name, events in turns.items()} == dict.fromkeys(
-            ("meta", "pair", "inner"), "stopped"
-        )
         assert texts(await team.run())[-1] == "Again."
-        last = by_agent(await log_of(hub, session_id))
-        assert {name: events[1][-1]["type"] for name, events in last.items()} == dict.fromkeys(last, "final")
+        turns = by_agent(await log_of(hub, session_id))
+        ends = [(name, [events[-1]["data"].get("code") for events in runs]) for name, runs in turns.items()]
+        assert ends == [(name, ["stopped", None]) for name in ("meta", "pair", "inner")]
+
+
+async def test_a_run_waits_for_the_end_of_a_stopped_one_whose_participant_ignores_that(tmp_path: Path) -> None:
+    class Stubborn(Saying):
+        async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Any:
+            begun.set()
+            while not over.is_set():
+                with suppress(asyncio.CancelledError):
+                    await over.wait()
+            return await super().on_messages(messages, cancellation_token)
+
+    begun, over = asyncio.Event(), asyncio.Event()
+    async with open_session(tmp_path) as (_, session_id):
+        team, token = RoundRobinGroupChat([Stubborn("a")], max_turns=1, session=session_id), CancellationToken()
+        running = asyncio.create_task(team.run(task="Go", cancellation_token=token))
+        await begun.wait()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        asyncio.get_running_loop().call_later(0.05, over.set)
+        assert lines((await team.run()).messages) == ["a: a here"]
 
 
 async def test_a_team_of_the_next_process_goes_on_with_the_right_speaker(tmp_path: Path) -> None:
