@@ -17,7 +17,7 @@ from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.gates import ParticipantsOwnGate
 from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
+from agenticx.teams.group_chats.stored_talk import TALK_EVENTS, events_at
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
 
 if TYPE_CHECKING:
@@ -103,13 +103,17 @@ class TeamTurns:
         self._last: asyncio.Task[None] | None = None  # the last turn of a hub, which may still be ending
 
     async def stored_events(self) -> Sequence[StoredEvent]:
-        """Return what the session's log has of teams; nothing for one in memory."""
+        """Return what the session's log has of teams, in a turn of those at its place; nothing for one in memory."""
         if not isinstance(self._session, str):
             return ()
         from agenticx.sessions.history.turns_on_path import read_events_on_path  # on first use: it imports the stores
         from agenticx.sessions.hub.open_hubs import hub_of
 
-        return await read_events_on_path((await hub_of(self._session)).store.log, self._session, TALK_EVENTS)
+        events = await read_events_on_path((await hub_of(self._session)).store.log, self._session, TALK_EVENTS)
+        parent = current_turn()
+        if parent is None or not parent.accepts_children:
+            return events
+        return events_at(events, (*parent.agent_path, self._team))
 
     async def run(self, text: str, work: Work) -> None:
         """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.

@@ -40,6 +40,10 @@ def agent(name: str, *script: Any, **options: Any) -> AssistantAgent:
     return AssistantAgent(name, ScriptedModel(list(script)), **options)
 
 
+def shown_to(model: ScriptedModel) -> list[str]:
+    return [message.content for message in model.requests[-1].messages if message.role != "system"]
+
+
 def texts(result: TaskResult) -> list[str]:
     return [message.to_text() for message in result.messages]
 
@@ -270,3 +274,47 @@ async def test_the_speech_of_an_inner_team_goes_on_after_a_restart(tmp_path: Pat
         assert lines((await outer.run()).messages) == ["a: a here", "b: b here", "d: d here"]
         _, outer = team(session_id)
         assert lines((await outer.run()).messages) == ["c: c here", "a: a here", "d: d here"]
+
+
+# --- names that are used twice ----------------------------------------------------------------------------------------
+
+
+async def test_teams_and_participants_of_the_same_names_are_restored_apart(tmp_path: Path) -> None:
+    def team(session_id: str) -> tuple[ScriptedModel, ScriptedModel, RoundRobinGroupChat]:
+        below, above = ScriptedModel(["Below."]), ScriptedModel(["Above."])
+        inner = RoundRobinGroupChat([AssistantAgent("a", below), agent("b", "B.")], max_turns=2)
+        return below, above, RoundRobinGroupChat([inner, AssistantAgent("a", above)], max_turns=2, session=session_id)
+
+    async with open_session(tmp_path) as (hub, session_id):
+        for task in ("go", "again"):
+            below, above, outer = team(session_id)
+            assert texts(await outer.run(task=task)) == [task, "Below.", "B.", "Above."]
+        assert shown_to(below) == ["go", "Below.", "b said:\nB.", "a said:\nAbove.", "again"]
+        assert shown_to(above) == ["go", "b said:\nB.", "Above.", "again", "b said:\nB."]
+        await log_of(hub, session_id)
+
+
+async def test_a_team_does_not_have_the_talk_of_another_team_of_its_session(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (_, session_id):
+        for name in ("one", "two"):
+            model = ScriptedModel(["Hello."])
+            team = RoundRobinGroupChat([AssistantAgent("a", model)], max_turns=1, session=session_id, name=name)
+            await team.run(task=f"for {name}")
+            assert shown_to(model) == [f"for {name}"]
+
+
+async def test_a_team_in_a_tool_goes_on_with_its_own_talk(tmp_path: Path) -> None:
+    models: list[ScriptedModel] = []
+
+    @tool(risk="read")
+    async def discuss() -> str:
+        """Discuss."""
+        models.append(ScriptedModel(["First."]))
+        team = RoundRobinGroupChat([AssistantAgent("x", models[-1])], max_turns=1, session=session_id)
+        return (await team.run(task="inner")).messages[-1].to_text()
+
+    async with open_session(tmp_path) as (_, session_id):
+        for _ in range(2):
+            writer = agent("writer", call("discuss"), "Done.", tools=[discuss])
+            await RoundRobinGroupChat([writer], max_turns=1, session=session_id).run(task="go")
+    assert [shown_to(model) for model in models] == [["inner"], ["inner", "First.", "inner"]]
