@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from agenticx import user_code
 from agenticx.errors import AgenticXError
-from agenticx.messages import AssistantMessage, Message, UserMessage, message_adapter, new_id
+from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text, message_adapter, new_id
 from agenticx.runtime import (
     AgentHook,
     AgentRuntime,
@@ -362,4 +362,4 @@ def _model_message(message: BaseChatMessage) -> UserMessage:
     """Return the message as the model reads it, with the same id and the name of a speaker that is not the user."""
     read = message.to_model_message()
     content = read.content if message.source == "user" else f"{message.source} said:\n{read.content}"
-    return read.model_copy(update={"message_id": message.id, "content": content})
+    return read.model_copy(update={"message_id": message.id, "content": clean_text(content)})

@@ -68,6 +68,14 @@ async def test_a_run_is_a_turn_of_a_stored_session_and_its_attempt_a_turn_below_
     assert [message["content"] for message in transcript(pages)] == ["Pay 7.", "Paid."]
 
 
+async def test_half_a_surrogate_pair_in_a_task_is_replaced(tmp_path: Path) -> None:
+    url, model = f"sqlite:///{tmp_path}/runs.db", ScriptedModel([say("Fine.")])
+    executor = AgentExecutor(model, store=url, settings=settings_in(tmp_path))
+    assert (await executor.arun(Agent(), Task(description="half \ud83d of it"))).result == "Fine."
+    await executor.aclose()
+    assert model.requests[0].messages[-1].content == "half \ufffd of it"
+
+
 async def test_a_later_executor_continues_a_stored_session(tmp_path: Path) -> None:
     url, settings = f"sqlite:///{tmp_path}/runs.db", settings_in(tmp_path)
     first = AgentExecutor(ScriptedModel(PAYING), store=url, settings=settings)

@@ -24,6 +24,8 @@ from agenticx.teams import (
     SelectorGroupChat,
     TaskResult,
     TeamError,
+    TextMessage,
+    UserProxyAgent,
 )
 from agenticx.testing import check_grammar, outline
 from agenticx.tools.builtin import builtin_tools
@@ -274,6 +276,20 @@ async def test_the_speech_of_an_inner_team_goes_on_after_a_restart(tmp_path: Pat
         assert lines((await outer.run()).messages) == ["a: a here", "b: b here", "d: d here"]
         _, outer = team(session_id)
         assert lines((await outer.run()).messages) == ["c: c here", "a: a here", "d: d here"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_half_a_surrogate_pair_in_what_is_said_is_replaced(tmp_path: Path, durable: bool) -> None:
+    half, model = "half \ud83d of it", ScriptedModel(["Fine."])
+    async with open_session(tmp_path) as (_, session_id):
+        person = UserProxyAgent("person", input_func=lambda _: half)
+        members = [Saying("custom", half), person, AssistantAgent("a", model)]
+        team = RoundRobinGroupChat(members, max_turns=3, session=session_id if durable else None)
+        result = await team.run(task=TextMessage(content=half, source=half, metadata={half: half}))
+    clean = "half \ufffd of it"
+    assert texts(result) == [clean, clean, "", clean, "Fine."]
+    assert result.messages[0].source == clean
+    assert shown_to(model) == [f"{clean} said:\n{clean}", f"custom said:\n{clean}", f"person said:\n{clean}"]
 
 
 # --- names that are used twice ----------------------------------------------------------------------------------------
