@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from agenticx.argument_types import check_int, check_type, wrong_type
 from agenticx.clocks import Clock
@@ -91,6 +92,12 @@ class Budget:
         budget._above = self._nodes
         return budget
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits as JSON; `Budget(**limits)` has them, and nothing is spent of it."""
+        cost_usd = None if self.cost_usd is None else str(self.cost_usd)
+        return {"tokens": self.tokens, "cost_usd": cost_usd, "seconds": self.seconds}
+
     @staticmethod
     def joined(*budgets: Budget | None) -> Budget | None:
         """Return a budget within all of these; None is no budget."""
@@ -106,6 +113,13 @@ class Budget:
         """The tokens, cost and time used so far, with the reservations of calls that are being made."""
         with _lock:
             return Spent(self._used_tokens, self._used_cost, self._elapsed())
+
+    def add_spent(self, spent: Spent) -> None:
+        """Count what was spent of this budget in an earlier process; those above it are unchanged."""
+        with _lock:
+            self._used_tokens += spent.tokens
+            self._used_cost += spent.cost_usd
+            self._used_seconds += spent.seconds
 
     # --- model calls --------------------------------------------------------------------------------------------------
 
