@@ -207,7 +207,7 @@ class AgentExecutor:
             budget=self._budget,
             gate=self._own_gate,
         )
-        return chat_response(session, before, agents.named(session.active_agent or agent.name))
+        return chat_response(session, before, agents.active or agent)
 
     chat = _blocking(achat)
     """`achat` for code with or without a running event loop, which waits for the response."""

@@ -162,6 +162,26 @@ async def test_the_first_handoff_of_a_round_wins_and_every_call_is_answered() ->
     assert [event.type for event in result.events].count("handoff") == 1
 
 
+async def test_of_agents_with_one_name_the_one_that_took_over_is_the_agent_of_the_result() -> None:
+    winner, loser = Agent(instructions="You win."), Agent(instructions="You lose.")
+
+    @tool(risk="read")
+    def to_winner() -> Agent:
+        """Hand over."""
+        return winner
+
+    @tool(risk="read")
+    def to_loser() -> Agent:
+        """Hand over."""
+        return loser
+
+    model = ScriptedModel([[call("to_winner"), call("to_loser")], "Hello."] * 2)
+    agent = Agent(tools=(to_winner, to_loser))
+    assert (await execute(model, agent)).agent is winner
+    assert (await AgentExecutor(model).achat(agent, [{"role": "user", "content": "hi"}])).agent is winner
+    assert [request.messages[0].content for request in model.requests[1::2]] == ["You win."] * 2
+
+
 async def test_agents_that_only_hand_over_to_each_other_are_stopped_by_the_loop_detector() -> None:
     agents: dict[str, Agent] = {}
 
