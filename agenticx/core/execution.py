@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
+from agenticx.core.context_variables import copied_variables
 from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict, check_result
 from agenticx.core.results import ExecutionResult, ExecutionStats
 from agenticx.core.task import Task
@@ -149,7 +150,7 @@ class Execution:
         return session
 
     def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
-        session.state.context_variables.update(self.context_variables)
+        session.state.context_variables.update(copied_variables(self.context_variables))
         session.active_agent, self.agents.active = self.agent.name, None
         context = self._context(self.acting, parent)
         context = replace(context, max_rounds=self.max_rounds, execute_tools=self.execute_tools)
@@ -162,7 +163,7 @@ class Execution:
         self._events += events
         self._rounds += sum(event.type == "round_start" for event in events)
         events = own_events(events)
-        self._variables = dict(session.state.context_variables)
+        self._variables = copied_variables(session.state.context_variables)
         self._attempt = self._read(events)
 
     def _read(self, events: Sequence[Event]) -> _Attempt:
