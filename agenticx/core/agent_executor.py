@@ -187,8 +187,8 @@ class AgentExecutor:
         """Continue the conversation `messages`, rows of Chat Completions, and return what was added.
 
         A reply without calls ends it, and so do `max_turns` model calls. `model` takes the place of the agents' models.
-        Neither `messages` nor `context_variables`, copied as by `arun`, are changed. Raises `TurnError` if a turn fails, and what `arun`
-        raises.
+        Neither `messages` nor `context_variables`, copied as by `arun`, are changed. Raises `TurnError` if a turn
+        fails, and what `arun` raises.
         """
         _checked_agent(agent)
         override = None if model is None else self._models.resolve(model)

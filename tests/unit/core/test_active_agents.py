@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,13 +13,16 @@ import pytest
 
 from agenticx import ConfirmAnswer, open_hub
 from agenticx.core import Agent, Result
+from agenticx.core.session_agents import SessionAgents
 from agenticx.errors import UnknownAgent
 from agenticx.messages import AssistantMessage
-from agenticx.sessions import Hub, TurnRequest
+from agenticx.runtime.hooks import HookRegistry
+from agenticx.sessions import Hub, MemoryStore, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, hang, outline, say
 from agenticx.tools import tool
 from studio.app import create_app
+from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_event
 
 pytestmark = pytest.mark.anyio
@@ -87,6 +91,28 @@ async def test_the_agent_that_took_over_answers_the_next_message_also_after_a_re
         texts = [message["content"] for message in await hub.messages(session.id) if message["role"] != "tool"]
         assert texts == ["An invoice!", "", "Which one?", "Number 7.", "It is due."]
     assert prompts(model) == ["You do invoices"]
+
+
+async def test_the_agent_that_took_over_answers_a_message_sent_before_the_commit_of_the_handoff_returns(
+    tmp_path: Path,
+) -> None:
+    async def return_late(write: Write) -> Sequence[StoredEvent]:
+        stored = await write.make()
+        for _ in range(100):  # readers have the events meanwhile
+            await asyncio.sleep(0)
+        return stored
+
+    calls = [call("transfer_to_billing")] * 2  # the result of the first is stored while the turn goes on to its end
+    model = ScriptedModel([calls, "Which one?", "It is due."])
+    store = InterceptedStore(MemoryStore(), return_late)
+    agents = SessionAgents(AGENTS, models=lambda _: model, hooks=HookRegistry())
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    hub = Hub(store, models=lambda _: model, tools=lambda _: [transfer_to_billing], agents=agents, settings=settings)
+    session = await hub.create(system_prompt="You are the main agent.")
+    await collect(hub.run_turn(session.id, "An invoice!"))
+    await collect(hub.run_turn(session.id, "Number 7."))
+    await hub.close()
+    assert prompts(model) == ["You are the main agent", "You do invoices", "You do invoices"]
 
 
 async def test_an_agent_whose_handoff_was_blocked_does_not_answer_for_another_one_of_its_name(tmp_path: Path) -> None:
