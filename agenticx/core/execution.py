@@ -146,7 +146,7 @@ class Execution:
             return self.session
         session = Session(messages=self.history)
         if parent is not None:
-            session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+            session.inherit(parent.session, parent.permission_mode)
         return session
 
     def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:

@@ -191,7 +191,7 @@ class AgentTeamManager:
 
         By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
-        check_wait(mode, timeout)
+        check_wait(ids, mode, timeout)
         session = self._session if (caller := self._caller()) is None else caller.session or self._session
         agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
         pending = [agent for agent in agents if not agent.has_ended]
@@ -435,6 +435,8 @@ class AgentTeamManager:
         if agent.session is not None:
             agent.session.return_notices()
             left, agent.session.notices = agent.session.notices, []
+        if self._host.is_durable and ending.state != "paused":
+            agent.session = None  # the host has it, for a message that may come
         self._inbox(agent.parent).extend([ending.notice(is_stored=self._host.is_durable), *left])
         agent.ended.set()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)

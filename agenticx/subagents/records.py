@@ -10,6 +10,7 @@ from unicodedata import category, normalize
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
+from agenticx.runtime.history_text import quote_lines
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.tools.permissions import PermissionMode
@@ -158,8 +159,7 @@ class SubagentEnding:
         A line of the result that looks like the first line of an ending is quoted.
         """
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
-        lines = _shortened(self.text).splitlines(keepends=True)
-        text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
+        text = quote_lines(_shortened(self.text), _looks_like_ending)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
 
     def notice(self, *, is_stored: bool) -> Notice:

@@ -214,7 +214,7 @@ def show_past_event(event: Envelope, output: Output) -> None:
     """Show a stored event, including user messages and questions, which a live turn shows elsewhere."""
     try:
         match event.type:
-            case EventType.TURN_STARTED:
+            case EventType.TURN_STARTED if not event.data.get("parent_turn_id"):
                 output.show_note(
                     user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
                 )

@@ -67,6 +67,14 @@ def test_on_one_device_each_speech_is_shown_once(agx: Any, home: Path, tmp_path:
         )
 
 
+def test_a_replay_shows_the_task_once_and_each_speech_once(agx: Any, home: Path) -> None:
+    agx("team", "run", "echo", "say say hello")
+    done = agx("sessions", "replay", "last")
+    assert done.stdout == "hello\n"
+    talk = "first:\nsay hello\nsecond:\nhello\nthe team stopped: Maximum number of turns 2 reached.\n"
+    assert done.stderr.startswith(f"› say say hello\n{talk}")
+
+
 def test_a_run_goes_on_in_its_session_with_and_without_a_task(agx: Any, home: Path) -> None:
     agx("team", "run", "echo", "say say say say six")
     assert agx("team", "run", "echo", "--session", "last").stdout == "six\n"

@@ -16,7 +16,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.records import SubagentLimits
+from agenticx.subagents.records import ModelUnavailable, SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools.registry import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
@@ -330,6 +330,15 @@ async def test_closing_ends_all_and_lets_none_begin(tmp_path: Path) -> None:
 async def test_outside_of_a_turn_there_are_no_tools_to_choose_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidArguments, match="unknown tools look; those that can be given are: none"):
         await Team(tmp_path, []).manager.spawn("work", tools=["look"])
+
+
+async def test_a_text_in_the_place_of_ids_and_a_model_that_cannot_be_chosen_are_refused(tmp_path: Path) -> None:
+    team = Team(tmp_path, [])
+    with pytest.raises(TypeError, match="ids must be a list of ids, not the text 'a-1'"):
+        await team.manager.wait("a-1")
+    manager = AgentTeamManager(team.runtime(ScriptedModel([])), session=team.session, settings=team.settings)
+    with pytest.raises(ModelUnavailable, match="the model 'x' cannot be chosen: all sub-agents have the same one"):
+        await manager.spawn("work", model="x")
 
 
 def test_limits_must_be_above_zero() -> None:
