@@ -29,8 +29,8 @@ class Agent(BaseModel):
     also accepted as `functions`, are tools or functions. `tool_choice` is the name of the tool to be called first,
     `"required"` for any of them, `"none"` for no calls, None to leave it to the model, as it is after the first call.
     `llm_hooks` join the executor's hooks while this agent acts. `max_iterations` is the largest number of model calls
-    of a run that begins with this agent, `max_retry_limit` how often a task is run again whose result was refused.
-    `organization_id` is on log lines and beside the usage.
+    of a run that begins with this agent, `max_retry_limit` how often a task is run again, with the calls that are left,
+    if its result was refused. `organization_id` is on log lines and beside the usage.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
