@@ -78,6 +78,7 @@ def test_functions_are_another_name_for_tools_and_agents_are_frozen() -> None:
     ("fields", "text"),
     [
         ({"instructions": lambda one, two: "x"}, "takes no argument or context_variables"),
+        ({"instructions": lambda *, variables: "x"}, "takes no argument or context_variables"),
         ({"max_iterations": 0}, "greater than or equal to 1"),
         ({"max_iterations": True}, "valid integer"),
         ({"max_iterations": "5"}, "valid integer"),
@@ -101,6 +102,23 @@ async def test_role_goal_backstory_and_instructions_are_the_system_prompt_and_th
         "The answer is expected to be: a number"
     )
     assert user.content == "1 + 2?"
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        lambda context_variables, /: f"Be {context_variables['mood']}.",
+        lambda *, context_variables: f"Be {context_variables['mood']}.",
+        lambda **variables: f"Be {variables['context_variables']['mood']}.",
+        lambda *variables: f"Be {variables[0]['mood']}.",
+    ],
+    ids=["positional", "keyword-only", "any keyword", "any position"],
+)
+async def test_functions_of_instructions_get_the_context_variables_as_they_take_them(instructions: Any) -> None:
+    model = ScriptedModel(["Hi."])
+    agent = Agent(instructions=instructions)
+    result = await AgentExecutor(model).arun(agent, task(), context_variables={"mood": "kind"})
+    assert (result.error, model.requests[0].messages[0].content) == (None, "Be kind.")
 
 
 async def test_instructions_that_fail_end_the_run_without_success() -> None:
