@@ -35,6 +35,7 @@ from agenticx.subagents.records import (
 from agenticx.subagents.reports import report_above
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
 from agenticx.subagents.start_limits import StartLimits
+from agenticx.subagents.status_queries import StatusQueries
 from agenticx.subagents.tree import SubagentTree
 from agenticx.tools.registry import FunctionTool
 
@@ -82,6 +83,7 @@ class AgentTeamManager:
         self._host = host or MemoryHost()
         self._tree = SubagentTree()
         self._start_limits = StartLimits(self.limits, self._tree)
+        self.status_queries = StatusQueries(self.settings, self.clock)
         self._places = Places(self.limits.running)
         self._is_closed = self._is_abandoned = False
 
@@ -471,13 +473,14 @@ class AgentTeamManager:
 
     @asynccontextmanager
     async def _without_place(self, agent: Subagent | None) -> AsyncGenerator[None]:
-        """Give up the place of an agent while it waits for others, which may need one."""
+        """Give up the place of an agent while it waits for others, which may need one, and take one back at once."""
         if agent is None or not agent.has_place:
             yield
             return
         self._leave_place(agent)
         yield
-        agent.has_place = await self._places.take(agent.stop)
+        self._places.take_back()
+        agent.has_place = True
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 

@@ -273,6 +273,17 @@ async def test_one_turn_starts_a_limited_number_of_runs_also_through_others(tmp_
     assert [outcome for outcome, _ in results(events)] == ["ok", "ok"]
 
 
+async def test_a_wait_ends_at_its_time_limit_also_while_no_place_is_free(tmp_path: Path) -> None:
+    cancel = call("cancel_subagent", {"agent_id": "leaf-2"})
+    mid = [spawn("go", name="leaf"), call("wait_subagents", {"timeout": 5}), cancel, "mid done"]
+    team = Team(tmp_path, [mid, [hang()]], limits=SubagentLimits(running=1))
+    await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
+
+    (waited,) = json.loads(team.models[0].requests[2].messages[-1].content)
+    assert (waited["agent_id"], waited["state"]) == ("leaf-2", "running")
+    assert "[sub-agent mid-1 completed]\nmid done" in notices(team.session)[0]
+
+
 async def test_waiting_for_none_keeps_the_place_to_work(tmp_path: Path) -> None:
     waiting = [[call("wait_subagents")] * 3, "a done"]
     team = Team(tmp_path, [waiting, ["b done"]], limits=SubagentLimits(running=1))
