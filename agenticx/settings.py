@@ -2,9 +2,8 @@
 
 A setting is taken from the first source that has it: argument, `AGX_*` variable, project file
 (`.agenticx/settings.toml` in the workspace), user file (`settings.toml` in AGX_HOME), the default below. An empty
-variable counts as unset, AGX_HOME too, except for numbers.
-A project file is written by the author of the project, so it may only set durations and amounts, never who is asked,
-what is allowed or where data is stored.
+variable counts as unset, AGX_HOME too, except for numbers. A project file is written by the author of the project, so
+it may only set durations and amounts, never who is asked, what is allowed or where data is stored.
 """
 
 from __future__ import annotations
@@ -99,6 +98,9 @@ class Settings(BaseModel):
     )
     subagent_max_running: Annotated[int, integer(1, 1000)] = Field(
         4, description="Most sub-agents of a session that work at once; others are queued."
+    )
+    subagent_max_total: Annotated[int, integer(1, 1_000_000)] = Field(
+        2000, description="Most runs of sub-agents that one turn of the main agent starts, also through others."
     )
     subagent_timeout_seconds: _Seconds = Field(
         1800, description="Longest time for a turn of a sub-agent, without the time of waiting for a person."

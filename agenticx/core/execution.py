@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
+from agenticx.core.context_variables import copied_variables
 from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict, check_result
 from agenticx.core.results import ExecutionResult, ExecutionStats
 from agenticx.core.task import Task
@@ -40,13 +41,19 @@ class _Attempt:
     """One turn and what is known of its answer.
 
     `problem` is None for a result that can be returned; `code` is that of the error which ended the work, if one did.
+    `has_output` says that the answer is the object that was asked for.
     """
 
     text: str = ""
+    has_output: bool = False
     problem: str | None = None
     code: str | None = None
     is_repeatable: bool = False
     verdicts: tuple[GuideRailVerdict, ...] = ()
+
+    def refuse(self, reason: str) -> None:
+        """Take the answer back, which the guide rails refuse."""
+        self.text, self.problem, self.code, self.is_repeatable = "", f"guide_rail: {reason}", "hook_failed", True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,14 +83,17 @@ class Execution:
     _events: list[Event] = field(default_factory=list[Event], init=False)
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(problem="the run did not end"), init=False)
     _variables: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
-    _last: Agent | None = field(default=None, init=False)
     _rounds: int = field(default=0, init=False)
+    _calls: int = field(default=0, init=False)
     _output: OutputType | None = field(default=None, init=False)
     _started: float = field(default=0.0, init=False)
     _seconds: float = field(default=0.0, init=False)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Run the attempts, at most `max_retry_limit` after the first, and yield their events."""
+        """Run the attempts, at most `max_retry_limit` after the first, and yield their events.
+
+        They make `max_rounds` model calls at most, all together.
+        """
         self._started = self.clock.monotonic()
         self._output = None if self.task.output_type is None else OutputType(self.task.output_type)
         parent = current_turn()
@@ -99,18 +109,23 @@ class Execution:
                     yield event
             finally:
                 await turn.aclose()
-            self._end_attempt(session, events)
+            self._end_attempt(number, session, events)
             if self._attempt.problem is None:
                 async for event in self._check(number, place):
                     yield event
             if self._attempt.problem is None or not self._attempt.is_repeatable:
+                break
+            if self._calls >= self.max_rounds and number <= self.agent.max_retry_limit:
+                self._attempt.problem += (
+                    f"; not tried again: no model call of the run is left (limit {self.max_rounds})"
+                )
                 break
         self._seconds = self.clock.monotonic() - self._started
 
     def result(self) -> ExecutionResult:
         """Return the outcome of the run."""
         attempt = self._attempt
-        output = self._output.value if self._output is not None and attempt.problem is None else None
+        output = self._output.value if self._output and attempt.has_output and attempt.problem is None else None
         return ExecutionResult(
             success=attempt.problem is None,
             result=attempt.text,
@@ -118,7 +133,7 @@ class Execution:
             error=attempt.problem,
             events=tuple(self._events),
             stats=self._stats(),
-            agent=self._last or self.agent,
+            agent=self.agents.active or self.agent,
             context_variables=self._variables,
             guide_rails=attempt.verdicts,
             session_id=self.session_id,
@@ -140,27 +155,30 @@ class Execution:
             return self.session
         session = Session(messages=self.history)
         if parent is not None:
-            session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+            session.inherit(parent.session, parent.permission_mode)
         return session
 
     def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
-        session.state.context_variables.update(self.context_variables)
-        session.active_agent = self.agent.name
+        session.state.context_variables.update(copied_variables(self.context_variables))
+        session.active_agent, self.agents.active = self.agent.name, None
         context = self._context(self.acting, parent)
-        context = replace(context, max_rounds=self.max_rounds, execute_tools=self.execute_tools)
+        context = replace(context, max_rounds=self.max_rounds - self._calls, execute_tools=self.execute_tools)
         return self.runtime.run_turn(self.prompt, session, output_type=self._output, context=context)
 
     def _context(self, agent: TurnAgent, parent: Turn | None) -> TurnContext:
         return TurnContext(agent=agent, parent=parent, gate=self.gate, on_exhausted="error", budget=self.budget)
 
-    def _end_attempt(self, session: Session, events: Sequence[Event]) -> None:
+    def _end_attempt(self, number: int, session: Session, events: Sequence[Event]) -> None:
+        before = self._attempt.problem
         self._events += events
-        self._rounds += sum(event.type == "round_start" for event in events)
+        self._rounds += _round_count(events)
         events = own_events(events)
-        self._variables = dict(session.state.context_variables)
-        handovers = [event.data["to_agent"] for event in events if event.type == "handoff"]
-        self._last = self.agents.named(handovers[-1]) if handovers else self.agent
+        self._calls += _round_count(events)
+        self._variables = copied_variables(session.state.context_variables)
         self._attempt = self._read(events)
+        if number > 1 and self._attempt.code == "max_rounds":
+            limit = f"max_rounds: no model call of the run is left (limit {self.max_rounds})"
+            self._attempt.problem = f"{limit}; attempt {number - 1} ended with {before}"
 
     def _read(self, events: Sequence[Event]) -> _Attempt:
         """Return the answer of a turn, or its problem."""
@@ -173,16 +191,20 @@ class Execution:
         text, reason = end.data["text"], end.data["reason"]
         if "output" in end.data:
             text = json.dumps(end.data["output"], ensure_ascii=False)
+        elif self._output is not None and reason == "partial":
+            code = "provider.bad_reply"
+            problem = f"{code}: the model gave no usable {self._output.name}: its reply was not finished"
+            return _Attempt(problem=problem, code=code, is_repeatable=True)
         elif reason in ("resolved", "not_resolved"):
             text = text or _case_text(events)
         problem = f"not_resolved: {text}".rstrip(": ") if reason == "not_resolved" else None
-        return _Attempt(text=text, problem=problem)
+        return _Attempt(text=text, has_output="output" in end.data, problem=problem)
 
     async def _check(self, number: int, parent: Turn | None) -> AsyncGenerator[Event, None]:
         """Pass the answer through the guide rails, and yield the events of the turns in which they ask a model."""
         attempt, asked = self._attempt, list[Event]()
         context = GuideRailContext(
-            agent=self._last or self.agent,
+            agent=self.agents.active or self.agent,
             task=self.task,
             context_variables=self._variables,
             attempt=number,
@@ -190,8 +212,7 @@ class Execution:
         )
         attempt.text, attempt.verdicts = await check_result(self.guide_rails, attempt.text, context)
         if attempt.verdicts and (last := attempt.verdicts[-1]).action == "abort":
-            attempt.problem, attempt.code = f"guide_rail: {last.reason or 'the result was refused'}", "hook_failed"
-            attempt.is_repeatable = True
+            attempt.refuse(last.reason or "the result was refused")
         elif any(verdict.action == "modify" for verdict in attempt.verdicts):
             self._read_modified()
         self._events += asked
@@ -200,14 +221,13 @@ class Execution:
 
     def _read_modified(self) -> None:
         """Validate the answer as the guide rails left it, where an object was asked for; `output` is that then."""
-        if self._output is None:
-            return
         attempt = self._attempt
+        if self._output is None or not attempt.has_output:
+            return
         try:
             self._output.read_answer(attempt.text)
         except InvalidArguments as exc:
-            problem = f"guide_rail: the modified result is no usable {self._output.name}: {exc}"
-            attempt.problem, attempt.code, attempt.is_repeatable = problem, "hook_failed", True
+            attempt.refuse(f"the modified result is no usable {self._output.name}: {exc}")
 
     async def _ask(self, asked: list[Event], parent: Turn | None, prompt: str, name: str, model: Any) -> str:
         """Return the answer of a model to a guide rail, which is the agent `name` of a turn of its own."""
@@ -236,10 +256,15 @@ class Execution:
         )
 
 
+def _round_count(events: Sequence[Event]) -> int:
+    return sum(event.type == "round_start" for event in events)
+
+
 def _case_text(events: Sequence[Event]) -> str:
-    """Return what the call that ended the case said of it."""
-    for event in reversed(events):
-        if event.type == "tool_call" and event.data["name"] in _CASE_TOOLS:
-            arguments = event.data["arguments"]
-            return str(arguments.get(_CASE_TOOLS[event.data["name"]], "")) if isinstance(arguments, dict) else ""
+    """Return what the call that ended the case said of it, which is the first that was not refused."""
+    arguments = {event.data["tool_call_id"]: event.data["arguments"] for event in events if event.type == "tool_call"}
+    for event in events:
+        if event.type == "tool_result" and not event.data["is_error"] and event.data["name"] in _CASE_TOOLS:
+            given = arguments[event.data["tool_call_id"]]
+            return str(given.get(_CASE_TOOLS[event.data["name"]], "")) if isinstance(given, dict) else ""
     return ""

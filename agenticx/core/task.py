@@ -18,7 +18,9 @@ class Task(BaseModel):
 
     `expected_output` describes the answer and becomes part of the system prompt. `agent` does the task if the executor
     is given none. `context` are texts, and tasks, that are put before the description: a task with its result if the
-    same executor has run it. `output_type` is anything that pydantic can validate, and makes the result an object.
+    same executor has run it. `output_type` is anything that pydantic can validate, and makes the result an object: a
+    run without it is no success, but for one that `case_resolved` ends, or a reply whose calls are returned unrun. Of
+    these `ExecutionResult.output` is None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)

@@ -28,7 +28,7 @@ from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inli
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
-from agenticx.messages import ToolCall, clean_text
+from agenticx.messages import ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
@@ -50,6 +50,7 @@ from agenticx.runtime.tool_calls import ToolCalls
 from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnWork, check_turn_arguments
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_task import TurnTask, begin_turn, wait_for_abandoned_turn
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool
@@ -332,7 +333,7 @@ class AgentRuntime(RunMethods):
 
     async def _turn(self, turn: Turn) -> None:
         if (work := turn.context.work) is not None:
-            return await self._endings.given_answer(turn, await self._done_work(turn, work), "answer")
+            return await self._endings.work_done(turn, await self._done_work(turn, work))
         while turn.round < turn.max_rounds:
             turn.append_steering()
             turn.round += 1
@@ -359,10 +360,11 @@ class AgentRuntime(RunMethods):
             self._endings.checkpoint(turn)
         await self._end_out_of_rounds(turn)
 
-    async def _done_work(self, turn: Turn, work: TurnWork) -> str:
+    async def _done_work(self, turn: Turn, work: TurnWork) -> WorkResult:
         """Return the result of `work`; questions of an earlier process that it does not ask again are closed."""
         try:
-            return clean_text(await work(turn))
+            result = await work(turn)
+            return WorkResult(result) if isinstance(result, str) else result
         finally:
             self._calls.authorizer.close_resumed(turn, "restart")
 
@@ -418,7 +420,9 @@ class AgentRuntime(RunMethods):
         """End the turn with a reply that is the answer, or whose `calls` the application makes itself."""
         turn.steering.close()
         turn.append_reply(reply, message_id, calls)
-        reason = turn.agent.ending_of(reply.text) or ("answer" if reply.is_whole else "partial")
+        reason = "answer" if reply.is_whole else "partial"
+        if turn.agent.endings_by_text:
+            reason = turn.agent.ending_of(reply.text) or reason
         await self._endings.final(turn, reply.text, message_id, reason)
 
     async def _end_out_of_rounds(self, turn: Turn) -> None:

@@ -21,12 +21,13 @@ from agenticx.errors import (
 )
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, ToolMessage, new_id
+from agenticx.messages import AssistantMessage, ToolMessage, clean_text, new_id
 from agenticx.runtime.calls.loop_check import LoopStopped
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
 from agenticx.runtime.turn import Turn, usage_data
 from agenticx.runtime.turn_agent import EndReason
+from agenticx.runtime.turns.work import WorkResult
 
 __all__ = ["Endings", "RoundsExhausted"]
 
@@ -46,18 +47,18 @@ class RoundsExhausted(AgenticXError):
 class Endings:
     """The ways in which a turn ends.
 
-    `final`, `failed`, `paused` and `out_of_rounds` each emit the terminal event; no event may follow it. `checkpoint`
-    does not end the turn.
+    `final`, `work_done`, `failed`, `paused` and `out_of_rounds` each emit the terminal event; no event may follow it.
+    `checkpoint` does not end the turn.
     """
 
     clock: Clock
 
-    async def final(self, turn: Turn, text: str, message_id: str, reason: FinalReason) -> None:
+    async def final(self, turn: Turn, text: str, message_id: str, reason: FinalReason, **more: str) -> None:
         """End the turn with an answer, whole or partial, or because a call ended it."""
         await self._end_work(turn, reason, text)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
-        turn.emit(EventType.FINAL, {**data, **turn.output.data})
+        turn.emit(EventType.FINAL, {**data, **turn.output.data, **more})
 
     async def failed(self, turn: Turn, failure: AgenticXError) -> None:
         """End the turn with the fatal error event of `failure`."""
@@ -86,17 +87,18 @@ class Endings:
             return await self._emit_answer(turn, text, message_id, "partial")
         raise RoundsExhausted(f"The turn used all of its {turn.max_rounds} rounds without an answer.")
 
-    async def given_answer(self, turn: Turn, text: str, reason: FinalReason) -> None:
-        """End the turn with an answer that no model call gave."""
-        message_id = new_id("msg")
+    async def work_done(self, turn: Turn, result: WorkResult) -> None:
+        """End the turn with the answer of its work, which no model call gave."""
+        message_id, text = new_id("msg"), clean_text(result.text)
         if text:
             turn.append(AssistantMessage(content=text, message_id=message_id))
-        await self._emit_answer(turn, text, message_id, reason)
+        more = {} if result.stop_reason is None else {"stop_reason": clean_text(result.stop_reason)}
+        await self._emit_answer(turn, text, message_id, "answer", **more)
 
-    async def _emit_answer(self, turn: Turn, text: str, message_id: str, reason: FinalReason) -> None:
+    async def _emit_answer(self, turn: Turn, text: str, message_id: str, reason: FinalReason, **more: str) -> None:
         if text:
             turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": 0})
-        await self.final(turn, text, message_id, reason)
+        await self.final(turn, text, message_id, reason, **more)
 
     def checkpoint(self, turn: Turn) -> None:
         """Emit `subagent_checkpoint` between rounds, in every eighth round of an agent other than the main one."""

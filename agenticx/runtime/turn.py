@@ -35,6 +35,7 @@ from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.settings import Settings
 from agenticx.tools.permissions import PermissionMode, stricter_mode
@@ -60,11 +61,10 @@ _TEXT_DELTAS = frozenset({EventType.TOKEN, EventType.THINKING, EventType.TOOL_CA
 
 _log = get_logger(__name__)
 
-
 EventSink = Callable[[Sequence[RuntimeEvent]], Awaitable[None]]
 """A writer of events. It is called with one batch at a time, in order; an exception that it raises ends the turn."""
 
-TurnWork = Callable[["Turn"], Awaitable[str]]
+TurnWork = Callable[["Turn"], Awaitable[str | WorkResult]]
 """The work of a turn in place of model calls; its result is the answer. See `TurnContext`."""
 
 OnExhausted = Literal["error", "partial", "pause", "answer", "summary"]
@@ -426,9 +426,9 @@ class Turn:
         data = {"from_agent": self.agent.name, "to_agent": agent.name}
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
         self._use(self._within_budget(agent))
-        self.made_calls, self.last_input_tokens = False, None
-        self.session.active_agent = agent.name
-        bind_ids(agent=agent.name)
+        self.made_calls, self.last_input_tokens, self.session.active_agent = False, None, agent.name
+        agent.on_handover()
+        bind_ids(agent=agent.name, organization=agent.organization_id)
         self.output.use(self.agent.model, agent.tools.names)
 
     def drop_tools(self) -> None:

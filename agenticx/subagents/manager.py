@@ -27,12 +27,13 @@ from agenticx.subagents.records import (
     Subagent,
     SubagentBusy,
     SubagentEnding,
-    SubagentLimitReached,
     SubagentLimits,
     SubagentRun,
 )
 from agenticx.subagents.reporter import SubagentReporter
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
+from agenticx.subagents.start_limits import StartLimits
+from agenticx.subagents.status_queries import StatusQueries
 from agenticx.subagents.tree import SubagentTree
 from agenticx.tools.registry import FunctionTool
 
@@ -78,6 +79,8 @@ class AgentTeamManager:
         self._host = host or MemoryHost()
         self._tree = SubagentTree()
         self.reporter = SubagentReporter(self._host, self._tree, session)
+        self._start_limits = StartLimits(self.limits, self._tree)
+        self.status_queries = StatusQueries(self.settings, self.clock)
         self._places = Places(self.limits.running)
         self._is_closed = False
 
@@ -105,15 +108,12 @@ class AgentTeamManager:
         above = current_turn()
         toolbox = given_tools(above, tools)
         parent = self._tree.caller(above)
-        depth = 1 if parent is None else parent.depth + 1
         self._check_open()
-        if depth > self.limits.depth:
-            raise SubagentLimitReached(f"sub-agents may be {self.limits.depth} deep; do the work yourself")
-        self._check_number(parent)
+        self._start_limits.check(parent, above)
         agent_id = self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent")
         runtime = await self._runtimes.get(model)
         self._check_open()
-        self._check_number(parent)
+        self._start_limits.check(parent, above)
         run = SubagentRun(
             turn_id=new_id("turn"),
             agent_id=agent_id,
@@ -121,7 +121,7 @@ class AgentTeamManager:
             message=task if context is None else f"{context}\n\n{task}",
             parent_path=() if above is None else above.agent_path,
             parent_turn_id="" if above is None else above.id,
-            depth=depth,
+            depth=1 if parent is None else parent.depth + 1,
             tools=None if toolbox is None else toolbox.names,
             model=model,
             permission_mode=(self._session if above is None else above).permission_mode,
@@ -152,7 +152,7 @@ class AgentTeamManager:
         """
         agent = self._find(agent_id)
         if agent.has_ended:
-            self._check_number(agent.parent)
+            self._start_limits.check(agent.parent, current_turn())
         if not (agent.has_ended and await self._begin_again(agent, agent.run.task, is_anew=True)):
             raise SubagentBusy(f"{agent_id} has not ended; cancel it first")
 
@@ -169,7 +169,7 @@ class AgentTeamManager:
             if not agent.has_ended:
                 agent.unread.append(text)
                 return
-            self._check_number(agent.parent)
+            self._start_limits.check(agent.parent, current_turn())
             if await self._begin_again(agent, text, is_anew=False):
                 return
 
@@ -191,20 +191,25 @@ class AgentTeamManager:
 
         By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
-        check_wait(mode, timeout)
+        check_wait(ids, mode, timeout)
         session = self._session if (caller := self._caller()) is None else caller.session or self._session
         agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
+        pending = [agent for agent in agents if not agent.has_ended]
+        if pending and (mode == "all" or pending == agents):
+            async with self._without_place(caller):
+                await self._wait_for(pending, mode, timeout)
+        return [agent.status() for agent in agents]
+
+    async def _wait_for(self, agents: Sequence[Subagent], mode: Literal["any", "all"], timeout: float | None) -> None:
+        """Wait until one or all of the agents have ended, at most `timeout` s."""
         waiting = {asyncio.create_task(agent.ended.wait()) for agent in agents}
         until = asyncio.FIRST_COMPLETED if mode == "any" else asyncio.ALL_COMPLETED
+        limit = None if timeout is None else self.clock.real(timeout)
         try:
-            async with self._without_place(caller):
-                if waiting:
-                    limit = None if timeout is None else self.clock.real(timeout)
-                    await asyncio.wait(waiting, return_when=until, timeout=limit)
+            await asyncio.wait(waiting, return_when=until, timeout=limit)
         finally:
             for task in waiting:
                 task.cancel()
-        return [agent.status() for agent in agents]
 
     def stop(self) -> None:
         """Stop all sub-agents."""
@@ -321,6 +326,7 @@ class AgentTeamManager:
 
     def _launch(self, agent: Subagent) -> None:
         self._tree.begin(agent)
+        self._start_limits.count(agent.above)
         started = self.reporter.emit_start(agent, agent.run)
         agent.work = asyncio.create_task(self._work(agent, started=started), name=f"agx sub-agent {agent.id}")
 
@@ -434,13 +440,14 @@ class AgentTeamManager:
 
     @asynccontextmanager
     async def _without_place(self, agent: Subagent | None) -> AsyncGenerator[None]:
-        """Give up the place of an agent while it waits for others, which may need one."""
+        """Give up the place of an agent while it waits for others, which may need one, and take one back at once."""
         if agent is None or not agent.has_place:
             yield
             return
         self._leave_place(agent)
         yield
-        agent.has_place = await self._places.take(agent.stop)
+        self._places.take_back()
+        agent.has_place = True
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
@@ -456,7 +463,3 @@ class AgentTeamManager:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ToolError("no sub-agent can be started any more: the program is ending")
-
-    def _check_number(self, parent: Subagent | None) -> None:
-        if (working := len(self._tree.working(parent))) >= self.limits.children:
-            raise SubagentLimitReached(f"queue_full: {working} sub-agents have not ended; wait for one of them")

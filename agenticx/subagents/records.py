@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
+from unicodedata import category, normalize
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
+from agenticx.runtime.history_text import quote_lines
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.tools.permissions import PermissionMode
@@ -33,7 +34,7 @@ SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 
 _SHOWN_CHARS = 20_000
 _STATUS_CHARS = 500
-_ENDING_LINE = re.compile(r"(^|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])([ \t]*\[sub-agent )")
+_LINE_CHARS = 60  # of which the beginning of a line is compared with that of an ending
 
 
 class SubagentNotFound(ToolError):
@@ -58,18 +59,21 @@ class SubagentLimits:
 
     `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
     have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
-    wait for a person or for sub-agents of their own do not count. `seconds` limits the work of each, without the time
-    of waiting for a person.
+    wait for a person or for sub-agents of their own do not count; they go on at once, and none begins until a place is
+    free again. `seconds` limits the work of each, without the time
+    of waiting for a person. With `total` one turn of the main agent starts at most so many runs of sub-agents, directly
+    or through others.
     """
 
     depth: int = 3
     children: int = 8
     running: int = 4
     seconds: float = 1800.0
+    total: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("depth", "children", "running", "seconds"):
-            if not (value := getattr(self, name)) > 0:
+        for name in ("depth", "children", "running", "seconds", "total"):
+            if (value := getattr(self, name)) is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value}")
 
 
@@ -163,7 +167,7 @@ class SubagentEnding:
         A line of the result that looks like the first line of an ending is quoted.
         """
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
-        text = _ENDING_LINE.sub(r"\1> \2", self._shown_text)
+        text = quote_lines(self._shown_text, _looks_like_ending)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
 
     @property
@@ -173,6 +177,13 @@ class SubagentEnding:
     def notice(self, *, is_stored: bool) -> Notice:
         """Return what the parent's model is told; of a stored ending it is recorded that it was."""
         return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.summary)
+
+
+def _looks_like_ending(line: str) -> bool:
+    """Return whether a reader may take a line for the first one of an ending, whatever its case, width or spaces."""
+    shown = [char for char in normalize("NFKC", line[:_LINE_CHARS]) if category(char)[0] not in "CZ"]
+    letters = "".join(filter(str.isalpha, shown)).casefold()
+    return letters.startswith("subagent") and category(shown[0]) == "Ps"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

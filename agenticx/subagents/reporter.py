@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 
 
 class SubagentReporter:
-    """The source of reports on the sub-agents of a tree, whose main agent has `session`, until the tree is abandoned."""
+    """The source of reports on the sub-agents of a tree, whose main agent has `session`, until it is abandoned."""
 
     def __init__(self, host: SubagentHost, tree: SubagentTree, session: Session) -> None:
         self.is_abandoned = False
@@ -57,6 +57,8 @@ class SubagentReporter:
         if agent.session is not None:
             agent.session.return_notices()
             left, agent.session.notices = agent.session.notices, []
+        if self._host.is_durable and ending.state != "paused":
+            agent.session = None  # the host has it, for a message that may come
         self._inbox(agent.parent).extend([ending.notice(is_stored=self._host.is_durable), *left])
         agent.ended.set()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)

@@ -59,7 +59,8 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
     7. `token` and `thinking` offsets continue where that message's text ended, in Unicode code points; text is empty
        only in a waiting token, of which a model call has one at most.
     8. `state` events are changes, never `idle`; `done` comes just before the terminal event.
-    9. `final` repeats the streamed text of its message.
+    9. `final` repeats the streamed text of its message. Only that of a team's run, a turn without rounds, has a
+       `stop_reason`.
     10. Every payload has the keys and types of the contract and no others, and error codes are known.
     11. The `seq` of a session counts up.
     12. A message that is `queued` starts the turn named by its last `queued`, or is `steered` into it, or is
@@ -314,6 +315,7 @@ class _Turn:
             problems.append(f"state done must come just before it; the state is {self.state}")
         if event.type == "final":
             problems += self._check_final_text(event.data)
+            problems += ["a turn with rounds has no stop_reason"] if self.round and "stop_reason" in event.data else []
         return problems
 
     def _check_final_text(self, data: Mapping[str, Any]) -> list[str]:

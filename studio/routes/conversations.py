@@ -77,12 +77,15 @@ class ToolCallItem(TypedDict):
 
 
 class MessageItem(TypedDict):
+    """A message; `sender` is the name of the participant of a team who said it."""
+
     message_id: str
     role: Literal["user", "assistant", "tool"]
     content: str
     attachments: NotRequired[list[AttachmentItem]]
     tool_calls: NotRequired[list[ToolCallItem]]
     tool_call_id: NotRequired[str]
+    sender: NotRequired[str]
 
 
 class MessageListResponse(TypedDict):

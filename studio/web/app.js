@@ -5,11 +5,13 @@ import { followEvents } from "./stream.js";
 import { Attachments, pastedFiles } from "./attachments.js";
 import { Conversation, escapeHidden } from "./conversation.js";
 import { QueuedMessages, SEND_LABELS } from "./queued_messages.js";
+import { Subagents } from "./subagents.js";
 import { SessionOptions, modelOption } from "./session_options.js";
 import { SessionList, bindSessionActions, titleOf } from "./sessions.js";
 
 const $ = (id) => document.getElementById(id);
 const attachments = new Attachments($("attached"), $("attachment-error"));
+const subagents = new Subagents($("subagents"));
 const queuedMessages = new QueuedMessages($("queued"), restoreDraft);
 const TOKEN_KEY = "agenticx.token"; // in the session storage
 let current = null; // {session, conversation, unsubscribe}
@@ -141,18 +143,20 @@ async function openSession(session) {
     token: () => sessionStorage.getItem(TOKEN_KEY),
     onEvent: (envelope) => {
       if (!queuedMessages.handle(envelope)) conversation.handle(envelope);
+      subagents.handle(envelope);
       if (envelope.type === "session_changed") {
         reloadSession(session).catch((error) => showStatus(error.message));
       }
       updateControls();
     },
-    onReset: () => { conversation.clear(); queuedMessages.clear(); },
+    onReset: () => { conversation.clear(); queuedMessages.clear(); subagents.clear(); },
     onStatus: showStatus,
     onRejected: (status) => (status === 401 ? signOut() : showStatus("This session does not exist any more.")),
   });
   current = { session, conversation, unsubscribe };
   conversation.clear();
   queuedMessages.clear();
+  subagents.clear();
   $("session-folder").textContent = session.workspace;
   updateControls();
   showInstructions(session).catch((error) => showStatus(error.message));

@@ -42,6 +42,8 @@ export class Conversation {
     this.state = "";
     this.elements = new Map();
     this.turnsBelow = new Set();
+    this.speech = null; // the text element of the last speech of this turn's team, which the answer repeats
+    this.isTalk = false; // whether the team has chosen a speaker; what it says before is the task
     this.branches = new Branches();
     this.pendingRewind = null; // {rewound_to, lines} of a rewind whose event is still to arrive
     this.log.replaceChildren();
@@ -50,7 +52,7 @@ export class Conversation {
   /** Show one event; unknown types are ignored. */
   handle({ type, data, agent_id, turn_id }) {
     if (data.parent_turn_id) this.turnsBelow.add(turn_id);
-    if (this.turnsBelow.has(turn_id) && !type.startsWith("confirm_")) return; // other agents' work
+    if (this.turnsBelow.has(turn_id) && !/^(confirm|question)_/.test(type)) return; // other agents' work
     const isAtEnd = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < 80;
     this[`on_${type}`]?.(data, agent_id);
     if (isAtEnd) this.log.scrollTop = this.log.scrollHeight;
@@ -72,12 +74,15 @@ export class Conversation {
   on_turn_started(data) {
     this.running = true;
     this.state = "starting";
+    this.speech = null;
+    this.isTalk = false;
     this.branches.append(data.message_id);
     this.addUserMessage(data.message_id, data.input, data.attachments);
     this.addButtons({ "Edit": () => this.edit(data.message_id, data.input) });
   }
 
   on_steered({ message_id, text, attachments }) {
+    this.isTalk = false;
     this.branches.append(message_id);
     this.addUserMessage(message_id, text, attachments);
   }
@@ -136,7 +141,21 @@ export class Conversation {
 
   on_token({ text, message_id, waiting, elapsed_seconds }) {
     if (waiting) { this.state = `waiting for the model (${Math.round(elapsed_seconds ?? 0)} s)`; return; }
-    this.assistantText(message_id).append(text);
+    const element = this.assistantText(message_id);
+    if (element !== this.speech) element.append(text);
+  }
+
+  on_speaker_selected({ speakers }) {
+    this.isTalk = true;
+    this.state = `${escapeHidden(speakers.join(", "))} speaks`;
+  }
+
+  on_team_message({ message }) {
+    if (!this.isTalk || message.type.endsWith("Event")) return; // a task, or the work on a speech
+    this.branches.append(message.id);
+    this.addNote(escapeHidden(message.source), "note speaker");
+    const text = typeof message.content === "string" ? message.content : JSON.stringify(message.content);
+    this.speech = this.add(message.id, make("div", "text assistant", text));
   }
 
   on_thinking({ text, message_id }) {
@@ -249,9 +268,13 @@ export class Conversation {
     this.elements.get(`ask ${id}`)?.querySelector(".buttons")?.replaceChildren(make("p", "note", text));
   }
 
-  on_final({ text, message_id, reason }) {
+  on_final({ text, message_id, reason, stop_reason }) {
     this.running = false;
-    if (!text) return;
+    if (text) this.showAnswer(text, message_id, reason);
+    if (stop_reason) this.addNote(`The team stopped: ${escapeHidden(stop_reason)}`);
+  }
+
+  showAnswer(text, message_id, reason) {
     const element = this.assistantText(message_id);
     if (element.textContent !== text) element.textContent = text;
     this.addButtons({ "Rewind to here": () => this.rewind(message_id), "Fork here": () => this.fork(message_id) });
@@ -281,6 +304,7 @@ export class Conversation {
   /** Return the text element of the model's message, which is added if it is new. */
   assistantText(message_id) {
     this.branches.append(message_id, true);
+    if (this.speech) this.elements.set(message_id, this.speech);
     return this.elements.get(message_id) ?? this.add(message_id, make("div", "text assistant"));
   }
 }

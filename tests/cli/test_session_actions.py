@@ -14,8 +14,9 @@ import pytest
 
 from agenticx import open_hub
 from agenticx.settings import load_settings
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.teams import AssistantAgent, SelectorGroupChat
-from agenticx.testing import ScriptedModel, say, usage
+from agenticx.testing import ScriptedModel, call, collect, say, usage
 from tests.support.timeouts import PATIENCE
 
 
@@ -131,6 +132,34 @@ def test_the_usage_of_each_agent_of_a_session_is_shown_also_that_of_the_choice_o
         ["writer", "1", "20"],
         ["total", "4", "100"],
     ]
+
+
+def test_show_lists_the_subagents_of_a_session(agx: Any) -> None:
+    asyncio.run(delegate_in(Path(agx.environment["AGX_HOME"])))
+    shown = agx("sessions", "show", "last").stdout
+    assert "agents  searcher-1: completed, 1 round, 23 tokens: Find it\n" in shown
+    (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
+    assert whole["subagents"] == [
+        {
+            "agent_id": "searcher-1",
+            "state": "completed",
+            "rounds": 1,
+            "task": "Find it",
+            "parent_agent_id": "meta",
+            "depth": 1,
+        }
+    ]
+
+
+async def delegate_in(home: Path) -> None:
+    """Run a turn that starts a sub-agent and waits for it, in a session of the store in `home`."""
+    spawn = call("spawn_subagent", {"task": "Find it", "name": "searcher"})
+    script = [[spawn, call("wait_subagents")], [say("Found."), usage(20, 3)], "It is found."]
+    settings = load_settings({"home": home}, environ={})
+    with ScriptedModel(script) as model:
+        async with open_hub(model=model, tools=session_tools(), settings=settings) as hub:
+            session = await hub.create(name="Search")
+            await collect(hub.run_turn(session.id, "Where is it?"))
 
 
 async def talk_in(home: Path) -> None:

@@ -14,16 +14,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agenticx.core import Agent, AgentExecutor, ExecutionResult, Task
+from agenticx.runtime import Budget
 
 planner = Agent(name="Planner", instructions="Split the goal into independent steps, at most five.")
 reporter = Agent(name="Reporter", instructions="Write a short report from the results of the steps.")
 
 
 async def work_out(
-    goal: str, model: Any = None, tools: Sequence[Callable[..., Any]] = ()
+    goal: str, model: Any = None, tools: Sequence[Callable[..., Any]] = (), budget: Budget | None = None
 ) -> tuple[ExecutionResult, Sequence[ExecutionResult]]:
-    """Return the report and the results of the steps."""
-    executor = AgentExecutor(model)
+    """Return the report and the results of the steps; all their model calls are made within `budget`."""
+    executor = AgentExecutor(model, budget=budget)
     plan = await executor.arun(planner, Task(description=goal, output_type=list[str]))
     steps = [Task(description=step) for step in plan.output or [goal]]
     worker = Agent(name="Worker", instructions="Do this one step.", tools=tuple(tools), max_iterations=5)

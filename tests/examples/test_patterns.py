@@ -9,6 +9,7 @@ from operator import add
 import pytest
 
 from agenticx.errors import ModelError
+from agenticx.runtime import Budget
 from agenticx.teams import RequestUsage
 from agenticx.testing import ScriptedModel, call, fail, say, usage
 from agenticx.tools import tool
@@ -60,13 +61,14 @@ async def test_the_steps_of_a_plan_are_done_at_the_same_time() -> None:
         *[[say("It is wide."), usage(25, 4)] for _ in range(3)],
         [say("All are wide."), usage(60, 4)],
     ]
+    budget = Budget()
     with ScriptedModel(script) as model:
-        report, steps = await asyncio.wait_for(work_out("Compare the rivers.", model, [measure]), 10)
+        report, steps = await asyncio.wait_for(work_out("Compare the rivers.", model, [measure], budget), 10)
     assert report.result == "All are wide."
     assert [step.stats.rounds for step in steps] == [2, 2, 2]
     assert [step.stats.usage for step in steps] == [{"input_tokens": 45, "output_tokens": 9}] * 3
     assert report.stats.usage == {"input_tokens": 60, "output_tokens": 4}
-    assert len(model.requests) == 8
+    assert (len(model.requests), budget.spent.tokens) == (8, 39 + 3 * 25 + 3 * 29 + 64)  # the plan's call is the first
     question = model.requests[7].messages[-1].content
     assert question == (
         "Lyon\nResult: It is wide.\n\nBasel\nResult: It is wide.\n\nVienna\nResult: It is wide.\n\nCompare the rivers."

@@ -99,20 +99,33 @@ async def run_growing_turns(
         posted = [recorded.start(client, session, f"say {'x' * size}") for session in sessions]
         statuses = await asyncio.gather(*posted)
         assert set(statuses) <= {0, 202, 409, 500, 503}, statuses
-        async with asyncio.timeout(PATIENCE):
-            while served.process.returncode is None and await is_turn_running(client):
-                await asyncio.sleep(0.05)
+        await wait_until_turns_end(served, client)
         if served.process.returncode is not None:
             return
 
 
-async def is_turn_running(client: httpx.AsyncClient) -> bool:
-    """Return True if a turn runs, or if it cannot be determined."""
+async def wait_until_turns_end(served: ServedStudio, client: httpx.AsyncClient) -> None:
+    """Wait until no turn runs, as far as the server says, or it has ended."""
+    said = "nothing"
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while served.process.returncode is None and said:
+                await asyncio.sleep(0.05)
+                said = await turns_running(client)
+    except TimeoutError:
+        status = Path(f"/proc/{served.process.pid}/status").read_text()
+        raise AssertionError(f"turns do not end; the server says {said}; its status: {status}") from None
+
+
+async def turns_running(client: httpx.AsyncClient) -> str:
+    """Return what the server says of its turns: empty if none runs."""
     try:
         answer = await client.get("/api/sessions")
-    except httpx.TransportError:
-        return True
-    return answer.status_code != 200 or any(session["running_turn_id"] for session in answer.json()["sessions"])
+    except httpx.TransportError as exc:
+        return repr(exc)
+    if answer.status_code != 200:
+        return f"{answer.status_code}: {answer.text}"
+    return ", ".join(id_ for session in answer.json()["sessions"] if (id_ := session["running_turn_id"]))
 
 
 async def follow(recorded: RecordedFolder, client: httpx.AsyncClient, session: str) -> None:

@@ -9,13 +9,15 @@ import pytest
 
 from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.scripted import ScriptedModel, call, say, usage
 from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import ToolMessage, UserMessage
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
 from tests.support.server.running_studio import StudioMaker
+from tests.support.teams.configured import team_file
 from tests.support.wires.files import PDF, PNG, TEXT
 
 pytestmark = [
@@ -47,6 +49,56 @@ async def test_a_user_enters_by_ticket_allows_a_write_and_reads_the_answer(make_
 
         await tab.reload()
         await tab.wait_for(f"{SHOWN} === {before!r}")
+        assert tab.errors == []
+
+
+WITH_PERSON = """
+kind = "round_robin"
+max_turns = 3
+[[participants]]
+name = "writer"
+system_message = "Write."
+[[participants]]
+name = "person"
+kind = "user"
+[[participants]]
+name = "critic"
+system_message = "Judge."
+"""
+
+
+async def test_the_speeches_of_a_team_are_shown_once_with_names_and_its_person_is_asked(
+    make_studio: StudioMaker, tab: Tab
+) -> None:
+    async with make_studio(ScriptedModel(["One.", "Two."])) as studio:
+        team_file(studio.services.settings.home, WITH_PERSON)
+        await studio.client.post("/api/sessions", json={"team": "pair"})
+        await enter(tab, studio)
+        await send_message(tab, "Write.")
+        await tab.wait_for("document.querySelector('.ask textarea.answer')")
+        await tab.evaluate("document.querySelector('.ask textarea.answer').value = 'Shorter.'")
+        await tab.evaluate("document.querySelector('.ask textarea.answer').dispatchEvent(new Event('input'))")
+        await tab.evaluate("document.querySelector('.ask .main').click()")
+        await tab.wait_for(f"{SHOWN}.includes('The team stopped')")
+        shown = (await tab.evaluate(SHOWN)).splitlines()
+        assert shown[:3] == ["Write.", "writer", "One."]
+        assert shown[-6:] == [
+            *("Answer: Shorter.", "person", "Shorter.", "critic", "Two."),
+            "The team stopped: Maximum number of turns 3 reached.",
+        ]
+        assert tab.errors == []
+
+
+async def test_the_subagents_of_a_session_are_listed_with_their_states(make_studio: StudioMaker, tab: Tab) -> None:
+    spawn = call("spawn_subagent", {"task": "Find <b>it</b>", "name": "searcher"})
+    model = ScriptedModel([[spawn, call("wait_subagents")], [say("Found."), usage(20, 3)], "It is found."])
+    async with make_studio(model, tools=session_tools()) as studio:
+        await enter(tab, studio)
+        assert await tab.evaluate("document.getElementById('subagents').hidden")
+        await send_message(tab, "Where is it?")
+        await tab.wait_for(f"{SHOWN}.includes('It is found.')")
+        listed = "document.getElementById('subagents').innerText"
+        await tab.wait_for(f"{listed} === 'searcher-1: completed, 1 round, 23 tokens: Find <b>it</b>'")
         assert tab.errors == []
 
 

@@ -202,6 +202,8 @@ def _question_answered(data: Mapping[str, Any]) -> Note:
 
 
 def _final(data: Mapping[str, Any]) -> Note | None:
+    if "stop_reason" in data:
+        return Note(f"the team stopped: {visible_line(data['stop_reason'], _SENTENCE_CHARS)}")
     if data["reason"] == "answer":
         return None if data["text"].strip() else Note("the model's answer is empty", "warning")
     if data["reason"] == "partial":

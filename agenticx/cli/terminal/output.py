@@ -138,7 +138,10 @@ class PlainOutput:
         if event.turn_id in self._team_turns:
             if event.turn_id in self._speeches:  # a team in the team: the end of its turn repeats its last speech
                 return bool(text)
-            return bool(text) and self._share_one_device and text == self._speech
+            if not (text and self._share_one_device and text == self._speech):
+                return False
+            self._message_id = event.data["message_id"]  # `final` does not show the text again either
+            return event.type == EventType.TOKEN
         if event.turn_id not in self._speeches:
             return False
         if event.type == EventType.TOKEN and text:

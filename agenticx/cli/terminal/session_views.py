@@ -13,6 +13,7 @@ from agenticx.cli.client.base import Client, SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadable_event_note, user_message_note
 from agenticx.cli.terminal.output import Output
+from agenticx.cli.terminal.subagent_list import subagent_lines, subagents_to_json
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
 from agenticx.runtime.events import EventType
 from agenticx.sessions.history.transcript import transcript
@@ -97,7 +98,7 @@ def turn_ends(events: Sequence[Envelope]) -> list[TurnEnd]:
 
 
 def session_to_json(session: SessionInfo, events: Sequence[Envelope], usage: Sequence[DailyUsage]) -> dict[str, Any]:
-    """Return a session as JSON: the server's fields, its messages, the unsent messages, its turns, and its usage."""
+    """Return a session as JSON: the server's fields, messages, unsent messages, turns, sub-agents, and usage."""
     turns = [asdict(turn) for turn in turn_ends(events)]
     messages = transcript_of(session, events)
     fields = {**session.to_json(), "system_prompt": session.record.system_prompt}
@@ -106,6 +107,7 @@ def session_to_json(session: SessionInfo, events: Sequence[Envelope], usage: Seq
         "messages": messages,
         "not_said": returned_messages(events),
         "turns": turns,
+        "subagents": subagents_to_json(events),
         "usage": usage_sums_to_json(usage),
     }
 
@@ -113,7 +115,7 @@ def session_to_json(session: SessionInfo, events: Sequence[Envelope], usage: Seq
 def session_to_text(
     session: SessionInfo, events: Sequence[Envelope], usage: Sequence[DailyUsage], *, with_ids: bool = False
 ) -> str:
-    """Return a session as text: its fields, its usage, then its transcript, on request with the ids of the messages."""
+    """Return a session as text: its fields, usage, sub-agents, and transcript, on request with the ids of messages."""
     record, turns = session.record, turn_ends(events)
     rows = [
         ("name", record.name or "(without a name)"),
@@ -124,6 +126,7 @@ def session_to_text(
         ("mode", record.permission_mode),
         ("created", local_time(record.created_at)),
         *(("" if index else "usage", line) for index, line in enumerate(usage_lines(usage))),
+        *(("" if index else "agents", line) for index, line in enumerate(subagent_lines(events, usage))),
         ("turns", f"{len(turns)}; the last one {turns[-1].describe()}" if turns else "none yet"),
     ]
     head = [record.id, *(f"{name:<8}{visible_line(value, _ROW_CHARS)}" for name, value in rows)]
@@ -156,7 +159,8 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
                 yield f"{gap}{user_message_note(text).text}"
             case _:
                 if message["content"]:
-                    yield f"{gap}{visible(message['content'])}"
+                    name = f"{message['sender']}: " if "sender" in message else ""
+                    yield f"{gap}{visible(name + message['content'])}"
         for call in message.get("tool_calls", ()):
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 
@@ -183,6 +187,7 @@ _REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
     EventType.TOOL_CALL: frozenset({"tool_call_id", "name", "arguments"}),
     EventType.TOOL_RESULT: frozenset({"tool_call_id", "result"}),
     EventType.FINAL: frozenset({"message_id", "text"}),
+    EventType.TEAM_MESSAGE: frozenset({"message"}),
 }
 
 
@@ -209,7 +214,7 @@ def show_past_event(event: Envelope, output: Output) -> None:
     """Show a stored event, including user messages and questions, which a live turn shows elsewhere."""
     try:
         match event.type:
-            case EventType.TURN_STARTED:
+            case EventType.TURN_STARTED if not event.data.get("parent_turn_id"):
                 output.show_note(
                     user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
                 )

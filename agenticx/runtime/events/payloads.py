@@ -320,11 +320,14 @@ class FinalUsageData(TypedDict):
 
 
 class FinalData(TypedDict):
+    """The end of a turn; with `output` the object asked for, and with `stop_reason` why the run of a team stopped."""
+
     text: str
     message_id: str
     reason: Literal["answer", "resolved", "not_resolved", "handoff", "partial"]
     usage: FinalUsageData
     output: NotRequired[Any]
+    stop_reason: NotRequired[str]
 
 
 class ErrorData(TypedDict):

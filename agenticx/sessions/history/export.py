@@ -13,6 +13,9 @@ from agenticx.tools.visible import escape_controls
 __all__ = ["as_jsonl", "as_markdown"]
 
 
+_HEADINGS = {"user": "You", "assistant": "Assistant"}
+
+
 def as_jsonl(events: Iterable[StoredEvent]) -> bytes:
     """Return the envelopes, one per line, byte for byte as they were sent."""
     return b"".join(event.frame_json + b"\n" for event in events)
@@ -30,9 +33,9 @@ def as_markdown(record: SessionRecord, messages: Sequence[dict[str, Any]]) -> st
     for message in messages:
         if message["role"] == "tool":
             continue
-        if message["role"] != speaker:
-            speaker = message["role"]
-            parts.append("## You" if speaker == "user" else "## Assistant")
+        if (name := message.get("sender", _HEADINGS[message["role"]])) != speaker:
+            speaker = name
+            parts.append(f"## {_escape_line(name)}")
         if message["content"]:
             parts.append(message["content"].strip("\n"))
         parts += (f"*Attached: {_escape_line(file['name'])}*" for file in message.get("attachments", ()))

@@ -29,7 +29,10 @@ __all__ = [
 ]
 
 _MESSAGE_EVENTS = frozenset(
-    ("turn_started", "steered", "round_start", "token", "tool_call", "tool_result", "final", "session_changed")
+    {
+        *("turn_started", "steered", "round_start", "token", "tool_call", "tool_result", "final", "session_changed"),
+        *("speaker_selected", "team_message"),
+    }
 )
 
 
@@ -38,10 +41,12 @@ class MessageNotFound(AgenticXError):
 
 
 def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
-    """Return the messages of a session: `{message_id, role, content, attachments?, tool_calls?, tool_call_id?}`.
+    """Return the messages of a session: `{message_id, role, content, …}`.
 
+    Those of the user have `attachments?`, those of the assistant `tool_calls?` and `sender?`, results `tool_call_id`.
     Sub-agents have turns of their own and are left out. An assistant message without text but with calls takes its id
-    from the first call.
+    from the first call. A speech in a team has the name of the participant as `sender`; the last one is the answer of
+    the turn.
     """
     return Conversation.from_events(events).messages()
 
@@ -110,6 +115,8 @@ class Conversation:
         self.head: str | None = None
         self._seq = 0
         self._turn_id: str | None = None
+        self._is_talk = False  # whether the team of this turn has chosen a speaker: what it says then is no task
+        self._speech: TranscriptEntry | None = None  # the last one of this turn, until the answer repeats it
         self._reply: TranscriptEntry | None = None  # the assistant message that calls of this round belong to
         self._streaming: TranscriptEntry | None = None  # the message that `_chunks` belong to, until they are joined
         self._chunks: list[str] = []
@@ -163,6 +170,7 @@ class Conversation:
     def _feed_event(self, type_: str, data: dict[str, Any]) -> None:
         match type_:
             case "turn_started" | "steered":
+                self._is_talk, self._speech = False, None
                 entry = self._add_entry(
                     data["message_id"], "user", data["input" if type_ == "turn_started" else "text"]
                 )
@@ -182,9 +190,11 @@ class Conversation:
             case "final" if data["text"]:
                 self._join_chunks()
                 self._reply_entry(data["message_id"]).message["content"] = data["text"]
+            case "speaker_selected" | "team_message":
+                self._feed_talk(data)
             case "session_changed" if "rewound_to" in data:
                 self.head = data["rewound_to"]
-                self._reply = None
+                self._reply = self._speech = None
             case _:
                 pass
 
@@ -202,10 +212,30 @@ class Conversation:
             self._chunks.clear()
 
     def _reply_entry(self, message_id: str) -> TranscriptEntry:
+        if self._speech is not None:
+            self._make_answer(self._speech, message_id)
         known = self.entries.get(message_id)
         self._reply = self._add_entry(message_id, "assistant", "") if known is None else known
         self._reply.last_seq = self._seq
         return self._reply
+
+    def _feed_talk(self, data: dict[str, Any]) -> None:
+        """Add the speech in the event of a team, if it is one: not the task, and no event of the work on a speech."""
+        self._is_talk = self._is_talk or "speakers" in data
+        message = data.get("message", {})
+        if not self._is_talk or "content" not in message or message["type"].endswith("Event"):
+            return
+        text = message["content"]
+        text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+        self._speech = self._add_entry(message["id"], "assistant", text)
+        self._speech.message["sender"] = message["source"]
+        self._reply = None
+
+    def _make_answer(self, speech: TranscriptEntry, message_id: str) -> None:
+        """Make the last speech the beginning of the message with that id, whose text repeats it."""
+        del self.entries[speech.id]
+        speech.message |= {"message_id": message_id, "content": ""}
+        self.entries[message_id], self.head, self._speech = speech, message_id, None
 
     def _calling_entry(self, tool_call_id: str) -> TranscriptEntry:
         reply = self._reply or self._reply_entry(f"calls_{tool_call_id}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from agenticx.errors import SessionNotFound
-from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.hub.readers import SessionEvent
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.records import TurnRecord
@@ -22,9 +22,7 @@ class OpenHub(Protocol):
 
     store: Store
 
-    async def run_work(
-        self, session_id: str, user_input: str, work: Callable[[Turn], Awaitable[str]]
-    ) -> TurnRecord: ...
+    async def run_work(self, session_id: str, user_input: str, work: TurnWork) -> TurnRecord: ...
     async def wait_for_turn(self, session_id: str, turn_id: str) -> None: ...
     def follow(self, session_id: str, *, after: int = 0) -> AsyncGenerator[SessionEvent]: ...
     async def stop(self, session_id: str) -> TurnRecord | None: ...

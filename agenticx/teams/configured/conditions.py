@@ -8,20 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from agenticx.teams.configured.table import ConfigTable
+from agenticx.teams.termination import conditions
 from agenticx.teams.termination.base import OrTerminationCondition, TerminationCondition
-from agenticx.teams.termination.conditions import (
-    CostTermination,
-    FunctionCallTermination,
-    HandoffTermination,
-    MaxMessageTermination,
-    SourceMatchTermination,
-    StopMessageTermination,
-    StuckTermination,
-    TextMentionTermination,
-    TextMessageTermination,
-    TimeoutTermination,
-    TokenUsageTermination,
-)
 
 __all__ = ["ConditionConfig", "any_of"]
 
@@ -45,7 +33,7 @@ class MaxMessages(_Condition):
     max_messages: _Count
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return MaxMessageTermination(self.max_messages)
+        return conditions.MaxMessageTermination(self.max_messages)
 
 
 class TextMention(_Condition):
@@ -56,7 +44,7 @@ class TextMention(_Condition):
     sources: list[_Text] | None = None
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return TextMentionTermination(self.text, self.sources or sources)
+        return conditions.TextMentionTermination(self.text, self.sources or sources)
 
 
 class StopMessageSent(_Condition):
@@ -65,7 +53,7 @@ class StopMessageSent(_Condition):
     type: Literal["stop_message"]
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return StopMessageTermination()
+        return conditions.StopMessageTermination()
 
 
 class TextMessageSent(_Condition):
@@ -75,7 +63,7 @@ class TextMessageSent(_Condition):
     source: _Text
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return TextMessageTermination(self.source)
+        return conditions.TextMessageTermination(self.source)
 
 
 class SourceMatch(_Condition):
@@ -85,7 +73,7 @@ class SourceMatch(_Condition):
     sources: Annotated[list[_Text], Field(min_length=1)]
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return SourceMatchTermination(self.sources)
+        return conditions.SourceMatchTermination(self.sources)
 
 
 class HandoffMade(_Condition):
@@ -102,7 +90,7 @@ class HandoffMade(_Condition):
         return target
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return HandoffTermination(self.target)
+        return conditions.HandoffTermination(self.target)
 
 
 class FunctionCalled(_Condition):
@@ -112,7 +100,7 @@ class FunctionCalled(_Condition):
     function_name: _Text
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return FunctionCallTermination(self.function_name)
+        return conditions.FunctionCallTermination(self.function_name)
 
 
 class TokenUsage(_Condition):
@@ -130,7 +118,7 @@ class TokenUsage(_Condition):
         return self
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return TokenUsageTermination(self.max_total_token, self.max_prompt_token, self.max_completion_token)
+        return conditions.TokenUsageTermination(self.max_total_token, self.max_prompt_token, self.max_completion_token)
 
 
 class Timeout(_Condition):
@@ -140,7 +128,7 @@ class Timeout(_Condition):
     timeout_seconds: _Amount
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return TimeoutTermination(self.timeout_seconds)
+        return conditions.TimeoutTermination(self.timeout_seconds)
 
 
 class Cost(_Condition):
@@ -150,7 +138,7 @@ class Cost(_Condition):
     max_cost_usd: _Amount
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return CostTermination(self.max_cost_usd)
+        return conditions.CostTermination(self.max_cost_usd)
 
 
 class Stuck(_Condition):
@@ -160,7 +148,7 @@ class Stuck(_Condition):
     repeats: Annotated[int, Field(ge=2)] = 3
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return StuckTermination(self.repeats)
+        return conditions.StuckTermination(self.repeats)
 
 
 ConditionConfig = Annotated[
@@ -179,7 +167,7 @@ ConditionConfig = Annotated[
 ]
 
 
-def any_of(conditions: Sequence[ConditionConfig], sources: Sequence[str]) -> TerminationCondition | None:
+def any_of(configs: Sequence[ConditionConfig], sources: Sequence[str]) -> TerminationCondition | None:
     """Return the condition that any of these meets, None without any."""
-    built = [condition.build(sources) for condition in conditions]
+    built = [config.build(sources) for config in configs]
     return OrTerminationCondition(*built) if built else None

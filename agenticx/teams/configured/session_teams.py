@@ -13,6 +13,7 @@ from agenticx.llms.base import ChatModel
 from agenticx.messages import UserMessage
 from agenticx.runtime import HookRegistry
 from agenticx.runtime.turn import Turn, TurnWork
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.sessions.history.turns_on_path import read_events_on_path
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.records import SessionRecord
@@ -60,7 +61,7 @@ class SessionTeams:
         """Return the run of the session's team as the work of a turn."""
         return partial(self._run, record, _team_of(record))
 
-    async def _run(self, record: SessionRecord, name: str, turn: Turn) -> str:
+    async def _run(self, record: SessionRecord, name: str, turn: Turn) -> WorkResult:
         """Run the team in `turn`, whose message is the task; one without text goes on with the last task.
 
         A team or log that cannot be used is a `TeamConfigError`.

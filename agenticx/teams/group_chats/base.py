@@ -17,6 +17,7 @@ from agenticx.logs import get_logger
 from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -33,7 +34,7 @@ from agenticx.teams.group_chats.participants import (
     checked_participants,
     load_states,
 )
-from agenticx.teams.group_chats.stored_talk import StoredRun, read_talk
+from agenticx.teams.group_chats.stored_talk import EarlierRun, read_talk
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
@@ -68,9 +69,10 @@ class BaseGroupChat(Team):
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
     of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of agents
     that have none of their own, also those of inner teams without one. All model calls of all runs are made within
-    `budget`. With a `session`, which is one in memory or the id of one of an open hub, each run is a turn of it, and so
-    is each speech of an `AssistantAgent`, below that one; the first run goes on from what the session's log has of the
-    team. Raises ValueError and TypeError for participants and limits that cannot be used.
+    `budget`, and no speech begins once its seconds are used up. With a `session`, which is one in memory or the id of
+    one of an open hub, each run is a turn of it, and so is each speech of an `AssistantAgent`, below that one; the
+    first run goes on from what the session's log has of the team. Raises ValueError and TypeError for participants and
+    limits that cannot be used.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class BaseGroupChat(Team):
             check_int("max_turns", max_turns)
             if max_turns < 1:
                 raise ValueError(f"max_turns must be at least 1, not {max_turns}")
+        self.check_participants(participants)
         self._participants = checked_participants(participants)
         self._name = name or type(self).__name__
         self._description = description or "A team of agents."
@@ -118,7 +121,8 @@ class BaseGroupChat(Team):
         self._transcript = TeamTranscript()
         self._is_restored = False
         self._selected: str | None = None  # the speaker of a speech in the log that was not finished
-        self._interrupted: StoredRun | None = None  # the run of the log that goes on in its turn
+        self._unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
+        self._interrupted: EarlierRun | None = None  # the run with which the next one goes on
         self._running: TeamRun | None = None
         self._unpaused = asyncio.Event()
         self._unpaused.set()
@@ -146,6 +150,10 @@ class BaseGroupChat(Team):
     async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
         """Return the name of the next speaker; it may be called again for the same speech after a failure."""
         ...
+
+    def check_participants(self, participants: Sequence[object]) -> None:
+        """Raise TypeError if the team cannot have one of these participants."""
+        return
 
     def check_start(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> None:
         """Raise ValueError if no run can begin with this task."""
@@ -208,14 +216,15 @@ class BaseGroupChat(Team):
         if self._interrupted is not None:
             run.go_on_from(self._interrupted)
             self._interrupted = None
-        elif task:
+            return run
+        if task:
             self._selected = None
         run.task, run.new_task = self._transcript.begin_task(task)
         run.messages += run.task
         return run
 
-    async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> str:
-        """Run the team as the `work` of `turn`, see `TurnContext`, and return the text of its last message.
+    async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> WorkResult:
+        """Run the team as the `work` of `turn`, see `TurnContext`; the answer is the text of its last message.
 
         `events` is what the session's log has of teams. A run that the turn began in an earlier process goes on, with
         the task that it had; else as `run_stream` does.
@@ -227,7 +236,15 @@ class BaseGroupChat(Team):
             before = earlier.messages if earlier.speeches else ()
         result = await self.run(task=task, output_task_messages=False)
         said = [message for message in (*before, *result.messages) if isinstance(message, BaseChatMessage)]
-        return said[-1].to_text() if said else ""
+        return WorkResult(said[-1].to_text() if said else "", result.stop_reason)
+
+    def continue_run(self, task: Sequence[BaseChatMessage]) -> Sequence[Speaking] | None:
+        """Have the next run, which has no task, go on with the last one, and return the messages of its speeches.
+
+        Returns None if there is a message in `task` that the last run was not given.
+        """
+        self._interrupted = earlier = self._transcript.last_run(task)
+        return None if earlier is None else earlier.said
 
     async def _wait_for_abandoned_run(self) -> None:
         """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
@@ -257,8 +274,8 @@ class BaseGroupChat(Team):
                 run.cancel()
             raise
 
-    async def _run_in_turn(self, run: TeamRun, shows_task: bool, turn: TeamTurn) -> str:
-        """Run the team in its turn and return the text of its last message."""
+    async def _run_in_turn(self, run: TeamRun, shows_task: bool, turn: TeamTurn) -> WorkResult:
+        """Run the team in its turn; the answer is the text of its last message."""
         run.stop_work = turn.stop
         with user_code.translated_errors("its run"):
             run.check()
@@ -267,7 +284,7 @@ class BaseGroupChat(Team):
                 await run.emit(message)
             await self._speak_until_over(run, turn)
             said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
-            return said[-1].to_text() if said and run.turns else ""
+            return WorkResult(said[-1].to_text() if said and run.turns else "", run.stop_reason)
 
     async def _speak_until_over(self, run: TeamRun, turn: TeamTurn) -> None:
         if run.condition is not None:
@@ -276,8 +293,9 @@ class BaseGroupChat(Team):
         while not await self._is_over(run):
             await self._unpaused.wait()
             run.check()
-            name = await self._next_speaker(run, turn)
-            await self._speak(run, turn, self._participants[name])
+            with run.spending.speech():
+                name = await self._next_speaker(run, turn)
+                await self._speak(run, turn, self._participants[name])
 
     async def _is_over(self, run: TeamRun) -> bool:
         """Return whether the condition or the limit of speeches ends the run."""
@@ -314,17 +332,19 @@ class BaseGroupChat(Team):
         said: list[Speaking] = []
         sent, reports = len(self._transcript), run.spending.reports
 
-        async def emit(message: Speaking) -> None:
+        async def emit(message: Speaking, *, shown: bool = False) -> None:
             self._check_message(participant, message)
             if not isinstance(message, ModelClientStreamingChunkEvent):
                 said.append(message)
-            await run.emit(message)
+            if not shown:
+                await run.emit(message)
 
         answer = await self._answer(run, participant, emit)
         self._check_message(participant, answer)
         run.check()
         said.append(answer)
         self._transcript.add_speech(participant.name, said, sent)
+        self._unfinished = None
         run.add_speech(said)
         turn.emit_messages(said)
         if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
@@ -334,17 +354,18 @@ class BaseGroupChat(Team):
 
     async def _answer(self, run: TeamRun, participant: Participant, emit: Emit) -> BaseChatMessage:
         """Return the answer of a participant, after it has emitted the messages on the way to it."""
-        messages, what = self._transcript.unseen(participant.name), f"participant {participant.name!r}"
+        name, goes_on = participant.name, self._unfinished == participant.name
+        messages, what, self._unfinished = self._transcript.unseen(name), f"participant {name!r}", name
         try:
             with user_code.translated_errors(what):
                 if self._actors is None:
-                    return await participant.speak(messages, emit, run.token)
-                return await self._actors.speak(participant.name, messages, emit, run.token)
+                    return await participant.speak(messages, emit, run.token, goes_on=goes_on)
+                return await self._actors.speak(name, messages, emit, run.token, goes_on=goes_on)
         except TeamError:
             raise
         except AgenticXError as exc:
             where = f"team {self.name!r}" if isinstance(exc, UserCodeError) else f"team {self.name!r}, {what}"
-            raise TeamError.of(exc, where, participant.name) from (exc.__cause__ or exc)
+            raise TeamError.of(exc, where, name) from (exc.__cause__ or exc)
 
     def _check_message(self, participant: Participant, message: Speaking) -> None:
         if (problem := self._types.problem(message)) is not None:
@@ -369,7 +390,7 @@ class BaseGroupChat(Team):
         await self._check_not_running("be reset")
         for participant in self._participants.values():
             await participant.reset(CancellationToken())
-        self._transcript, self._is_restored = TeamTranscript(), True
+        self._transcript, self._unfinished, self._is_restored = TeamTranscript(), None, True
         self._unpaused.set()
 
     async def pause(self) -> None:
@@ -396,6 +417,7 @@ class BaseGroupChat(Team):
             "version": STATE_VERSION,
             "transcript": transcript,
             "participants": states,
+            "unfinished": self._unfinished,
         }
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -410,10 +432,12 @@ class BaseGroupChat(Team):
         if names != self._participants.keys():
             raise ValueError(f"the state is of the participants {[*names]}, not of {[*self._participants]}")
         transcript = TeamTranscript.load(state.get("transcript"), self._types, self._participants)
+        if (unfinished := state.get("unfinished")) not in (None, *names):
+            raise ValueError(f"the state has a speech of {unfinished!r}, who does not take part in the team")
         await load_states(self._participants, cast("Mapping[str, Mapping[str, Any]]", states))
-        self._transcript, self._is_restored = transcript, True
+        self._transcript, self._unfinished, self._is_restored = transcript, cast("str | None", unfinished), True
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> StoredRun:
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> EarlierRun:
         """Go on from a session's log, after the speeches that were finished, and return the last run in it.
 
         The first run in a session does it. Participants that do not have a `restore` begin anew. ValueError if other
@@ -426,6 +450,7 @@ class BaseGroupChat(Team):
         for name, participant in self._participants.items():
             participant.restore(events, talk.transcript.said_by_others(name))
         self._transcript, self._selected, self._is_restored = talk.transcript, talk.selected, True
+        self._unfinished = talk.selected
         return talk.last_run
 
     async def _check_not_running(self, purpose: str) -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agenticx.clocks import Clock
-from agenticx.runtime import Budget, ConfirmGate, Session
-from agenticx.settings import Settings
-from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.protocols import ChatAgent
 from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.team_run import TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
-from agenticx.teams.termination.base import TerminationCondition
 
 __all__ = ["Swarm"]
 
@@ -27,39 +22,10 @@ class Swarm(BaseGroupChat):
     team as participant.
     """
 
-    def __init__(
-        self,
-        participants: Sequence[ChatAgent],
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        termination_condition: TerminationCondition | None = None,
-        max_turns: int | None = None,
-        runtime: MessageRuntime | None = None,
-        custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
-        emit_team_events: bool = False,
-        confirm_gate: ConfirmGate | None = None,
-        budget: Budget | None = None,
-        session: Session | str | None = None,
-        settings: Settings | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        _check_agents(participants)
-        super().__init__(
-            participants,
-            name=name,
-            description=description,
-            termination_condition=termination_condition,
-            max_turns=max_turns,
-            runtime=runtime,
-            custom_message_types=custom_message_types,
-            emit_team_events=emit_team_events,
-            confirm_gate=confirm_gate,
-            budget=budget,
-            session=session,
-            settings=settings,
-            clock=clock,
-        )
+    def check_participants(self, participants: Sequence[object]) -> None:
+        for participant in participants:
+            if not isinstance(participant, ChatAgent):
+                raise TypeError(f"Participant {participant!r} must be a ChatAgent")
 
     def check_start(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> None:
         target = _target([*transcript.messages, *task])
@@ -74,12 +40,6 @@ class Swarm(BaseGroupChat):
         if target not in self._participants:
             raise TeamError(f"the last handoff is to {target!r}, which is no participant: {[*self._participants]}")
         return target
-
-
-def _check_agents(participants: Sequence[object]) -> None:
-    for participant in participants:
-        if not isinstance(participant, ChatAgent):
-            raise TypeError(f"Participant {participant!r} must be a ChatAgent")
 
 
 def _target(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:

@@ -11,6 +11,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.gates import ParticipantsOwnGate
 from agenticx.teams.agents.no_model import NoModel
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
-Work = Callable[["TeamTurn"], Awaitable[str]]
+Work = Callable[["TeamTurn"], Awaitable[WorkResult]]
 
 
 class TeamTurn:
@@ -107,7 +108,7 @@ class TeamTurns:
         return await read_events_on_path((await hub_of(self._session)).store.log, self._session, TALK_EVENTS)
 
     async def run(self, text: str, work: Work) -> None:
-        """Run `work`, whose result is the text of the answer, as a turn that begins with the message `text`.
+        """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.
 
         Raises what `work` raised, CancelledError if the turn was stopped, and `AgenticXError` if it could not be run.
         """
@@ -116,7 +117,9 @@ class TeamTurns:
             await work(TeamTurn(self._team, parent, _current_task().cancel))
             return None
         if parent is not None and parent.accepts_children:
-            return await self._run_in_memory(text, work, Session(), agent_id=self._team, parent=parent)
+            below = Session()
+            below.inherit(parent.session, parent.permission_mode)
+            return await self._run_in_memory(text, work, below, agent_id=self._team, parent=parent)
         if session is None:
             await work(TeamTurn(self._team, None, _current_task().cancel))
         elif isinstance(session, Session):
@@ -175,7 +178,7 @@ class _TurnWork:
         self._failure: AgenticXError | None = None
         self._turn: Turn | None = None
 
-    async def __call__(self, turn: Turn) -> str:
+    async def __call__(self, turn: Turn) -> WorkResult:
         self._turn = turn
         unwatch = self.stop.watch(turn.stop)
         try:

@@ -55,14 +55,24 @@ def test_the_teams_are_listed_with_their_participants_and_problems(agx: Any, hom
 def test_the_last_speech_goes_to_stdout_and_the_talk_to_stderr(agx: Any, home: Path) -> None:
     done = agx("team", "run", "echo", "say say hello")
     assert (done.returncode, done.stdout) == (0, "hello\n")
-    assert done.stderr == "first:\nsay hello\nsecond:\nhello\n"
+    assert done.stderr == "first:\nsay hello\nsecond:\nhello\nthe team stopped: Maximum number of turns 2 reached.\n"
 
 
 def test_on_one_device_each_speech_is_shown_once(agx: Any, home: Path, tmp_path: Path) -> None:
     with (tmp_path / "all.txt").open("w+") as both:
         agx("team", "run", "echo", "say say hello", stdout=both.fileno(), stderr=both.fileno())
         both.seek(0)
-        assert both.read() == "first:\nsay hello\nsecond:\nhello\n"
+        assert both.read() == (
+            "first:\nsay hello\nsecond:\nhello\nthe team stopped: Maximum number of turns 2 reached.\n"
+        )
+
+
+def test_a_replay_shows_the_task_once_and_each_speech_once(agx: Any, home: Path) -> None:
+    agx("team", "run", "echo", "say say hello")
+    done = agx("sessions", "replay", "last")
+    assert done.stdout == "hello\n"
+    talk = "first:\nsay hello\nsecond:\nhello\nthe team stopped: Maximum number of turns 2 reached.\n"
+    assert done.stderr.startswith(f"› say say hello\n{talk}")
 
 
 def test_a_run_goes_on_in_its_session_with_and_without_a_task(agx: Any, home: Path) -> None:
@@ -71,7 +81,9 @@ def test_a_run_goes_on_in_its_session_with_and_without_a_task(agx: Any, home: Pa
     assert agx("team", "run", "echo", "say say seven", "--session", "last").stdout == "seven\n"
     shown = json.loads(agx("sessions", "show", "last", "--json").stdout)
     assert (shown["team"], len(shown["turns"])) == ("echo", 3)
-    assert re.search(r"^team    echo$", agx("sessions", "show", "last").stdout, re.MULTILINE)
+    text = agx("sessions", "show", "last").stdout
+    assert re.search(r"^team    echo$", text, re.MULTILINE)
+    assert text.endswith("› say say seven\n\nfirst: say seven\n\nsecond: seven\n")
 
 
 def test_json_prints_the_envelopes_of_the_team_and_its_participants(agx: Any, home: Path) -> None:

@@ -16,7 +16,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.records import SubagentLimits
+from agenticx.subagents.records import ModelUnavailable, SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools.registry import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
@@ -261,6 +261,38 @@ async def test_limits_of_depth_and_number_are_results_of_the_call(tmp_path: Path
     assert (outcome, text) == ("error", "queue_full: 2 sub-agents have not ended; wait for one of them")
 
 
+async def test_one_turn_starts_a_limited_number_of_runs_also_through_others(tmp_path: Path) -> None:
+    wait, retry = call("wait_subagents"), call("retry_subagent", {"agent_id": "mid-1"})
+    mid = [spawn("go", name="leaf"), wait, "mid done"]
+    team = Team(tmp_path, [mid, ["leaf done"], ["next done"]], limits=SubagentLimits(total=2))
+    events, _ = await team.run([spawn(name="mid"), wait, spawn(), retry, "done"])
+
+    text = "this turn of the main agent has started 2 sub-agents, the most that it may; work with what they found"
+    assert results(events)[2:] == [("error", f"queue_full: {text}")] * 2
+    events, _ = await team.run([spawn(name="next"), wait, "done"])
+    assert [outcome for outcome, _ in results(events)] == ["ok", "ok"]
+
+
+async def test_a_wait_ends_at_its_time_limit_also_while_no_place_is_free(tmp_path: Path) -> None:
+    cancel = call("cancel_subagent", {"agent_id": "leaf-2"})
+    mid = [spawn("go", name="leaf"), call("wait_subagents", {"timeout": 5}), cancel, "mid done"]
+    team = Team(tmp_path, [mid, [hang()]], limits=SubagentLimits(running=1))
+    await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
+
+    (waited,) = json.loads(team.models[0].requests[2].messages[-1].content)
+    assert (waited["agent_id"], waited["state"]) == ("leaf-2", "running")
+    assert "[sub-agent mid-1 completed]\nmid done" in notices(team.session)[0]
+
+
+async def test_waiting_for_none_keeps_the_place_to_work(tmp_path: Path) -> None:
+    waiting = [[call("wait_subagents")] * 3, "a done"]
+    team = Team(tmp_path, [waiting, ["b done"]], limits=SubagentLimits(running=1))
+    events, _ = await team.run([[spawn(name="a"), spawn(name="b")], call("wait_subagents"), "done"])
+
+    ends = [event.agent_id for event in events if event.type == "subagent_completed"]
+    assert ends == ["a-1", "b-2"]
+
+
 async def test_status_queries_are_few_and_the_turn_goes_on(tmp_path: Path) -> None:
     team = Team(tmp_path, [[hang()]])
     query = call("query_subagent_status")
@@ -309,6 +341,15 @@ async def test_closing_ends_all_and_lets_none_begin(tmp_path: Path) -> None:
 async def test_outside_of_a_turn_there_are_no_tools_to_choose_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidArguments, match="unknown tools look; those that can be given are: none"):
         await Team(tmp_path, []).manager.spawn("work", tools=["look"])
+
+
+async def test_a_text_in_the_place_of_ids_and_a_model_that_cannot_be_chosen_are_refused(tmp_path: Path) -> None:
+    team = Team(tmp_path, [])
+    with pytest.raises(TypeError, match="ids must be a list of ids, not the text 'a-1'"):
+        await team.manager.wait("a-1")
+    manager = AgentTeamManager(team.runtime(ScriptedModel([])), session=team.session, settings=team.settings)
+    with pytest.raises(ModelUnavailable, match="the model 'x' cannot be chosen: all sub-agents have the same one"):
+        await manager.spawn("work", model="x")
 
 
 def test_limits_must_be_above_zero() -> None:

@@ -154,6 +154,10 @@ def test_a_running_turn_passes_only_if_incomplete_turns_are_allowed():
             "event 4 (token:waiting): a second waiting token for this model call",
         ),
         (
+            [*TURN[:-1], changed(FINAL, stop_reason="enough")],
+            "event 12 (final:answer): a turn with rounds has no stop_reason",
+        ),
+        (
             [STARTED, ROUND, TOKEN, FINAL],
             "event 4 (final:answer): its text differs from the streamed 'dr\N{SLICE OF PIZZA}i'",
         ),

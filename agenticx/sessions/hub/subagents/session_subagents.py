@@ -72,6 +72,7 @@ class SessionSubagents:
             children=settings.subagent_max_children,
             running=settings.subagent_max_running,
             seconds=settings.subagent_timeout_seconds,
+            total=settings.subagent_max_total,
         )
         manager = AgentTeamManager(
             self._runtime,

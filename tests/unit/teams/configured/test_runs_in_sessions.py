@@ -35,6 +35,21 @@ async def run(hub: Hub, session_id: str, text: str = "") -> Any:
     return [event async for event in hub.run_turn(session_id, text)][-1].data
 
 
+def said(messages: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
+    """Return the senders and texts of messages; the sender of the user's is None."""
+    return [(message.get("sender"), message["content"]) for message in messages]
+
+
+async def test_a_run_without_a_limit_of_its_own_ends_at_that_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / ".agenticx").mkdir()
+    (tmp_path / ".agenticx" / "settings.toml").write_text("team_max_turns = 3")
+    never = '[[termination]]\ntype = "text_mention"\ntext = "APPROVE"\n'
+    team_file(tmp_path / "home", PAIR.replace("max_turns = 2\n", "") + never)
+    async with open_team_hub(tmp_path, ["One.", "Two.", "Three."]) as hub:
+        ended = await run(hub, (await hub.create(team="pair")).id, "Write.")
+    assert ended["stop_reason"] == "Maximum number of turns 3 reached."
+
+
 async def test_a_message_is_the_task_of_a_run_in_its_turn(tmp_path: Path) -> None:
     async with open_team_hub(tmp_path, ["A poem.", "Too short."]) as hub:
         session = await hub.create(team="pair")
@@ -49,9 +64,11 @@ async def test_a_message_is_the_task_of_a_run_in_its_turn(tmp_path: Path) -> Non
             *("speaker_selected", "team_message") * 2,
             *("token", "final"),
         ]
-        assert [(one["role"], one["content"]) for one in await hub.messages(session.id)] == [
-            ("user", "Write."),
-            ("assistant", "Too short."),
+        assert own[-1]["data"]["stop_reason"] == "Maximum number of turns 2 reached."
+        assert said(await hub.messages(session.id)) == [
+            (None, "Write."),
+            ("writer", "A poem."),
+            ("critic", "Too short."),
         ]
         assert (await hub.store.catalog.get(session.id)).name == "Write."
         (found,) = await hub.store.catalog.search("short")
@@ -100,6 +117,7 @@ async def test_a_stopped_run_goes_on_with_the_speaker_that_was_stopped(tmp_path:
             await asyncio.sleep(0.001)
         await hub.stop(session.id)
         assert (await running)["code"] == "stopped"
+        assert said(await hub.messages(session.id)) == [(None, "Write."), ("writer", "One.")]
         assert (await run(hub, session.id))["text"] == "Three."
         assert speakers(await log_of(hub, session.id)) == ["writer", "critic", "critic", "writer"]
     assert shown(model, 2) == [("user", "Write."), ("user", "writer said:\nOne."), ("user", "Continue.")]
@@ -128,6 +146,22 @@ async def test_a_team_forgets_what_was_rewound(tmp_path: Path) -> None:
         *(("user", "Write."), ("assistant", "One.")),
         *(("user", "critic said:\nTwo."), ("user", "Go right.")),
     ]
+
+
+async def test_a_team_goes_on_from_the_speech_to_which_its_session_was_rewound(tmp_path: Path) -> None:
+    model = ScriptedModel(["One.", "Bad.", "Two.", "Three."])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="pair")
+        await run(hub, session.id, "Write.")
+        first = (await hub.messages(session.id))[1]
+        await hub.rewind(session.id, first["message_id"])
+        assert said(await hub.messages(session.id)) == [(None, "Write."), ("writer", "One.")]
+        assert (await run(hub, session.id, "Go on."))["text"] == "Three."
+        assert said(await hub.messages(session.id)) == [
+            *((None, "Write."), ("writer", "One."), (None, "Go on.")),
+            *(("critic", "Two."), ("writer", "Three.")),
+        ]
+    assert shown(model, 2) == [("user", "Write."), ("user", "writer said:\nOne."), ("user", "Go on.")]
 
 
 async def test_a_fork_goes_on_with_the_team_of_its_session(tmp_path: Path) -> None:
@@ -209,7 +243,7 @@ async def test_a_team_that_is_gone_or_changed_ends_the_turn_and_leaves_the_sessi
         assert "cannot go on in this session: the session has speeches of ['critic']" in changed["text"]
         assert f"{pair}: participants[1] has the unknown key 'speed'" in broken["text"]
         assert gone["text"].startswith("unknown team 'pair'; known teams: ")
-        assert (await hub.messages(session.id))[1]["content"] == "Two."
+        assert [row["content"] for row in await hub.messages(session.id)][:3] == ["Write.", "One.", "Two."]
         pair.write_text(PAIR, encoding="utf-8")
         assert (await run(hub, session.id))["text"] == "Four."
 
