@@ -73,7 +73,9 @@ def add_turn_options(parser: ArgumentParser) -> None:
 
 
 def _reject_team(name: str) -> NoReturn:
-    raise ArgumentTypeError(f"`agx team run` runs the team {name!r}; --session continues its session, which keeps its team")
+    raise ArgumentTypeError(
+        f"`agx team run` runs the team {name!r}; --session continues its session, which keeps its team"
+    )
 
 
 def workspace_of(arguments: Namespace) -> Path:

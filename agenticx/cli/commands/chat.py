@@ -233,7 +233,7 @@ class _Chat:
     """Runs a question to the user; None from a pipe."""
 
     def print_greeting(self, *, was_mode_given: bool) -> None:
-        """Print model, team, folder and mode; for a new session how to continue it later, else the session's last turn."""
+        """Print model, team, folder and mode; how to continue a new session later, or the last turn of one."""
         conversation = self.conversation
         model = conversation.run(conversation.client.resolve_model(conversation.model_name))
         mode = f", mode {conversation.permission_mode}" if conversation.permission_mode != "default" else ""

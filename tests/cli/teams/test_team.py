@@ -138,6 +138,28 @@ def test_a_chat_names_the_team_of_its_session(agx: Any, home: Path, terminal: Ca
     screen.wait_for("demo, team echo; /help shows the commands")
 
 
+def test_a_chat_that_goes_on_shows_the_speeches_of_the_last_run_with_their_speakers(
+    agx: Any, home: Path, terminal: Callable[..., Any]
+) -> None:
+    agx("team", "run", "echo", "say say hello")
+    screen = terminal("chat", "-c")
+    screen.wait_for("› say say hello\nfirst:\nsay hello\nsecond:\nhello\nthe team stopped: ")
+
+
+def test_a_confirm_and_a_question_name_the_participant_that_asks(
+    agx: Any, home: Path, terminal: Callable[..., Any]
+) -> None:
+    asking = ECHO.replace('"Echo."', '"Ask."\ntools = ["file_write", "ask_user"]', 1)
+    (home / "teams" / "asking.toml").write_text(asking, encoding="utf-8")
+    screen = terminal("team", "run", "asking", "Write a.txt with the text hi")
+    screen.wait_for("? Create a.txt?\n  agent    first\n  tool     file_write (write)\n")
+    screen.wait_for("[e]dit: ")
+    screen.type("n\n")
+    assert screen.exit_code() == 0
+    screen = terminal("team", "run", "asking", "ask me: Which colour? (red, blue)")
+    screen.wait_for("? Which colour?\n  agent    first\n  1   red\n")
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
