@@ -10,6 +10,7 @@ from uuid import uuid4
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agenticx import user_code
+from agenticx.core.context_variables import copied_variables
 from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import AgentHook
@@ -91,7 +92,7 @@ class Agent(BaseModel):
             return self.instructions
         what = f"the instructions of agent {self.name!r}"
         takes_variables = bool(inspect.signature(self.instructions).parameters)
-        arguments = [dict(context_variables)] if takes_variables else []
+        arguments = [copied_variables(context_variables)] if takes_variables else []
         try:
             text = await user_code.call(self.instructions, *arguments, what=what)
         except AgenticXError as exc:

@@ -13,6 +13,7 @@ from agenticx.argument_types import check_mapping
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
+from agenticx.core.context_variables import copied_variables
 from agenticx.core.execution import Execution
 from agenticx.core.guide_rails import GuideRail
 from agenticx.core.results import ChatResponse, ExecutionResult
@@ -139,8 +140,9 @@ class AgentExecutor:
 
         A run that fails is a result without `success`; `TypeError` and `ValueError` are raised for wrong arguments,
         `SettingsError` for a model that cannot be used. `context_variables` are injected into tools and instructions
-        that take them, and copied first. `max_turns` is the largest number of model calls. With `execute_tools` False
-        the first reply with calls ends the run, and they are not run.
+        that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at any depth.
+        `max_turns` is the largest number of model calls. With `execute_tools` False the first reply with calls ends the
+        run, and they are not run.
         """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         async with aclosing(self._events(execution)) as events:
@@ -185,13 +187,13 @@ class AgentExecutor:
         """Continue the conversation `messages`, rows of Chat Completions, and return what was added.
 
         A reply without calls ends it, and so do `max_turns` model calls. `model` takes the place of the agents' models.
-        Neither `messages` nor `context_variables` are changed. Raises `TurnError` if a turn fails, and what `arun`
-        raises.
+        Neither `messages` nor `context_variables`, copied as by `arun`, are changed. Raises `TurnError` if a turn
+        fails, and what `arun` raises.
         """
         _checked_agent(agent)
         override = None if model is None else self._models.resolve(model)
         agents = self._agents(override=override)
-        variables = _copied_variables(context_variables)
+        variables = _checked_variables(context_variables)
         acting = await agents.taking_over(agent)
         session = Session(messages=list(messages))
         session.state.context_variables.update(variables)
@@ -207,7 +209,7 @@ class AgentExecutor:
             budget=self._budget,
             gate=self._own_gate,
         )
-        return chat_response(session, before, agents.named(session.active_agent or agent.name))
+        return chat_response(session, before, agents.active or agent)
 
     chat = _blocking(achat)
     """`achat` for code with or without a running event loop, which waits for the response."""
@@ -239,7 +241,7 @@ class AgentExecutor:
         limits = [self._max_iterations, agent.max_iterations]
         if max_turns is not None:
             limits.append(_positive(max_turns, "max_turns"))
-        variables = _copied_variables(context_variables)
+        variables = _checked_variables(context_variables)
         agents = self._agents(task)
         acting = await agents.taking_over(agent)
         return Execution(
@@ -305,11 +307,12 @@ def _checked_agent(agent: object) -> Agent:
     return agent
 
 
-def _copied_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+def _checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a copy of the context variables; raise `TypeError` for what are none."""
     if variables is None:
         return {}
     check_mapping("context_variables", variables)
-    return dict(variables)
+    return copied_variables(variables)
 
 
 def _checked_store(store: Store | str | None, session: Session | None) -> Store | str | None:

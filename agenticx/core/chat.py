@@ -51,7 +51,7 @@ async def run_chat(
         session.messages.pop()
         if parent is not None and parent.accepts_children:
             context = replace(context, parent=parent, gate=gate)
-            session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+            session.inherit(parent.session, parent.permission_mode)
         async with aclosing(runtime.run_turn(last, session, context=context)) as turn:
             await keep([event async for event in turn])
     else:  # results of calls that the application made itself: nothing new is said

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
+from agenticx.core.context_variables import copied_variables
 from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict, check_result
 from agenticx.core.results import ExecutionResult, ExecutionStats
 from agenticx.core.task import Task
@@ -82,7 +83,6 @@ class Execution:
     _events: list[Event] = field(default_factory=list[Event], init=False)
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(problem="the run did not end"), init=False)
     _variables: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
-    _last: Agent | None = field(default=None, init=False)
     _rounds: int = field(default=0, init=False)
     _output: OutputType | None = field(default=None, init=False)
     _started: float = field(default=0.0, init=False)
@@ -124,7 +124,7 @@ class Execution:
             error=attempt.problem,
             events=tuple(self._events),
             stats=self._stats(),
-            agent=self._last or self.agent,
+            agent=self.agents.active or self.agent,
             context_variables=self._variables,
             guide_rails=attempt.verdicts,
             session_id=self.session_id,
@@ -146,12 +146,12 @@ class Execution:
             return self.session
         session = Session(messages=self.history)
         if parent is not None:
-            session.workspace, session.permission_mode = parent.session.workspace, parent.permission_mode
+            session.inherit(parent.session, parent.permission_mode)
         return session
 
     def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
-        session.state.context_variables.update(self.context_variables)
-        session.active_agent = self.agent.name
+        session.state.context_variables.update(copied_variables(self.context_variables))
+        session.active_agent, self.agents.active = self.agent.name, None
         context = self._context(self.acting, parent)
         context = replace(context, max_rounds=self.max_rounds, execute_tools=self.execute_tools)
         return self.runtime.run_turn(self.prompt, session, output_type=self._output, context=context)
@@ -163,9 +163,7 @@ class Execution:
         self._events += events
         self._rounds += sum(event.type == "round_start" for event in events)
         events = own_events(events)
-        self._variables = dict(session.state.context_variables)
-        handovers = [event.data["to_agent"] for event in events if event.type == "handoff"]
-        self._last = self.agents.named(handovers[-1]) if handovers else self.agent
+        self._variables = copied_variables(session.state.context_variables)
         self._attempt = self._read(events)
 
     def _read(self, events: Sequence[Event]) -> _Attempt:
@@ -192,7 +190,7 @@ class Execution:
         """Pass the answer through the guide rails, and yield the events of the turns in which they ask a model."""
         attempt, asked = self._attempt, list[Event]()
         context = GuideRailContext(
-            agent=self._last or self.agent,
+            agent=self.agents.active or self.agent,
             task=self.task,
             context_variables=self._variables,
             attempt=number,

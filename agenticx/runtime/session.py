@@ -125,6 +125,10 @@ class Session:
         """
         return messages_to_rows(self.messages)
 
+    def inherit(self, above: Session, permission_mode: PermissionMode) -> None:
+        """Work in the workspace of the session of a turn above, which records the edits of files, in that mode."""
+        self.workspace, self.snapshots, self.permission_mode = above.workspace, above.snapshots, permission_mode
+
     def begin_turn(self, turn: object) -> None:
         """Reserve the session for `turn`; raise `SessionBusy` while another runs, `ValueError` for an unknown mode."""
         self._check_mode()

@@ -426,8 +426,8 @@ class Turn:
         data = {"from_agent": self.agent.name, "to_agent": agent.name}
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
         self._use(self._within_budget(agent))
-        self.made_calls, self.last_input_tokens = False, None
-        self.session.active_agent = agent.name
+        self.made_calls, self.last_input_tokens, self.session.active_agent = False, None, agent.name
+        agent.on_handover()
         bind_ids(agent=agent.name)
         self.output.use(self.agent.model, agent.tools.names)
 

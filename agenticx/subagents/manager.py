@@ -35,6 +35,7 @@ from agenticx.subagents.records import (
 from agenticx.subagents.reports import report_above
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
 from agenticx.subagents.start_limits import StartLimits
+from agenticx.subagents.status_queries import StatusQueries
 from agenticx.subagents.tree import SubagentTree
 from agenticx.tools.registry import FunctionTool
 
@@ -82,6 +83,7 @@ class AgentTeamManager:
         self._host = host or MemoryHost()
         self._tree = SubagentTree()
         self._start_limits = StartLimits(self.limits, self._tree)
+        self.status_queries = StatusQueries(self.settings, self.clock)
         self._places = Places(self.limits.running)
         self._is_closed = self._is_abandoned = False
 
@@ -191,7 +193,7 @@ class AgentTeamManager:
 
         By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
-        check_wait(mode, timeout)
+        check_wait(ids, mode, timeout)
         session = self._session if (caller := self._caller()) is None else caller.session or self._session
         agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
         pending = [agent for agent in agents if not agent.has_ended]
@@ -435,6 +437,8 @@ class AgentTeamManager:
         if agent.session is not None:
             agent.session.return_notices()
             left, agent.session.notices = agent.session.notices, []
+        if self._host.is_durable and ending.state != "paused":
+            agent.session = None  # the host has it, for a message that may come
         self._inbox(agent.parent).extend([ending.notice(is_stored=self._host.is_durable), *left])
         agent.ended.set()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
@@ -469,13 +473,14 @@ class AgentTeamManager:
 
     @asynccontextmanager
     async def _without_place(self, agent: Subagent | None) -> AsyncGenerator[None]:
-        """Give up the place of an agent while it waits for others, which may need one."""
+        """Give up the place of an agent while it waits for others, which may need one, and take one back at once."""
         if agent is None or not agent.has_place:
             yield
             return
         self._leave_place(agent)
         yield
-        agent.has_place = await self._places.take(agent.stop)
+        self._places.take_back()
+        agent.has_place = True
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 

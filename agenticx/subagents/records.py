@@ -10,6 +10,7 @@ from unicodedata import category, normalize
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
+from agenticx.runtime.history_text import quote_lines
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.tools.permissions import PermissionMode
@@ -56,7 +57,8 @@ class SubagentLimits:
 
     `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
     have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
-    wait for a person or for sub-agents of their own do not count. `seconds` limits the work of each, without the time
+    wait for a person or for sub-agents of their own do not count; they go on at once, and none begins until a place is
+    free again. `seconds` limits the work of each, without the time
     of waiting for a person. With `total` one turn of the main agent starts at most so many runs of sub-agents, directly
     or through others.
     """
@@ -158,8 +160,7 @@ class SubagentEnding:
         A line of the result that looks like the first line of an ending is quoted.
         """
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
-        lines = _shortened(self.text).splitlines(keepends=True)
-        text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
+        text = quote_lines(_shortened(self.text), _looks_like_ending)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
 
     def notice(self, *, is_stored: bool) -> Notice:

@@ -26,7 +26,7 @@ A team is a file: NAME.toml in the folder teams of AGX_HOME, or one of those tha
 yours with the same name replaces. `agx team run NAME --help` has examples of runs.
 
     kind = "round_robin"            # or selector, in which a model chooses who speaks, or swarm, with handoffs
-    max_turns = 6                   # speeches in a run; without any limit or condition a run ends after 100
+    max_turns = 6                   # speeches in a run; without max_turns a run ends after 100
 
     [[participants]]
     name = "writer"

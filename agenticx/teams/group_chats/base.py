@@ -34,7 +34,7 @@ from agenticx.teams.group_chats.participants import (
     checked_participants,
     load_states,
 )
-from agenticx.teams.group_chats.stored_talk import StoredRun, read_talk
+from agenticx.teams.group_chats.stored_talk import EarlierRun, read_talk
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
@@ -120,7 +120,8 @@ class BaseGroupChat(Team):
         self._transcript = TeamTranscript()
         self._is_restored = False
         self._selected: str | None = None  # the speaker of a speech in the log that was not finished
-        self._interrupted: StoredRun | None = None  # the run of the log that goes on in its turn
+        self._unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
+        self._interrupted: EarlierRun | None = None  # the run with which the next one goes on
         self._running: TeamRun | None = None
         self._unpaused = asyncio.Event()
         self._unpaused.set()
@@ -214,7 +215,8 @@ class BaseGroupChat(Team):
         if self._interrupted is not None:
             run.go_on_from(self._interrupted)
             self._interrupted = None
-        elif task:
+            return run
+        if task:
             self._selected = None
         run.task, run.new_task = self._transcript.begin_task(task)
         run.messages += run.task
@@ -234,6 +236,14 @@ class BaseGroupChat(Team):
         result = await self.run(task=task, output_task_messages=False)
         said = [message for message in (*before, *result.messages) if isinstance(message, BaseChatMessage)]
         return WorkResult(said[-1].to_text() if said else "", result.stop_reason)
+
+    def continue_run(self, task: Sequence[BaseChatMessage]) -> Sequence[Speaking] | None:
+        """Have the next run, which has no task, go on with the last one, and return the messages of its speeches.
+
+        Returns None if there is a message in `task` that the last run was not given.
+        """
+        self._interrupted = earlier = self._transcript.last_run(task)
+        return None if earlier is None else earlier.said
 
     async def _wait_for_abandoned_run(self) -> None:
         """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
@@ -320,17 +330,19 @@ class BaseGroupChat(Team):
         said: list[Speaking] = []
         sent, reports = len(self._transcript), run.spending.reports
 
-        async def emit(message: Speaking) -> None:
+        async def emit(message: Speaking, *, shown: bool = False) -> None:
             self._check_message(participant, message)
             if not isinstance(message, ModelClientStreamingChunkEvent):
                 said.append(message)
-            await run.emit(message)
+            if not shown:
+                await run.emit(message)
 
         answer = await self._answer(run, participant, emit)
         self._check_message(participant, answer)
         run.check()
         said.append(answer)
         self._transcript.add_speech(participant.name, said, sent)
+        self._unfinished = None
         run.add_speech(said)
         turn.emit_messages(said)
         if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
@@ -340,17 +352,18 @@ class BaseGroupChat(Team):
 
     async def _answer(self, run: TeamRun, participant: Participant, emit: Emit) -> BaseChatMessage:
         """Return the answer of a participant, after it has emitted the messages on the way to it."""
-        messages, what = self._transcript.unseen(participant.name), f"participant {participant.name!r}"
+        name, goes_on = participant.name, self._unfinished == participant.name
+        messages, what, self._unfinished = self._transcript.unseen(name), f"participant {name!r}", name
         try:
             with user_code.translated_errors(what):
                 if self._actors is None:
-                    return await participant.speak(messages, emit, run.token)
-                return await self._actors.speak(participant.name, messages, emit, run.token)
+                    return await participant.speak(messages, emit, run.token, goes_on=goes_on)
+                return await self._actors.speak(name, messages, emit, run.token, goes_on=goes_on)
         except TeamError:
             raise
         except AgenticXError as exc:
             where = f"team {self.name!r}" if isinstance(exc, UserCodeError) else f"team {self.name!r}, {what}"
-            raise TeamError.of(exc, where, participant.name) from (exc.__cause__ or exc)
+            raise TeamError.of(exc, where, name) from (exc.__cause__ or exc)
 
     def _check_message(self, participant: Participant, message: Speaking) -> None:
         if (problem := self._types.problem(message)) is not None:
@@ -375,7 +388,7 @@ class BaseGroupChat(Team):
         await self._check_not_running("be reset")
         for participant in self._participants.values():
             await participant.reset(CancellationToken())
-        self._transcript, self._is_restored = TeamTranscript(), True
+        self._transcript, self._unfinished, self._is_restored = TeamTranscript(), None, True
         self._unpaused.set()
 
     async def pause(self) -> None:
@@ -402,6 +415,7 @@ class BaseGroupChat(Team):
             "version": STATE_VERSION,
             "transcript": transcript,
             "participants": states,
+            "unfinished": self._unfinished,
         }
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -416,10 +430,12 @@ class BaseGroupChat(Team):
         if names != self._participants.keys():
             raise ValueError(f"the state is of the participants {[*names]}, not of {[*self._participants]}")
         transcript = TeamTranscript.load(state.get("transcript"), self._types, self._participants)
+        if (unfinished := state.get("unfinished")) not in (None, *names):
+            raise ValueError(f"the state has a speech of {unfinished!r}, who does not take part in the team")
         await load_states(self._participants, cast("Mapping[str, Mapping[str, Any]]", states))
-        self._transcript, self._is_restored = transcript, True
+        self._transcript, self._unfinished, self._is_restored = transcript, cast("str | None", unfinished), True
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> StoredRun:
+    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> EarlierRun:
         """Go on from a session's log, after the speeches that were finished, and return the last run in it.
 
         The first run in a session does it. Participants that do not have a `restore` begin anew. ValueError if other
@@ -432,6 +448,7 @@ class BaseGroupChat(Team):
         for name, participant in self._participants.items():
             participant.restore(events, talk.transcript.said_by_others(name))
         self._transcript, self._selected, self._is_restored = talk.transcript, talk.selected, True
+        self._unfinished = talk.selected
         return talk.last_run
 
     async def _check_not_running(self, purpose: str) -> None:

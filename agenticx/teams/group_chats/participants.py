@@ -28,9 +28,9 @@ _NOT_IN_A_TYPE = re.compile(r"[^\w.-]")  # the characters that the type of an ac
 
 
 class Emit(Protocol):
-    """The receiver of the messages of a speech, one at a time."""
+    """The receiver of the messages of a speech, one at a time; those that are `shown` already are not shown again."""
 
-    async def __call__(self, message: BaseAgentEvent | BaseChatMessage, /) -> None: ...
+    async def __call__(self, message: BaseAgentEvent | BaseChatMessage, /, *, shown: bool = False) -> None: ...
 
 
 class Participant(Protocol):
@@ -40,8 +40,13 @@ class Participant(Protocol):
     def name(self) -> str: ...
     @property
     def description(self) -> str: ...
-    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> BaseChatMessage:
-        """Emit the messages of a speech up to its last one, the answer, which is returned."""
+    async def speak(
+        self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken, *, goes_on: bool
+    ) -> BaseChatMessage:
+        """Emit the messages of a speech up to its last one, the answer, which is returned.
+
+        With `goes_on` the last speech of the participant was not finished, and this one takes its place.
+        """
         ...
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
@@ -53,6 +58,18 @@ class Participant(Protocol):
     async def resume(self, cancellation_token: CancellationToken, /) -> None: ...
     async def save_state(self) -> Mapping[str, Any]: ...
     async def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+@runtime_checkable
+class Continuable(Protocol):
+    """A team whose last run can go on."""
+
+    def continue_run(self, task: Sequence[BaseChatMessage]) -> Sequence[BaseAgentEvent | BaseChatMessage] | None:
+        """Have the next run, which has no task, go on with the last one, and return the messages of its speeches.
+
+        Returns None if there is a message in `task` that the last run was not given.
+        """
+        ...
 
 
 @runtime_checkable
@@ -71,7 +88,9 @@ class _AgentParticipant:
         self.reset, self.pause, self.resume = agent.on_reset, agent.on_pause, agent.on_resume
         self.save_state, self.load_state = agent.save_state, agent.load_state
 
-    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> BaseChatMessage:
+    async def speak(
+        self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken, *, goes_on: bool
+    ) -> BaseChatMessage:
         async with aclosing(self._agent.on_messages_stream(messages, token)) as stream:
             async for item in stream:
                 if isinstance(item, Response):
@@ -85,33 +104,54 @@ class _AgentParticipant:
 
 
 class _TeamParticipant:
-    """A team as a participant: the last chat message of its run is its answer."""
+    """A team as a participant: the last chat message of its run is its answer.
+
+    A speech that was not finished is a run that goes on: what was said in it is not said again.
+    """
 
     def __init__(self, team: Team) -> None:
         self._team = team
+        self._shown = set[str]()  # the ids of the messages of the speech that it has emitted
         self.name, self.description = team.name, team.description
         self.save_state, self.load_state = team.save_state, team.load_state
 
-    async def speak(self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> BaseChatMessage:
-        stop_reason: str | None = None
+    async def speak(
+        self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken, *, goes_on: bool
+    ) -> BaseChatMessage:
+        if not goes_on:
+            self._shown.clear()
+        earlier = self._team.continue_run(messages) if goes_on and isinstance(self._team, Continuable) else None
+        task = list(messages) if earlier is None and messages else None
         answer: BaseChatMessage | None = None  # the last chat message so far
-        held: list[BaseAgentEvent | BaseChatMessage] = []  # the events after it
-        options: dict[str, Any] = {"cancellation_token": token, "output_task_messages": False}
-        async with aclosing(self._team.run_stream(task=list(messages) or None, **options)) as stream:
+        stop_reason: str | None = None
+        held: list[BaseAgentEvent | BaseChatMessage] = []  # what follows it
+
+        async def pass_on(*passed: BaseAgentEvent | BaseChatMessage) -> None:
+            for message in passed:
+                await emit(message, shown=message.id in self._shown)
+                self._shown.add(message.id)
+
+        async def take(message: BaseAgentEvent | BaseChatMessage) -> None:
+            nonlocal answer
+            if isinstance(message, BaseChatMessage):
+                await pass_on(*([] if answer is None else [answer]), *held)
+                answer = message
+                held.clear()
+            elif answer is None:
+                await pass_on(message)
+            else:
+                held.append(message)
+
+        for message in earlier or ():
+            await take(message)
+        stream = self._team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
+        async with aclosing(stream):
             async for item in stream:
                 if isinstance(item, TaskResult):
                     stop_reason = item.stop_reason
-                    continue
-                if answer is None and not isinstance(item, BaseChatMessage):
-                    await emit(item)
-                elif isinstance(item, BaseChatMessage):
-                    for message in [] if answer is None else [answer, *held]:
-                        await emit(message)
-                    answer, held = item, []
                 else:
-                    held.append(item)
-        for message in held:
-            await emit(message)
+                    await take(item)
+        await pass_on(*held)
         return answer or TextMessage(content=stop_reason or "", source=self.name)
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
@@ -175,6 +215,7 @@ class _SpeechRequest:
 
     messages: Sequence[BaseChatMessage]
     emit: Emit
+    goes_on: bool
 
 
 class _ParticipantActor:
@@ -184,7 +225,8 @@ class _ParticipantActor:
         self._participant = participant
 
     async def on_message(self, message: _SpeechRequest, ctx: MessageContext) -> BaseChatMessage:
-        return await self._participant.speak(message.messages, message.emit, ctx.cancellation_token)
+        token = ctx.cancellation_token
+        return await self._participant.speak(message.messages, message.emit, token, goes_on=message.goes_on)
 
 
 class ActorParticipants:
@@ -196,14 +238,16 @@ class ActorParticipants:
         self._team_id = new_id("team")
         self._registered = False
 
-    async def speak(self, name: str, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken) -> Any:
+    async def speak(
+        self, name: str, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken, *, goes_on: bool
+    ) -> Any:
         """Have a participant speak, as `Participant.speak` does."""
         if not self._registered:
             self._registered = True
             for each, participant in self._participants.items():
                 await self._runtime.register_agent_instance(_ParticipantActor(participant), self._id(each))
         return await self._runtime.send_message(
-            _SpeechRequest(messages, emit), self._id(name), cancellation_token=token
+            _SpeechRequest(messages, emit, goes_on), self._id(name), cancellation_token=token
         )
 
     def _id(self, name: str) -> AgentId:

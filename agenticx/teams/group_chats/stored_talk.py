@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from agenticx.llms.base import Usage
 from agenticx.runtime.turn import usage_from_data
-from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
-from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage
+from agenticx.teams.group_chats.transcript import EarlierRun, MessageTypes, TeamTranscript
+from agenticx.teams.messages import BaseChatMessage
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["TALK_EVENTS", "StoredRun", "StoredTalk", "read_talk"]
+__all__ = ["TALK_EVENTS", "StoredTalk", "read_talk"]
 
 TALK_EVENTS = frozenset(
     {
@@ -27,21 +27,11 @@ TALK_EVENTS = frozenset(
 
 
 @dataclass(slots=True)
-class StoredRun:
-    """One run so far: its messages, which conditions see, its finished speeches, and the model calls of these."""
-
-    turn_id: str | None
-    messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list[BaseAgentEvent | BaseChatMessage])
-    speeches: int = 0
-    usages: Sequence[Usage] = ()
-
-
-@dataclass(slots=True)
 class StoredTalk:
     """The runs of a team so far; `selected` is the speaker of a speech that was not finished, None if there is none."""
 
     transcript: TeamTranscript = field(default_factory=TeamTranscript)
-    last_run: StoredRun = field(default_factory=lambda: StoredRun(None))
+    last_run: EarlierRun = field(default_factory=EarlierRun)
     selected: str | None = None
 
 
@@ -51,10 +41,15 @@ def read_talk(events: Sequence[StoredEvent], team: str, types: MessageTypes) -> 
     Raises ValueError for messages of unknown types and `DamagedData` for events that cannot be read.
     """
     talk = StoredTalk()
+    finished = {event.turn_id for event in events if event.type == "final"}
     for turn_id, speaker, messages in _speeches(events, team):
         loaded = [types.load(message) for message in messages]
         if turn_id != talk.last_run.turn_id:
-            talk.last_run = StoredRun(turn_id)
+            if is_over := talk.last_run.turn_id in finished:
+                talk.transcript.finish_task()
+            if is_over or speaker is None:  # else a run of an earlier process that went on in another turn
+                talk.transcript.begin_task(())
+            talk.last_run = EarlierRun(turn_id=turn_id)
         talk.last_run.messages += loaded
         talk.selected = None
         if speaker is None:
@@ -64,6 +59,8 @@ def read_talk(events: Sequence[StoredEvent], team: str, types: MessageTypes) -> 
         else:
             talk.transcript.add_speech(speaker, loaded, len(talk.transcript))
             talk.last_run.speeches += 1
+    if talk.last_run.turn_id in finished:
+        talk.transcript.finish_task()
     talk.last_run.usages = list(_finished_usages(events, talk.last_run.turn_id))
     return talk
 

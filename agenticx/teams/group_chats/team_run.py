@@ -12,7 +12,7 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.runtime import StopSignal
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.spending import Spending
-from agenticx.teams.group_chats.stored_talk import StoredRun
+from agenticx.teams.group_chats.stored_talk import EarlierRun
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
 from agenticx.teams.termination.base import ConditionRun, Run
 from agenticx.teams.termination.repetition import Repetition
@@ -59,9 +59,9 @@ class TeamRun:
         await self.queue.join()
         self.check()
 
-    def go_on_from(self, earlier: StoredRun) -> None:
-        """Take over what an earlier process has stored of this run."""
-        self.continues = True
+    def go_on_from(self, earlier: EarlierRun) -> None:
+        """Go on with an earlier run; one of an earlier process is in the same turn."""
+        self.continues = earlier.turn_id is not None
         self.messages += earlier.messages
         self.turns = earlier.speeches
         for message in earlier.messages:

@@ -117,7 +117,9 @@ class TeamTurns:
             await work(TeamTurn(self._team, parent, _current_task().cancel))
             return None
         if parent is not None and parent.accepts_children:
-            return await self._run_in_memory(text, work, Session(), agent_id=self._team, parent=parent)
+            below = Session()
+            below.inherit(parent.session, parent.permission_mode)
+            return await self._run_in_memory(text, work, below, agent_id=self._team, parent=parent)
         if session is None:
             await work(TeamTurn(self._team, None, _current_task().cancel))
         elif isinstance(session, Session):

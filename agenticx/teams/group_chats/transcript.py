@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 import pydantic
 from pydantic import BaseModel, NonNegativeInt
 
+from agenticx.llms.base import Usage
 from agenticx.messages import new_id
 from agenticx.teams.messages import AgentEvent, BaseAgentEvent, BaseChatMessage, ChatMessage
 
-__all__ = ["MessageTypes", "TeamTranscript"]
+__all__ = ["EarlierRun", "MessageTypes", "TeamTranscript"]
 
 _KNOWN: Sequence[type[BaseChatMessage | BaseAgentEvent]] = [
     type_ for annotated in (ChatMessage, AgentEvent) for type_ in get_args(get_args(annotated)[0])
@@ -76,6 +77,20 @@ class _Entry:
     shared: bool
 
 
+@dataclass(slots=True, kw_only=True)
+class EarlierRun:
+    """A run that goes on: its messages, which conditions see, those of its finished speeches, and these' model calls.
+
+    `turn_id` is that of its turn, if it goes on in the same one.
+    """
+
+    turn_id: str | None = None
+    messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list[BaseAgentEvent | BaseChatMessage])
+    said: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list[BaseAgentEvent | BaseChatMessage])
+    speeches: int = 0
+    usages: Sequence[Usage] = ()
+
+
 class TeamTranscript:
     """The messages of all runs of a team since its reset, with the number that each participant has seen."""
 
@@ -83,6 +98,7 @@ class TeamTranscript:
         self._entries: list[_Entry] = []
         self._seen: dict[str, int] = {}
         self._unfinished: set[str] = set()  # the ids of the tasks since the last run that was finished
+        self._began = 0  # the number of entries before the last run
         self.speaker: str | None = None
         """The participant that spoke last."""
 
@@ -115,6 +131,7 @@ class TeamTranscript:
         A message of a run that was not finished is here already: it is sent again, by an outer team for example. One of
         a run that was finished is a new one, with an id of its own.
         """
+        self._began = self._first_of({message.id for message in messages if message.id in self._unfinished})
         known = {entry.message.id for entry in self._entries}
         task: list[BaseChatMessage] = []
         added: list[BaseChatMessage] = []
@@ -132,6 +149,21 @@ class TeamTranscript:
     def finish_task(self) -> None:
         """Take messages with the ids of the last tasks as new ones from now on."""
         self._unfinished.clear()
+
+    def _first_of(self, ids: Collection[str]) -> int:
+        """Return the position of the first message with one of these ids; the number of all if there is none."""
+        found = (at for at, entry in enumerate(self._entries) if entry.message.id in ids)
+        return next(found, len(self._entries))
+
+    def last_run(self, task: Sequence[BaseChatMessage]) -> EarlierRun | None:
+        """Return the last run; None if `task` has a message that it was not given."""
+        entries = self._entries[self._began :]
+        said = [entry.message for entry in entries if entry.speaker is not None]
+        given = {entry.message.id for entry in entries if entry.speaker is None}
+        if not given.issuperset(message.id for message in task):
+            return None
+        speeches = sum(entry.shared and entry.speaker is not None for entry in entries)
+        return EarlierRun(messages=[entry.message for entry in entries], said=said, speeches=speeches)
 
     def add_task(self, messages: Sequence[BaseChatMessage]) -> None:
         """Add messages of the user."""
@@ -154,8 +186,13 @@ class TeamTranscript:
             {"message": dict(entry.message.dump()), "speaker": entry.speaker, "shared": entry.shared}
             for entry in self._entries
         ]
-        unfinished = sorted(self._unfinished)
-        return {"entries": entries, "seen": dict(self._seen), "speaker": self.speaker, "unfinished": unfinished}
+        return {
+            "entries": entries,
+            "seen": dict(self._seen),
+            "speaker": self.speaker,
+            "unfinished": sorted(self._unfinished),
+            "began": self._began,
+        }
 
     @classmethod
     def load(cls, data: object, types: MessageTypes, participants: Collection[str]) -> TeamTranscript:
@@ -169,6 +206,7 @@ class TeamTranscript:
         except pydantic.ValidationError as exc:
             raise ValueError(f"the state of the team cannot be read: {exc}") from exc
         loaded._seen, loaded.speaker, loaded._unfinished = saved.seen, saved.speaker, set(saved.unfinished)
+        loaded._began = saved.began
         speakers = {*loaded.speakers, *saved.seen, *([] if saved.speaker is None else [saved.speaker])}
         if unknown := sorted(speakers - set(participants)):
             raise ValueError(f"the state has speeches of {unknown}, who do not take part in the team")
@@ -188,3 +226,4 @@ class _SavedTranscript(BaseModel, strict=True, extra="forbid"):
     seen: dict[str, NonNegativeInt]
     speaker: str | None
     unfinished: list[str]
+    began: NonNegativeInt = 0

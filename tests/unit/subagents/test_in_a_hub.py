@@ -44,6 +44,25 @@ async def test_a_result_is_delivered_between_two_rounds_and_stored_with_the_conv
         assert notices(session.main.requests[0]) == ["[sub-agent reader-1 completed]\nEmpty."]
 
 
+async def test_a_subagent_that_has_ended_goes_on_with_its_conversation(tmp_path: Path, open_store: OpenStore) -> None:
+    message = call("message_subagent", {"agent_id": "reader-1", "text": "And the other?"})
+    session = SubagentSession(tmp_path, open_store)
+    script = [
+        spawn("reader", "Read the log"),
+        call("wait_subagents"),
+        message,
+        call("wait_subagents"),
+        "Both are empty.",
+    ]
+    async with session.hub(script, reader=["Empty.", "Empty too."]) as hub:
+        await session.run(hub)
+        assert [one.content for one in session.model("reader").requests[1].messages[1:]] == [
+            "Read the log",
+            "Empty.",
+            "And the other?",
+        ]
+
+
 async def test_a_subagent_outlives_the_turn_of_its_parent_and_reports_at_the_next(
     tmp_path: Path, open_store: OpenStore
 ) -> None:

@@ -53,7 +53,7 @@ async def test_after_a_failure_an_inner_team_does_not_get_its_task_again() -> No
         team = in_two_teams(Saying("a"), b, AssistantAgent("c", model, system_message=None))
         with pytest.raises(TeamError, match="boo"):
             await team.run(task="go")
-        assert lines((await team.run()).messages) == ["b: b ok", "c: c ok", "a: a here"]
+        assert lines((await team.run()).messages) == ["a: a here", "b: b ok", "c: c ok"]
     assert b.sent == [["user: go", "a: a here"]] * 2
     assert model.requests[0].messages[0].content == "go"
     assert len(model.requests[0].messages) == 3
@@ -85,6 +85,41 @@ async def test_the_same_message_is_a_new_task_after_a_run_that_was_finished() ->
     results = [await team.run(task=task) for _ in range(2)]
     assert a.sent == [["user: go"]] * 2
     assert len({message.id for result in results for message in result.messages}) == 4
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["", "in a loaded team"])
+async def test_the_speech_of_an_inner_team_goes_on_after_a_cancellation(is_loaded: bool) -> None:
+    def team() -> tuple[Waiting, Saying, RoundRobinGroupChat]:
+        b, d = Waiting("b"), Saying("d")
+        inner = RoundRobinGroupChat([Saying("a"), b, Saying("c")], max_turns=2, name="inner")
+        return b, d, RoundRobinGroupChat([inner, d], max_turns=2, name="outer")
+
+    b, d, outer = team()
+    token = CancellationToken()
+    run = asyncio.ensure_future(outer.run(task="go", cancellation_token=token))
+    await b.begun.wait()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    if is_loaded:
+        state = json.loads(json.dumps(await outer.save_state()))
+        b, d, outer = team()
+        b.begun.set()
+        await outer.load_state(state)
+    assert lines((await outer.run()).messages) == ["a: a here", "b: b here", "d: d here"]
+    assert d.sent == [["user: go", "b: b here"]]
+    assert lines((await outer.run()).messages) == ["c: c here", "a: a here", "d: d here"]
+
+
+async def test_a_new_task_begins_a_new_run_of_an_inner_team_that_was_cancelled() -> None:
+    b = Waiting("b")
+    outer, token = in_two_teams(Saying("a"), b), CancellationToken()
+    run = asyncio.ensure_future(outer.run(task="go", cancellation_token=token))
+    await b.begun.wait()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert lines((await outer.run(task="no, stop")).messages) == ["user: no, stop", "b: b here", "a: a here"]
 
 
 # --- types of messages ------------------------------------------------------------------------------------------------

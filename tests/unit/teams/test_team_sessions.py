@@ -23,10 +23,12 @@ from agenticx.teams import (
     TeamError,
 )
 from agenticx.testing import check_grammar, outline
+from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
-from tests.support.sessions import wait_for_event
+from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.teams.child_turns import turns_by_agent
 from tests.support.teams.sessions import by_agent, log_of, open_session
+from tests.unit.teams.chat_agents import Saying, Waiting, lines
 
 pytestmark = pytest.mark.anyio
 
@@ -216,3 +218,36 @@ async def test_a_team_in_a_tool_runs_below_the_turn_that_calls_it(tmp_path: Path
 async def test_a_session_of_no_open_hub_is_refused() -> None:
     with pytest.raises(SessionNotFound, match="no open hub has a session with the id 'ses_1'"):
         await RoundRobinGroupChat([agent("a")], max_turns=1, session="ses_1").run(task="Go")
+
+
+async def test_an_inner_team_has_the_workspace_and_the_permissions_of_the_session(tmp_path: Path) -> None:
+    script = [call("file_write", {"path": "out.txt", "content": "hello"}), "done"]
+    async with open_session(tmp_path) as (hub, session_id):
+        await hub.change(session_id, {"permission_mode": "auto"})
+        writer = AssistantAgent("writer", ScriptedModel(script), tools=list(builtin_tools()))
+        inner = RoundRobinGroupChat([writer], max_turns=1, name="inner")
+        await RoundRobinGroupChat([inner], max_turns=1, session=session_id).run(task="go")
+        (event,) = [one for one in await log_of(hub, session_id) if one["type"] == "tool_result"]
+    assert (event["data"]["outcome"], (tmp_path / "out.txt").read_text()) == ("ok", "hello")
+
+
+async def test_the_speech_of_an_inner_team_goes_on_after_a_restart(tmp_path: Path) -> None:
+    def team(session_id: str) -> tuple[Waiting, RoundRobinGroupChat]:
+        b = Waiting("b")
+        inner = RoundRobinGroupChat([Saying("a"), b, Saying("c")], max_turns=2, name="inner")
+        return b, RoundRobinGroupChat([inner, Saying("d")], max_turns=2, name="outer", session=session_id)
+
+    async with open_session(tmp_path) as (hub, session_id):
+        b, outer = team(session_id)
+        token = CancellationToken()
+        run = asyncio.ensure_future(outer.run(task="go", cancellation_token=token))
+        await b.begun.wait()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        await wait_for_turn_end(hub.store, session_id, ends=2)
+        b, outer = team(session_id)
+        b.begun.set()
+        assert lines((await outer.run()).messages) == ["a: a here", "b: b here", "d: d here"]
+        _, outer = team(session_id)
+        assert lines((await outer.run()).messages) == ["c: c here", "a: a here", "d: d here"]

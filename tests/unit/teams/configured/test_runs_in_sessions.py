@@ -40,6 +40,16 @@ def said(messages: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
     return [(message.get("sender"), message["content"]) for message in messages]
 
 
+async def test_a_run_without_a_limit_of_its_own_ends_at_that_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / ".agenticx").mkdir()
+    (tmp_path / ".agenticx" / "settings.toml").write_text("team_max_turns = 3")
+    never = '[[termination]]\ntype = "text_mention"\ntext = "APPROVE"\n'
+    team_file(tmp_path / "home", PAIR.replace("max_turns = 2\n", "") + never)
+    async with open_team_hub(tmp_path, ["One.", "Two.", "Three."]) as hub:
+        ended = await run(hub, (await hub.create(team="pair")).id, "Write.")
+    assert ended["stop_reason"] == "Maximum number of turns 3 reached."
+
+
 async def test_a_message_is_the_task_of_a_run_in_its_turn(tmp_path: Path) -> None:
     async with open_team_hub(tmp_path, ["A poem.", "Too short."]) as hub:
         session = await hub.create(team="pair")
