@@ -123,7 +123,7 @@ class PlainOutput:
             self.show_note(note)
 
     def _record(self, event: EventLike) -> None:
-        """Record whether a turn is below another one, runs a team, or is a speech in one, and that a question is closed."""
+        """Record whether a turn is below another one, runs a team or is a speech in one, and closed questions."""
         if event.type == EventType.SPEAKER_SELECTED:
             self._team_turns.add(event.turn_id)
         elif event.type == EventType.TURN_STARTED and "parent_turn_id" in event.data:

@@ -1,4 +1,4 @@
-"""Sub-agents at the terminal: who asks, what is shown meanwhile, and those that the end of a command stops."""
+"""Sub-agents at the terminal: who asks, and those that the end of a command stops."""
 
 from __future__ import annotations
 
