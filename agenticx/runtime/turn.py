@@ -428,7 +428,7 @@ class Turn:
         self._use(self._within_budget(agent))
         self.made_calls, self.last_input_tokens, self.session.active_agent = False, None, agent.name
         agent.on_handover()
-        bind_ids(agent=agent.name)
+        bind_ids(agent=agent.name, organization=agent.organization_id)
         self.output.use(self.agent.model, agent.tools.names)
 
     def drop_tools(self) -> None:

@@ -372,11 +372,11 @@ async def test_a_session_keeps_the_agent_that_a_handoff_made_active() -> None:
 
 async def test_log_lines_name_the_agent_that_acts_and_its_organization(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="agenticx")
-    first = triage.model_copy(update={"organization_id": "my-org"})
+    first = triage.model_copy(update={"organization_id": "my-org"})  # that of billing is the default
     await execute(ScriptedModel([call("transfer_to_billing"), "Paid."]), first)
     lines = [record.getMessage() for record in caplog.records]
     calls = [line for line in lines if line.startswith("llm_call")]
-    assert [re.findall(r"agent='(\w+)'", line) for line in calls] == [["Triage"], ["Billing"]]
-    assert all("organization='my-org'" in line for line in calls)
+    ids = [re.findall(r"(?:agent|organization)='([\w-]+)'", line) for line in calls]
+    assert ids == [["Triage", "my-org"], ["Billing", "default-org"]]
     handoffs = [line.split()[-2:] for line in lines if line.startswith("agent_handoff")]
     assert handoffs == [["from_agent='Triage'", "to_agent='Billing'"]]
