@@ -71,11 +71,12 @@ class AgentExecutor:
     """An executor of tasks and chats; one may serve many runs at once.
 
     `llm_provider` is the model of agents that name none: a name such as `"openai:gpt-4o"`, a model, or a duck-typed
-    model; without it the default model is used, as `agx run` does. A run makes at most `max_iterations` model calls, or
-    the agent's own `max_iterations` if that is smaller. The default gate approves every call; where a run is part of
-    another turn, or of a session of an open hub, that one's gate is asked instead. `guide_rails` check each result of a
-    task. `hooks` join those of each agent. All model calls of all runs are made within `budget`. With `resolve_on_text`
-    an answer that mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
+    model; without it the default model is used, as `agx run` does. A run of a task makes at most `max_iterations` model
+    calls, or the agent's own `max_iterations` if that is smaller, in all of its attempts together; calls that guide
+    rails make are not among them. The default gate approves every call; where a run is part of another turn, or of a
+    session of an open hub, that one's gate is asked instead. `guide_rails` check each result of a task. `hooks` join
+    those of each agent. All model calls of all runs are made within `budget`. With `resolve_on_text` an answer that
+    mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
 
     With a `session` all tasks continue that conversation, one at a time; without one each is a conversation of its own.
     It is one in memory, or the id of one of an open hub; the agent that acted last does a task for which none is given.
@@ -143,8 +144,8 @@ class AgentExecutor:
         `TypeError` and `ValueError` are raised for wrong arguments, `SettingsError` for a model that cannot be used,
         `SessionNotFound` for a session that no hub of this event loop has. `context_variables` are injected into tools
         and instructions that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at
-        any depth. `max_turns` is the largest number of model calls. With `execute_tools` False the first reply with
-        calls ends the run, and they are not run.
+        any depth. `max_turns` is the largest number of model calls of this run, where it is smaller than both
+        `max_iterations`. With `execute_tools` False the first reply with calls ends the run, and they are not run.
         """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         try:

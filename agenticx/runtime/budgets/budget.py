@@ -134,7 +134,8 @@ class Budget:
             left = self.tokens - self._used_tokens - input_tokens
             granted = min(granted, max(left // 2, min(least, left)))
             if granted < least:
-                raise _exceeded(f"{self.tokens} tokens", f"{self._used_tokens} are used and {input_tokens} needed")
+                needed = f"{self._used_tokens} are used and {input_tokens + least} needed with the shortest answer"
+                raise _exceeded(f"{self.tokens} tokens", needed)
         if self.cost_usd is not None:
             input_cost = _known_cost(model, input_tokens, 0)
             left = self.cost_usd - self._used_cost - input_cost
