@@ -233,8 +233,9 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
 
 def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
     """Yield the lines of a `confirm_required` or `question_asked` payload, the same on every terminal."""
+    agent_path = data.get("agent_path", ())
     if "context" in data:
-        lines = question_lines(data["question"], data["context"])
+        lines = question_lines(data["question"], data["context"], agent_path)
     else:
-        lines = user_question_lines(data["text"], data.get("options", ()))
+        lines = user_question_lines(data["text"], data.get("options", ()), agent_path)
     return (Note(line.text, line.tone, line.wraps) for line in lines)
