@@ -320,7 +320,8 @@ class BaseGroupChat(Team):
             with collected_by(choice):
                 name = await self.select_speaker(self._transcript, run)
         run.check()
-        await turn.emit_speaker(name)
+        fallback, run.fallback = run.fallback, None
+        await turn.emit_speaker(name, fallback)
         run.check()
         if self._emits_events:
             used = choice.usage if choice.reports else None
