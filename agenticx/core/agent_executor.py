@@ -20,6 +20,7 @@ from agenticx.core.results import ChatResponse, ExecutionResult
 from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
+from agenticx.errors import SessionBusy
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
@@ -139,16 +140,21 @@ class AgentExecutor:
     ) -> ExecutionResult:
         """Do a task and return its result.
 
-        A run that fails is a result without `success`; `TypeError` and `ValueError` are raised for wrong arguments,
-        `SettingsError` for a model that cannot be used. `context_variables` are injected into tools and instructions
-        that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at any depth.
-        `max_turns` is the largest number of model calls of this run, where it is smaller than both `max_iterations`.
-        With `execute_tools` False the first reply with calls ends the run, and they are not run.
+        A run that fails is a result without `success`, also while the session runs another turn (`session_busy`);
+        `TypeError` and `ValueError` are raised for wrong arguments, `SettingsError` for a model that cannot be used,
+        `SessionNotFound` for a session that no hub of this event loop has. `context_variables` are injected into tools
+        and instructions that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at
+        any depth. `max_turns` is the largest number of model calls of this run, where it is smaller than both
+        `max_iterations`. With `execute_tools` False the first reply with calls ends the run, and they are not run.
         """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
-        async with aclosing(self._events(execution)) as events:
-            async for _ in events:
-                pass
+        try:
+            async with aclosing(self._events(execution)) as events:
+                async for _ in events:
+                    pass
+        except SessionBusy as exc:
+            execution.fail("session_busy", str(exc))
+            return execution.result()
         return self._remember(execution)
 
     run = _blocking(arun)
@@ -163,7 +169,10 @@ class AgentExecutor:
         max_turns: int | None = None,
         execute_tools: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        """Do a task as `arun` does and yield the events of its turns, one turn for each attempt."""
+        """Do a task as `arun` does and yield the events of its turns, one turn for each attempt.
+
+        Raises `SessionBusy` while the session runs another turn.
+        """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         events = self._events(execution)
         try:

@@ -11,9 +11,11 @@ import pytest
 from agenticx import open_hub
 from agenticx.assembly import default_tools
 from agenticx.llms.scripted import ScriptedModel, call, hang
-from agenticx.sessions import Store, TurnRequest
+from agenticx.sessions import SqliteStore, Store, TurnRequest
+from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
+from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 
@@ -113,6 +115,21 @@ async def test_what_ended_while_nobody_listened_is_delivered_after_a_restart_onc
             new = request.messages[-1].content if said else ""
             assert sorted(new.split("\n\n")) == (said or [""])
             assert len(notices(request)) == 1
+
+
+async def test_a_rewind_undoes_the_edits_of_subagents(tmp_path: Path) -> None:
+    def open_store() -> SqliteStore:
+        return SqliteStore(tmp_path / "sessions.db", blobs=BlobFolder(tmp_path / "blobs"))
+
+    session = SubagentSession(tmp_path, open_store, builtin_tools(), mode="auto", home=tmp_path / "home")
+    writing = [call("file_write", {"path": "a.txt", "content": "x"}), "Written."]
+    async with session.hub(["Hello.", spawn("writer"), call("wait_subagents"), "Done."], writer=writing) as hub:
+        await session.run(hub)
+        before = (await hub.messages(session.id))[-1]["message_id"]
+        await session.run(hub, "Write.")
+        assert (tmp_path / "a.txt").read_text() == "x"
+        await hub.rewind(session.id, before)
+        assert not (tmp_path / "a.txt").exists()
 
 
 async def test_a_stop_of_the_session_stops_running_and_queued_ones(tmp_path: Path, open_store: OpenStore) -> None:
