@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
+from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import PlainOutput
+from agenticx.cli.terminal.session_views import show_past_event
 from agenticx.runtime import EventType, RuntimeEvent
 
 
@@ -238,3 +241,11 @@ def test_nothing_that_only_takes_long_is_shown_over_the_prompt_of_a_question() -
         "  no answer by time-out",
         "  … wait_subagents is still running (2 s)",
     ]
+
+
+def test_a_question_without_a_path_names_its_agent_unless_it_is_the_main_one() -> None:
+    out, err = Screen(), Screen()
+    for agent in ("critic", "meta"):
+        asked = {"type": "question_asked", "agent_id": agent, "data": {"id": "q1", "text": "Which?"}}
+        show_past_event(Envelope.parse(json.dumps(asked).encode()), PlainOutput(out, err))
+    assert err.getvalue() == "? Which?\n  agent    critic\n? Which?\n"

@@ -315,8 +315,10 @@ def open_conversation(
             runner.run(conversation.aclose())
             raise
         else:
-            runner.run(conversation.note_stopped_subagents())
-            runner.run(conversation.aclose())
+            try:
+                runner.run(conversation.note_stopped_subagents())
+            finally:
+                runner.run(conversation.aclose())
 
 
 async def _open(

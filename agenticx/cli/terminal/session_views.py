@@ -11,7 +11,13 @@ from typing import Any
 
 from agenticx.cli.client.base import Client, SessionInfo
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadable_event_note, user_message_note
+from agenticx.cli.terminal.event_text import (
+    PAYLOAD_ERRORS,
+    one_line,
+    question_payload,
+    unreadable_event_note,
+    user_message_note,
+)
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.subagent_list import subagent_lines, subagents_to_json
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
@@ -227,7 +233,7 @@ def show_past_event(event: Envelope, output: Output) -> None:
                     user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
                 )
             case EventType.CONFIRM_REQUIRED | EventType.QUESTION_ASKED:
-                output.show_question(event.data, "")
+                output.show_question(question_payload(event), "")
             case _:
                 pass
     except PAYLOAD_ERRORS:

@@ -320,7 +320,8 @@ class BaseGroupChat(Team):
             with collected_by(choice):
                 name = await self.select_speaker(self._transcript, run)
         run.check()
-        await turn.emit_speaker(name)
+        fallback, run.fallback = run.fallback, None
+        await turn.emit_speaker(name, fallback)
         run.check()
         if self._emits_events:
             used = choice.usage if choice.reports else None
@@ -335,6 +336,7 @@ class BaseGroupChat(Team):
         async def emit(message: Speaking, *, shown: bool = False) -> None:
             self._check_message(participant, message)
             if not isinstance(message, ModelClientStreamingChunkEvent):
+                message = self._transcript.with_own_id(message)
                 said.append(message)
             if not shown:
                 await run.emit(message)
@@ -342,6 +344,7 @@ class BaseGroupChat(Team):
         answer = await self._answer(run, participant, emit)
         self._check_message(participant, answer)
         run.check()
+        answer = self._transcript.with_own_id(answer)
         said.append(answer)
         self._transcript.add_speech(participant.name, said, sent)
         self._unfinished = None
