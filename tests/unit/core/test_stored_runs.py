@@ -195,6 +195,16 @@ async def test_a_run_while_its_session_is_busy_fails_without_an_exception(tmp_pa
     assert (result.error or "").startswith("session_busy: session 'ses_")
 
 
+async def test_a_run_that_is_refused_as_its_session_is_busy_changes_nothing_of_it() -> None:
+    session = Session()
+    stream = AgentExecutor(ScriptedModel([hang()]), session=session).stream(billing, TASK, context_variables=ANN)
+    assert (await anext(stream)).type == "turn_started"
+    other = AgentExecutor(ScriptedModel(), session=session)
+    assert not (await other.arun(Agent(name="Other"), TASK, context_variables={"customer": "Bob"})).success
+    assert (session.active_agent, session.state.context_variables) == ("Billing", ANN)
+    await stream.aclose()
+
+
 async def test_a_blocking_run_says_that_the_hub_of_its_session_is_on_another_event_loop(tmp_path: Path) -> None:
     async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
         session = await hub.create(name="Invoices")
