@@ -117,9 +117,9 @@ def bound_ids(
         _ids.set(before)  # not reset(token): a generator may be closed in another context than it was started in
 
 
-def bind_ids(**ids: str) -> None:
-    """Put these ids on every later line of the current task, also of tasks that it starts."""
-    _ids.set({**_ids.get(), **ids})
+def bind_ids(**ids: str | None) -> None:
+    """Put these ids on every later line of the current task, also of tasks that it starts; None takes one off."""
+    _ids.set({name: value for name, value in {**_ids.get(), **ids}.items() if value is not None})
 
 
 def configure_logging(level: Level = "info", handler: logging.Handler | None = None) -> None:

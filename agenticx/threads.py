@@ -59,8 +59,17 @@ class _NonBlockingEvent(threading.Event):
         return self.is_set()
 
 
-async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "agx-call", **kwargs: Any) -> T:
+async def run_in_thread(
+    function: Callable[..., T],
+    /,
+    *args: Any,
+    name: str = "agx-call",
+    check: Callable[[], None] | None = None,
+    **kwargs: Any,
+) -> T:
     """Return `function(*args, **kwargs)`, called in a thread of its own; raises what it raises.
+
+    `check` is called there first; if it raises, that is raised, and `function` is not called.
 
     `StopIteration` and `KeyboardInterrupt`, which have another meaning for the event loop, are raised as
     `RuntimeError`. Unlike with `asyncio.to_thread` the thread is a daemon and belongs to no pool: when the awaiting
@@ -77,6 +86,8 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, name: str = "
         if not begun.acquire(blocking=False):
             return
         try:
+            if check is not None:
+                check()
             result = context.run(function, *args, **kwargs)
         except (StopIteration, KeyboardInterrupt) as exc:
             # A future cannot carry the former; the latter is the function's own: Ctrl-C reaches the main thread only.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import NoReturn, get_args
 
 from agenticx.errors import SettingsError
 from agenticx.logs import configure_logging
@@ -43,7 +43,7 @@ Another window may answer first: the page, or a terminal that follows the same t
 
 def add_turn_options(parser: ArgumentParser) -> None:
     """Add the options that `run`, `chat` and `team run` share."""
-    parser.set_defaults(team=None)
+    parser.add_argument("--team", type=_reject_team, help=SUPPRESS)
     parser.add_argument(
         "--model", metavar="M", help="provider:name or demo (default: AGX_MODEL, else the first usable one)"
     )
@@ -69,6 +69,12 @@ def add_turn_options(parser: ArgumentParser) -> None:
         "--session",
         metavar="ID",
         help="continue a session: its id, a prefix that no other id has, or `last`; it keeps its folder",
+    )
+
+
+def _reject_team(name: str) -> NoReturn:
+    raise ArgumentTypeError(
+        f"`agx team run` runs the team {name!r}; --session continues its session, which keeps its team"
     )
 
 

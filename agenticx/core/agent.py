@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
 from uuid import uuid4
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from agenticx import user_code
+from agenticx.core.context_variables import copied_variables
 from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import AgentHook
@@ -17,6 +19,8 @@ from agenticx.tools.base import Tool
 from agenticx.tools.visible import is_one_line
 
 __all__ = ["Agent"]
+
+_VARIABLES = "context_variables"
 
 
 class Agent(BaseModel):
@@ -28,8 +32,8 @@ class Agent(BaseModel):
     also accepted as `functions`, are tools or functions. `tool_choice` is the name of the tool to be called first,
     `"required"` for any of them, `"none"` for no calls, None to leave it to the model, as it is after the first call.
     `llm_hooks` join the executor's hooks while this agent acts. `max_iterations` is the largest number of model calls
-    of a run that begins with this agent, `max_retry_limit` how often a task is run again whose result was refused.
-    `organization_id` is on log lines and beside the usage.
+    of a run that begins with this agent, `max_retry_limit` how often a task is run again, with the calls that are left,
+    if its result was refused. `organization_id` is on log lines and beside the usage.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -68,8 +72,11 @@ class Agent(BaseModel):
     @field_validator("instructions")
     @classmethod
     def _check_parameters(cls, instructions: str | Callable[..., Any]) -> str | Callable[..., Any]:
-        if callable(instructions) and len(inspect.signature(instructions).parameters) > 1:
-            raise ValueError("a function of instructions takes no argument or context_variables")
+        if callable(instructions):
+            parameters = inspect.signature(instructions).parameters
+            by_name = [one.name for one in parameters.values() if one.kind is inspect.Parameter.KEYWORD_ONLY]
+            if len(parameters) > 1 or by_name not in ([], [_VARIABLES]):
+                raise ValueError(f"a function of instructions takes no argument or {_VARIABLES}")
         return instructions
 
     @property
@@ -90,10 +97,16 @@ class Agent(BaseModel):
         if isinstance(self.instructions, str):
             return self.instructions
         what = f"the instructions of agent {self.name!r}"
-        takes_variables = bool(inspect.signature(self.instructions).parameters)
-        arguments = [dict(context_variables)] if takes_variables else []
+        function = self.instructions
+        match [parameter.kind for parameter in inspect.signature(function).parameters.values()]:
+            case []:
+                pass
+            case [inspect.Parameter.KEYWORD_ONLY | inspect.Parameter.VAR_KEYWORD]:
+                function = partial(function, **{_VARIABLES: copied_variables(context_variables)})
+            case _:
+                function = partial(function, copied_variables(context_variables))
         try:
-            text = await user_code.call(self.instructions, *arguments, what=what)
+            text = await user_code.call(function, what=what)
         except AgenticXError as exc:
             raise HookFailed(str(exc)) from exc
         if not isinstance(text, str):

@@ -13,12 +13,14 @@ from agenticx.argument_types import check_mapping
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
+from agenticx.core.context_variables import copied_variables
 from agenticx.core.execution import Execution
 from agenticx.core.guide_rails import GuideRail
 from agenticx.core.results import ChatResponse, ExecutionResult
 from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
+from agenticx.errors import SessionBusy
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
@@ -69,11 +71,12 @@ class AgentExecutor:
     """An executor of tasks and chats; one may serve many runs at once.
 
     `llm_provider` is the model of agents that name none: a name such as `"openai:gpt-4o"`, a model, or a duck-typed
-    model; without it the default model is used, as `agx run` does. A run makes at most `max_iterations` model calls, or
-    the agent's own `max_iterations` if that is smaller. The default gate approves every call; where a run is part of
-    another turn, or of a session of an open hub, that one's gate is asked instead. `guide_rails` check each result of a
-    task. `hooks` join those of each agent. All model calls of all runs are made within `budget`. With `resolve_on_text`
-    an answer that mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
+    model; without it the default model is used, as `agx run` does. A run of a task makes at most `max_iterations` model
+    calls, or the agent's own `max_iterations` if that is smaller, in all of its attempts together; calls that guide
+    rails make are not among them. The default gate approves every call; where a run is part of another turn, or of a
+    session of an open hub, that one's gate is asked instead. `guide_rails` check each result of a task. `hooks` join
+    those of each agent. All model calls of all runs are made within `budget`. With `resolve_on_text` an answer that
+    mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
 
     With a `session` all tasks continue that conversation, one at a time; without one each is a conversation of its own.
     It is one in memory, or the id of one of an open hub; the agent that acted last does a task for which none is given.
@@ -137,15 +140,21 @@ class AgentExecutor:
     ) -> ExecutionResult:
         """Do a task and return its result.
 
-        A run that fails is a result without `success`; `TypeError` and `ValueError` are raised for wrong arguments,
-        `SettingsError` for a model that cannot be used. `context_variables` are injected into tools and instructions
-        that take them, and copied first. `max_turns` is the largest number of model calls. With `execute_tools` False
-        the first reply with calls ends the run, and they are not run.
+        A run that fails is a result without `success`, also while the session runs another turn (`session_busy`);
+        `TypeError` and `ValueError` are raised for wrong arguments, `SettingsError` for a model that cannot be used,
+        `SessionNotFound` for a session that no hub of this event loop has. `context_variables` are injected into tools
+        and instructions that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at
+        any depth. `max_turns` is the largest number of model calls of this run, where it is smaller than both
+        `max_iterations`. With `execute_tools` False the first reply with calls ends the run, and they are not run.
         """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
-        async with aclosing(self._events(execution)) as events:
-            async for _ in events:
-                pass
+        try:
+            async with aclosing(self._events(execution)) as events:
+                async for _ in events:
+                    pass
+        except SessionBusy as exc:
+            execution.fail("session_busy", str(exc))
+            return execution.result()
         return self._remember(execution)
 
     run = _blocking(arun)
@@ -160,7 +169,10 @@ class AgentExecutor:
         max_turns: int | None = None,
         execute_tools: bool = True,
     ) -> AsyncGenerator[Event, None]:
-        """Do a task as `arun` does and yield the events of its turns, one turn for each attempt."""
+        """Do a task as `arun` does and yield the events of its turns, one turn for each attempt.
+
+        Raises `SessionBusy` while the session runs another turn.
+        """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         events = self._events(execution)
         try:
@@ -185,13 +197,13 @@ class AgentExecutor:
         """Continue the conversation `messages`, rows of Chat Completions, and return what was added.
 
         A reply without calls ends it, and so do `max_turns` model calls. `model` takes the place of the agents' models.
-        Neither `messages` nor `context_variables` are changed. Raises `TurnError` if a turn fails, and what `arun`
-        raises.
+        Neither `messages` nor `context_variables`, copied as by `arun`, are changed. Raises `TurnError` if a turn
+        fails, and what `arun` raises.
         """
         _checked_agent(agent)
         override = None if model is None else self._models.resolve(model)
         agents = self._agents(override=override)
-        variables = _copied_variables(context_variables)
+        variables = _checked_variables(context_variables)
         acting = await agents.taking_over(agent)
         session = Session(messages=list(messages))
         session.state.context_variables.update(variables)
@@ -207,7 +219,7 @@ class AgentExecutor:
             budget=self._budget,
             gate=self._own_gate,
         )
-        return chat_response(session, before, agents.named(session.active_agent or agent.name))
+        return chat_response(session, before, agents.active or agent)
 
     chat = _blocking(achat)
     """`achat` for code with or without a running event loop, which waits for the response."""
@@ -239,7 +251,7 @@ class AgentExecutor:
         limits = [self._max_iterations, agent.max_iterations]
         if max_turns is not None:
             limits.append(_positive(max_turns, "max_turns"))
-        variables = _copied_variables(context_variables)
+        variables = _checked_variables(context_variables)
         agents = self._agents(task)
         acting = await agents.taking_over(agent)
         return Execution(
@@ -305,11 +317,12 @@ def _checked_agent(agent: object) -> Agent:
     return agent
 
 
-def _copied_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+def _checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a copy of the context variables; raise `TypeError` for what are none."""
     if variables is None:
         return {}
     check_mapping("context_variables", variables)
-    return dict(variables)
+    return copied_variables(variables)
 
 
 def _checked_store(store: Store | str | None, session: Session | None) -> Store | str | None:

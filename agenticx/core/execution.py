@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
+from agenticx.core.context_variables import copied_variables
 from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict, check_result
 from agenticx.core.results import ExecutionResult, ExecutionStats
 from agenticx.core.task import Task
@@ -27,6 +28,7 @@ from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import Turn, usage_data, usage_from_data
 from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turn_task import wait_for_abandoned_turn
 
 __all__ = ["Execution"]
 
@@ -82,14 +84,17 @@ class Execution:
     _events: list[Event] = field(default_factory=list[Event], init=False)
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(problem="the run did not end"), init=False)
     _variables: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
-    _last: Agent | None = field(default=None, init=False)
     _rounds: int = field(default=0, init=False)
+    _calls: int = field(default=0, init=False)
     _output: OutputType | None = field(default=None, init=False)
     _started: float = field(default=0.0, init=False)
     _seconds: float = field(default=0.0, init=False)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Run the attempts, at most `max_retry_limit` after the first, and yield their events."""
+        """Run the attempts, at most `max_retry_limit` after the first, and yield their events.
+
+        They make `max_rounds` model calls at most, all together.
+        """
         self._started = self.clock.monotonic()
         self._output = None if self.task.output_type is None else OutputType(self.task.output_type)
         parent = current_turn()
@@ -98,18 +103,23 @@ class Execution:
             if number > 1:
                 _log.warning("retry", attempt=number - 1, error=self._attempt.problem)
             session = self._session_below(place)
-            turn, events = self._begin_turn(session, place), list[Event]()
+            turn, events = await self._begin_turn(session, place), list[Event]()
             try:
                 async for event in turn:
                     events.append(event)
                     yield event
             finally:
                 await turn.aclose()
-            self._end_attempt(session, events)
+            self._end_attempt(number, session, events)
             if self._attempt.problem is None:
                 async for event in self._check(number, place):
                     yield event
             if self._attempt.problem is None or not self._attempt.is_repeatable:
+                break
+            if self._calls >= self.max_rounds and number <= self.agent.max_retry_limit:
+                self._attempt.problem += (
+                    f"; not tried again: no model call of the run is left (limit {self.max_rounds})"
+                )
                 break
         self._seconds = self.clock.monotonic() - self._started
 
@@ -124,7 +134,7 @@ class Execution:
             error=attempt.problem,
             events=tuple(self._events),
             stats=self._stats(),
-            agent=self._last or self.agent,
+            agent=self.agents.active or self.agent,
             context_variables=self._variables,
             guide_rails=attempt.verdicts,
             session_id=self.session_id,
@@ -149,24 +159,29 @@ class Execution:
             session.inherit(parent.session, parent.permission_mode)
         return session
 
-    def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
-        session.state.context_variables.update(self.context_variables)
-        session.active_agent = self.agent.name
+    async def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
+        await wait_for_abandoned_turn(session)
+        session.check_free()  # before its state, which the turn at work uses, is changed
+        session.state.context_variables.update(copied_variables(self.context_variables))
+        session.active_agent, self.agents.active = self.agent.name, None
         context = self._context(self.acting, parent)
-        context = replace(context, max_rounds=self.max_rounds, execute_tools=self.execute_tools)
+        context = replace(context, max_rounds=self.max_rounds - self._calls, execute_tools=self.execute_tools)
         return self.runtime.run_turn(self.prompt, session, output_type=self._output, context=context)
 
     def _context(self, agent: TurnAgent, parent: Turn | None) -> TurnContext:
         return TurnContext(agent=agent, parent=parent, gate=self.gate, on_exhausted="error", budget=self.budget)
 
-    def _end_attempt(self, session: Session, events: Sequence[Event]) -> None:
+    def _end_attempt(self, number: int, session: Session, events: Sequence[Event]) -> None:
+        before = self._attempt.problem
         self._events += events
-        self._rounds += sum(event.type == "round_start" for event in events)
+        self._rounds += _round_count(events)
         events = own_events(events)
-        self._variables = dict(session.state.context_variables)
-        handovers = [event.data["to_agent"] for event in events if event.type == "handoff"]
-        self._last = self.agents.named(handovers[-1]) if handovers else self.agent
+        self._calls += _round_count(events)
+        self._variables = copied_variables(session.state.context_variables)
         self._attempt = self._read(events)
+        if number > 1 and self._attempt.code == "max_rounds":
+            limit = f"max_rounds: no model call of the run is left (limit {self.max_rounds})"
+            self._attempt.problem = f"{limit}; attempt {number - 1} ended with {before}"
 
     def _read(self, events: Sequence[Event]) -> _Attempt:
         """Return the answer of a turn, or its problem."""
@@ -192,7 +207,7 @@ class Execution:
         """Pass the answer through the guide rails, and yield the events of the turns in which they ask a model."""
         attempt, asked = self._attempt, list[Event]()
         context = GuideRailContext(
-            agent=self._last or self.agent,
+            agent=self.agents.active or self.agent,
             task=self.task,
             context_variables=self._variables,
             attempt=number,
@@ -242,6 +257,10 @@ class Execution:
             seconds=round(self._seconds, 3),
             organization_id=self.agent.organization_id,
         )
+
+
+def _round_count(events: Sequence[Event]) -> int:
+    return sum(event.type == "round_start" for event in events)
 
 
 def _case_text(events: Sequence[Event]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
@@ -67,9 +68,9 @@ class Models:
 class TurnAgents:
     """The agents of one run, each as the runtime uses it.
 
-    `model_of` returns the model of an agent. `hooks` run while any of them acts, before its
-    own. The agents that are used are added to `by_name`. With `resolve_on_text` an answer that names one of the tools
-    `case_*` ends the turn as that does.
+    `model_of` returns the model of an agent. `hooks` run while any of them acts, before its own. An agent to which a
+    handoff is made is `active` from then on, and added to `by_name`. With `resolve_on_text` an answer that names one of
+    the tools `case_*` ends the turn as that does.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class TurnAgents:
         self._endings: Mapping[str, EndReason] = ENDINGS_BY_NAME if resolve_on_text else {}
         self._made: dict[int, tuple[Agent, TurnAgent]] = {}
         self._by_name: dict[str, Agent] = {} if by_name is None else by_name
+        self.active: Agent | None = None
 
     def of(self, agent: Agent) -> TurnAgent:
         """Return `agent` as the runtime uses it.
@@ -94,7 +96,6 @@ class TurnAgents:
         Raises `ValueError` for a `tool_choice` that names none of its tools, `TypeError` for what is no tool or hook,
         and `SettingsError` for an unknown model.
         """
-        self._by_name[agent.name] = agent
         if id(agent) not in self._made:
             self._made[id(agent)] = (agent, self._make(agent))
         return self._made[id(agent)][1]
@@ -102,10 +103,6 @@ class TurnAgents:
     async def taking_over(self, agent: Agent) -> TurnAgent:
         """Return the agent of a handoff as `of` does; its model is found in a thread, as that may send requests."""
         return await run_in_thread(self.of, agent, name="agx models")
-
-    def named(self, name: str) -> Agent:
-        """Return the agent of this name that was used last."""
-        return self._by_name[name]
 
     def handing_over(self, tools: Sequence[Tool]) -> list[Tool]:
         """Return the tools; those that are functions may hand over to an agent that they return."""
@@ -128,7 +125,11 @@ class TurnAgents:
             shares_history=True,
             organization_id=agent.organization_id,
             endings_by_text=self._endings,
+            on_handover=partial(self._hand_over_to, agent),
         )
+
+    def _hand_over_to(self, agent: Agent) -> None:
+        self.active = self._by_name[agent.name] = agent
 
     def _system_prompt(self, agent: Agent) -> SystemPrompt:
         async def prompt(variables: Mapping[str, Any]) -> str:

@@ -420,7 +420,9 @@ class AgentRuntime(RunMethods):
         """End the turn with a reply that is the answer, or whose `calls` the application makes itself."""
         turn.steering.close()
         turn.append_reply(reply, message_id, calls)
-        reason = turn.agent.ending_of(reply.text) or ("answer" if reply.is_whole else "partial")
+        reason = "answer" if reply.is_whole else "partial"
+        if turn.agent.endings_by_text:
+            reason = turn.agent.ending_of(reply.text) or reason
         await self._endings.final(turn, reply.text, message_id, reason)
 
     async def _end_out_of_rounds(self, turn: Turn) -> None:

@@ -9,8 +9,9 @@ import asyncio
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from inspect import isawaitable, iscoroutinefunction
@@ -52,6 +53,8 @@ __all__ = [
     "discard_typed_ahead",
 ]
 
+_MAIN_AGENT = "meta"
+
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 Remember = Literal["once", "session", "always"]
@@ -84,7 +87,7 @@ class ConfirmRequest:
     digest: str
     expires_at: datetime
     session_id: str = ""
-    agent_id: str = "meta"
+    agent_id: str = _MAIN_AGENT
     agent_path: tuple[str, ...] = ()
 
 
@@ -314,12 +317,26 @@ def _is_same_answer(left: ConfirmAnswer, right: ConfirmAnswer) -> bool:
     return replace(left, reason=None) == replace(right, reason=None)
 
 
+_ASKING: ContextVar[Sequence[str]] = ContextVar("agenticx_asking_agents", default=())
+"""The agents of the question that a `SyncConfirmGate` is asked, as `agent_path`; empty for the main agent."""
+
+
+@contextmanager
+def _asked_by(request: ConfirmRequest | QuestionRequest) -> Generator[None]:
+    own_path = () if request.agent_id == _MAIN_AGENT else (request.agent_id,)
+    token = _ASKING.set(request.agent_path or own_path)
+    try:
+        yield
+    finally:
+        _ASKING.reset(token)
+
+
 class SyncConfirmGate(ConfirmGate):
     """A gate that asks at the terminal: y or yes approves, anything else (and end of input) denies.
 
-    The question shows the call, with long texts shortened, and none of its text can hide or imitate other lines
-    (`question_lines`). One daemon thread does all reading, so neither the event loop nor the end of the process waits
-    for Enter. A line typed while no question is open is dropped.
+    The question shows the call, with long texts shortened, and the agent if it is not the main one; none
+    of its text can hide or imitate other lines (`question_lines`). One daemon thread does all reading, so neither the
+    event loop nor the end of the process waits for Enter. A line typed while no question is open is dropped.
     """
 
     def __init__(self, read_line: Callable[[str], str] | None = None) -> None:
@@ -333,8 +350,16 @@ class SyncConfirmGate(ConfirmGate):
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Future[str]] | None = None
         self._reading = False
 
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        with _asked_by(request):
+            return await super().ask(request, announce)
+
+    async def ask_question(self, request: QuestionRequest, announce: Callable[[], None]) -> QuestionAnswer:
+        with _asked_by(request):
+            return await super().ask_question(request, announce)
+
     async def request_confirm(self, question: str, context: Mapping[str, Any]) -> bool:
-        question_text = "\n".join(line.text for line in question_lines(question, context))
+        question_text = "\n".join(line.text for line in question_lines(question, context, _ASKING.get()))
         async with self._lock:
             line = await self._prompt_for_line(f"{question_text}\nAllow this? [y/N] ")
         return line.strip().lower() in {"y", "yes"}
@@ -343,7 +368,7 @@ class SyncConfirmGate(ConfirmGate):
         """Return the line that the user types, or the option whose number it is; None without a terminal."""
         if self._read_line is _read_line and not sys.stdin.isatty():
             return None
-        question_text = "\n".join(line.text for line in user_question_lines(text, options))
+        question_text = "\n".join(line.text for line in user_question_lines(text, options, _ASKING.get()))
         async with self._lock:
             return parse_choice(await self._prompt_for_line(f"{question_text}\nYour answer: "), options)
 

@@ -29,6 +29,7 @@ from agenticx.runtime.calls.loop_watchdog import watched
 from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
+from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult
@@ -363,6 +364,7 @@ class ToolCalls:
             record_process=started,
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,
+            raise_if_stopped=partial(_raise_if_stopped, turn.interrupts, pending),
         )
 
     def _tool_event(
@@ -397,6 +399,11 @@ class ToolCalls:
         return _ProgressTimer(
             self.clock.real(PROGRESS_SECONDS), lambda: turn.emit(EventType.TOOL_PROGRESS, self._progress(pending))
         )
+
+
+def _raise_if_stopped(interrupts: Interrupts, pending: PendingCall) -> None:
+    if interrupts.fired or pending.closed:
+        raise ToolError(NOT_STARTED)
 
 
 class _ProgressTimer:

@@ -426,9 +426,9 @@ class Turn:
         data = {"from_agent": self.agent.name, "to_agent": agent.name}
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
         self._use(self._within_budget(agent))
-        self.made_calls, self.last_input_tokens = False, None
-        self.session.active_agent = agent.name
-        bind_ids(agent=agent.name)
+        self.made_calls, self.last_input_tokens, self.session.active_agent = False, None, agent.name
+        agent.on_handover()
+        bind_ids(agent=agent.name, organization=agent.organization_id)
         self.output.use(self.agent.model, agent.tools.names)
 
     def drop_tools(self) -> None:

@@ -29,6 +29,7 @@ class TurnAgent:
     at a time. `shares_history` says that other agents act in its sessions too: calls that they made of tools which this
     one does not have are sent to its model as text. `organization_id` is on its log lines. An answer that mentions a
     key of `endings_by_text` ends the turn with the reason beside it; the first key that it mentions counts.
+    `on_handover` is called when a handoff has made this the agent that acts.
     """
 
     name: str
@@ -42,6 +43,7 @@ class TurnAgent:
     shares_history: bool = False
     organization_id: str | None = None
     endings_by_text: Mapping[str, EndReason] = field(default_factory=dict[str, EndReason])
+    on_handover: Callable[[], None] = lambda: None
 
     def ending_of(self, answer: str) -> EndReason | None:
         """Return the reason with which the text of an answer ends the turn, None if it is an answer like any other."""

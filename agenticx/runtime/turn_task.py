@@ -159,6 +159,7 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
         session=turn.session,
         agent_path=turn.agent_path,
         is_resumed=resumed is not None,
+        round=turn.round,
         has_work=turn.context.work is not None,
     )
     turn.writer = turn.child_turns.begin(child)

@@ -19,8 +19,10 @@ def check_text(name: str, text: str) -> None:
         raise InvalidArguments(f"{name} must have at most {_MAX_CHARS:,} characters, not {len(text):,}")
 
 
-def check_wait(mode: object, timeout: float | None) -> None:
-    """Raise `InvalidArguments` for an unknown mode or a negative number of seconds."""
+def check_wait(ids: object, mode: object, timeout: float | None) -> None:
+    """Raise `TypeError` for a text as `ids`, `InvalidArguments` for an unknown mode or a negative number of seconds."""
+    if isinstance(ids, str):
+        raise TypeError(f"ids must be a list of ids, not the text {ids!r}")
     if mode not in ("any", "all"):
         raise InvalidArguments(f"mode must be 'any' or 'all', not {mode!r}")
     if timeout is not None and not timeout >= 0:

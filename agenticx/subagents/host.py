@@ -7,6 +7,7 @@ from typing import Protocol
 
 from agenticx.messages import Message
 from agenticx.runtime import RuntimeEvent
+from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.turn import Turn
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
@@ -21,8 +22,8 @@ class SubagentHost(Protocol):
         """True if runs can outlive the turns above them, and records the process."""
         ...
 
-    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], /) -> None:
-        """Record a run before it begins, with events that belong to no turn."""
+    async def record_run(self, run: SubagentRun, /) -> None:
+        """Record a run before it begins."""
         ...
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
@@ -32,12 +33,20 @@ class SubagentHost(Protocol):
         """
         ...
 
+    def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
+        """Take note that this event, which is about to be written, reports the start or the ending of a run."""
+        ...
+
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
         """Append events that belong to no turn."""
         ...
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
         """Return the conversation of an agent in these turns."""
+        ...
+
+    async def read_spent(self, agent_id: str, /) -> Spent:
+        """Return what an agent, with those below it, has spent in all its runs."""
         ...
 
     async def turn_above(self, run: SubagentRun, /) -> Turn | None:
@@ -50,10 +59,13 @@ class MemoryHost:
 
     is_durable = False
 
-    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], /) -> None:
+    async def record_run(self, run: SubagentRun, /) -> None:
         return None
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
+        return None
+
+    def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
         return None
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
@@ -61,6 +73,9 @@ class MemoryHost:
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
         return []
+
+    async def read_spent(self, agent_id: str, /) -> Spent:
+        return Spent()
 
     async def turn_above(self, run: SubagentRun, /) -> Turn | None:
         return None

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError, ToolError
-from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.events import Event
 from agenticx.runtime.resume import ResumedTurn
-from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
@@ -32,9 +30,10 @@ from agenticx.subagents.records import (
     SubagentLimits,
     SubagentRun,
 )
-from agenticx.subagents.reports import report_above
+from agenticx.subagents.reporter import SubagentReporter
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
 from agenticx.subagents.start_limits import StartLimits
+from agenticx.subagents.status_queries import StatusQueries
 from agenticx.subagents.tree import SubagentTree
 from agenticx.tools.registry import FunctionTool
 
@@ -44,8 +43,6 @@ _CLOSING_SECONDS = 3.0
 _NAME_CHARS = 40
 _ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
 _ANSWERED = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
-
-_log = get_logger(__name__)
 
 
 class AgentTeamManager:
@@ -81,9 +78,11 @@ class AgentTeamManager:
         self.clock = clock or SystemClock()
         self._host = host or MemoryHost()
         self._tree = SubagentTree()
+        self.reporter = SubagentReporter(self._host, self._tree, session)
         self._start_limits = StartLimits(self.limits, self._tree)
+        self.status_queries = StatusQueries(self.settings, self.clock)
         self._places = Places(self.limits.running)
-        self._is_closed = self._is_abandoned = False
+        self._is_closed = False
 
     def meta_tools(self) -> Sequence[FunctionTool]:
         """Return the tools by which an agent starts sub-agents and talks to them."""
@@ -102,7 +101,7 @@ class AgentTeamManager:
         """Start a sub-agent of the agent that calls this, and return its id.
 
         `tools` are names of the parent's tools, by default all; `context` is put before the task; `budget` limits the
-        model calls too, in this process: no host records it. Raises `SubagentLimitReached`, `ModelUnavailable`, and
+        model calls too; after a restart its own limits go on. Raises `SubagentLimitReached`, `ModelUnavailable`, and
         `InvalidArguments` for tools that the parent does not have and for a list of none.
         """
         check_text("task", task)
@@ -126,8 +125,9 @@ class AgentTeamManager:
             tools=None if toolbox is None else toolbox.names,
             model=model,
             permission_mode=(self._session if above is None else above).permission_mode,
+            budget=None if budget is None else budget.limits,
         )
-        agent = Subagent(run=run, parent=parent, tools=toolbox, budget=Budget.joined(budget, self._budget))
+        agent = Subagent(run=run, parent=parent, tools=toolbox, budget=budget)
         self._tree.add(agent)
         try:
             await self._begin(agent, above, runtime)
@@ -191,7 +191,7 @@ class AgentTeamManager:
 
         By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
-        check_wait(mode, timeout)
+        check_wait(ids, mode, timeout)
         session = self._session if (caller := self._caller()) is None else caller.session or self._session
         agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
         pending = [agent for agent in agents if not agent.has_ended]
@@ -229,7 +229,7 @@ class AgentTeamManager:
 
     async def abandon(self) -> None:
         """End all sub-agents without recording anything: their session belongs to another process."""
-        self._is_closed = self._is_abandoned = True
+        self._is_closed = self.reporter.is_abandoned = True
         self.stop()
         for task in (tasks := self._tasks()):
             task.cancel()
@@ -272,7 +272,7 @@ class AgentTeamManager:
         if self._is_closed or agent is None or agent.run.turn_id != resumed.turn_id:
             return False
         agent.state, agent.ending, agent.session = "running", None, new_session(self._session)
-        agent.stop, agent.ended, agent.rounds = StopSignal(), asyncio.Event(), resumed.point.round
+        agent.stop, agent.ended, agent.run_rounds = StopSignal(), asyncio.Event(), resumed.point.round
         agent.open_questions = sum(not question.is_response_logged for question in resumed.point.questions.values())
         below = {other.id for other in self._tree if other.parent is agent}
         notices = self._session.notices
@@ -282,22 +282,13 @@ class AgentTeamManager:
         agent.work = asyncio.create_task(self._work(agent, resumed), name=f"agx sub-agent {agent.id}")
         return True
 
-    async def deliver(self, ending: SubagentEnding) -> None:
-        """Deliver the ending of a run of an earlier process, which is recorded."""
-        self._tree.end(agent := self._tree.find(ending.agent_id, None), ending)
-        self._inbox(agent.parent).append(ending.notice(is_stored=True))
-        await self.announce(ending)
-
-    async def announce(self, ending: SubagentEnding) -> None:
-        """Append the event of an ending of an earlier process."""
-        await self._write(report_above(self._tree.find(ending.agent_id, None), *ending.event))
-
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 
     async def _begin_again(self, agent: Subagent, message: str, *, is_anew: bool) -> bool:
         """Begin another run of an agent that has ended; return False if it has begun one meanwhile."""
         runtime = await self._runtimes.get(agent.run.model)
-        run = replace(agent.run, turn_id=new_id("turn"), message=message, is_anew=is_anew)
+        earlier = 0 if is_anew else agent.rounds
+        run = replace(agent.run, turn_id=new_id("turn"), message=message, is_anew=is_anew, earlier_rounds=earlier)
         above = current_turn() or await self._host.turn_above(run)
         self._check_open()
         if not agent.has_ended:
@@ -319,14 +310,14 @@ class AgentTeamManager:
         agent.tools = tools_left(agent, above)
         near = self._session if above is None else above.session
         if run.is_anew:
-            agent.session, agent.turn_ids, agent.rounds, agent.unread = new_session(near), (), 0, []
+            agent.session, agent.turn_ids, agent.unread = new_session(near), (), []
         elif agent.session is None:
             session = new_session(near)
             session.messages += await self._host.read_messages(agent.id, agent.turn_ids)
             agent.session = session
-        agent.turn_ids = (*agent.turn_ids, run.turn_id)
+        agent.turn_ids, agent.run_rounds = (*agent.turn_ids, run.turn_id), 0
         try:
-            await self._host.record_run(run, report_above(agent, EventType.SUBAGENT_STARTED, {"task": run.task}))
+            await self._host.record_run(run)
         except asyncio.CancelledError:
             agent.stop.set()
             self._launch(agent)
@@ -336,19 +327,23 @@ class AgentTeamManager:
     def _launch(self, agent: Subagent) -> None:
         self._tree.begin(agent)
         self._start_limits.count(agent.above)
-        agent.work = asyncio.create_task(self._work(agent), name=f"agx sub-agent {agent.id}")
+        started = self.reporter.emit_start(agent, agent.run)
+        agent.work = asyncio.create_task(self._work(agent, started=started), name=f"agx sub-agent {agent.id}")
 
-    async def _work(self, agent: Subagent, resumed: ResumedTurn | None = None) -> None:
+    async def _work(
+        self, agent: Subagent, resumed: ResumedTurn | None = None, *, started: Sequence[Event] = ()
+    ) -> None:
         """Run the turn of the agent, deliver its ending, whatever it is, and go on with messages that it has left."""
         ending, is_recorded = agent.failure("internal", "The work failed because of an error in AgenticX."), False
         is_suspended = False
         try:
+            await self.reporter.write(started)
             last = await self._turn(agent, resumed)
             is_recorded = last is not None
             ending = (
                 agent.failure("stopped", "It was stopped before it began.")
                 if last is None
-                else SubagentEnding.from_event(agent.run.turn_id, agent.id, last)
+                else SubagentEnding.from_event(agent.run.turn_id, agent.id, last, agent.run_rounds)
             )
         except TurnSuspended:
             is_suspended = True
@@ -361,7 +356,7 @@ class AgentTeamManager:
         finally:
             self._leave_place(agent)
             if not is_suspended:
-                await self._finish(agent, ending, is_recorded=is_recorded)
+                await self.reporter.finish(agent, ending, is_recorded=is_recorded)
         if agent.has_ended and ending.state != "error" and agent.unread and not self._is_closed:
             texts, agent.unread = "\n\n".join(agent.unread), []
             if not await self._begin_again(agent, texts, is_anew=False):
@@ -383,13 +378,14 @@ class AgentTeamManager:
         agent.state, agent.steering = "running", Steering()
         while agent.unread:
             agent.steering.put(agent.unread.pop(0))
+        budget = await self._budget_of(agent)
         context = TurnContext(
             turn_id=agent.run.turn_id,
             parent=above,
             outlives_parent=True,
             steering=agent.steering,
             on_exhausted="pause",
-            budget=agent.budget,
+            budget=budget,
             work_seconds=self.limits.seconds,
             permission_mode=agent.run.permission_mode,
             resumed=resumed,
@@ -411,9 +407,10 @@ class AgentTeamManager:
     async def _observe(self, agent: Subagent, event: Event) -> None:
         """Follow the work of an agent by its events, and report its progress."""
         if event.type == "round_start":
-            agent.rounds += 1
+            agent.run_rounds += 1
             if agent.activity:
-                await self._write(report_above(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity}))
+                progress = self.reporter.emit(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity})
+                await self.reporter.write(progress)
         elif event.type == "tool_call":
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
         elif event.type in _ASKING:
@@ -425,40 +422,14 @@ class AgentTeamManager:
                 self._places.take_back()
                 agent.has_place = True
 
-    async def _finish(self, agent: Subagent, ending: SubagentEnding, *, is_recorded: bool) -> None:
-        """Record the ending, then deliver it with the endings that the agent was not told of, then emit its event."""
-        if not (is_recorded or self._is_abandoned):
-            await self._store(self._host.record_ending(ending))
-        event = report_above(agent, *ending.event) if ending.state != "paused" else ()
-        self._tree.end(agent, ending)
-        left: list[Notice] = []
-        if agent.session is not None:
-            agent.session.return_notices()
-            left, agent.session.notices = agent.session.notices, []
-        self._inbox(agent.parent).extend([ending.notice(is_stored=self._host.is_durable), *left])
-        agent.ended.set()
-        _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
-        await self._write(event)
-
-    def _inbox(self, agent: Subagent | None) -> list[Notice]:
-        """Return the notices of an agent, or of the nearest one above it that has not ended; None is the main agent."""
-        while agent is not None and (agent.has_ended or agent.session is None):
-            agent = agent.parent
-        session = self._session if agent is None else agent.session
-        assert session is not None
-        return session.notices
-
-    async def _write(self, events: Sequence[Event]) -> None:
-        """Append events that belong to no turn."""
-        if events and not self._is_abandoned:
-            await self._store(self._host.write(events))
-
-    async def _store(self, write: Awaitable[None]) -> None:
-        """Await a write; one that fails is logged, as the work of a sub-agent does not depend on it."""
-        try:
-            await write
-        except StoreError as exc:
-            _log.error("event or ending of a sub-agent could not be stored", error=str(exc))
+    async def _budget_of(self, agent: Subagent) -> Budget | None:
+        """Return the budget of an agent within those above it; one of an earlier process with what that spent of it."""
+        if agent.budget is None and agent.run.budget is not None:
+            budget = Budget(**agent.run.budget)
+            budget.add_spent(await self._host.read_spent(agent.id))
+            agent.budget = agent.budget or budget
+        above = self._budget if agent.parent is None else await self._budget_of(agent.parent)
+        return Budget.joined(agent.budget, above)
 
     # --- places to work -----------------------------------------------------------------------------------------------
 
@@ -469,13 +440,14 @@ class AgentTeamManager:
 
     @asynccontextmanager
     async def _without_place(self, agent: Subagent | None) -> AsyncGenerator[None]:
-        """Give up the place of an agent while it waits for others, which may need one."""
+        """Give up the place of an agent while it waits for others, which may need one, and take one back at once."""
         if agent is None or not agent.has_place:
             yield
             return
         self._leave_place(agent)
         yield
-        agent.has_place = await self._places.take(agent.stop)
+        self._places.take_back()
+        agent.has_place = True
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 

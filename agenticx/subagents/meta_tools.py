@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from agenticx.errors import CallBlocked, ToolError
+from agenticx.errors import ToolError
 from agenticx.runtime import current_turn
 from agenticx.tools.registry import FunctionTool, tool
 
@@ -42,34 +42,6 @@ def _find_current() -> AgentTeamManager:
     if (owner := CURRENT_OWNER.get()) is None:
         raise ToolError("sub-agents work in the sessions of a hub only; elsewhere use the tools of an AgentTeamManager")
     return owner.manager
-
-
-class StatusQueries:
-    """The queries of each turn, of which there may be few, some time apart."""
-
-    def __init__(self) -> None:
-        self._turn_id: dict[str, str] = {}
-        self._made: dict[str, int] = {}
-        self._last: dict[str, float] = {}
-
-    def check(self, manager: AgentTeamManager) -> None:
-        """Count a query of the turn in which the call runs; raise `CallBlocked` if it is one too many or too early."""
-        turn = current_turn()
-        agent_id, turn_id = ("", "") if turn is None else (turn.agent_id, turn.id)
-        if self._turn_id.get(agent_id) != turn_id:
-            self._turn_id[agent_id], self._made[agent_id] = turn_id, 0
-            self._last.pop(agent_id, None)
-        settings, now = manager.settings, manager.clock.monotonic()
-        budget, cooldown = settings.status_query_budget_per_turn, settings.status_query_cooldown_seconds
-        advice = "wait_subagents waits without asking; endings are reported to you by themselves"
-        if self._made[agent_id] >= budget:
-            raise CallBlocked(
-                f"Blocked: {budget} status queries per turn were made, ask again in the next turn; {advice}."
-            )
-        if (left := self._last.get(agent_id, now - cooldown) + cooldown - now) > 0:
-            raise CallBlocked(f"Blocked: ask again in {left:.1f} s; {advice}.")
-        self._made[agent_id] += 1
-        self._last[agent_id] = now
 
 
 def meta_tools(find: FindManager) -> Sequence[FunctionTool]:
@@ -114,13 +86,12 @@ def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
 
 def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools that tell of sub-agents, and wait for them."""
-    queries = StatusQueries()
 
     @tool(risk="read", read_only=False)
     async def query_subagent_status(agent_id: str | None = None) -> Any:
         """Return the state of a sub-agent, or of all of them. Few queries are allowed; prefer wait_subagents."""
         manager = find()
-        queries.check(manager)
+        manager.status_queries.count(current_turn())
         return manager.list() if agent_id is None else manager.status(agent_id)
 
     @tool(risk="read", read_only=False)

@@ -38,7 +38,10 @@ class Places:
         return given.done()
 
     def take_back(self) -> None:
-        """Take a place at once, if need be beyond their number: one that was left for a while."""
+        """Take a place at once, if need be beyond their number: one that was left for a while.
+
+        While more are taken than there are, none is given to others.
+        """
         self._free -= 1
 
     def give_back(self) -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal
 from unicodedata import category, normalize
 
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
+from agenticx.runtime.calls.result_rendering import truncate
+from agenticx.runtime.history_text import quote_lines
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.tools.permissions import PermissionMode
@@ -56,7 +59,8 @@ class SubagentLimits:
 
     `depth` is that of the lowest sub-agent, those of the main agent being at 1. An agent has at most `children` that
     have not ended, and at most `running` sub-agents of the tree work at once; the others are queued, and those that
-    wait for a person or for sub-agents of their own do not count. `seconds` limits the work of each, without the time
+    wait for a person or for sub-agents of their own do not count; they go on at once, and none begins until a place is
+    free again. `seconds` limits the work of each, without the time
     of waiting for a person. With `total` one turn of the main agent starts at most so many runs of sub-agents, directly
     or through others.
     """
@@ -79,7 +83,8 @@ class SubagentRun:
 
     `message` is what it begins with: the task, or a message to an agent that had ended. With `is_anew` the agent begins
     with an empty conversation. `parent_path` names the agent above it, after those above that one, and is empty outside
-    of turns; `parent_turn_id` is that agent's turn in which it was started. `tools` are names.
+    of turns; `parent_turn_id` is that agent's turn in which it was started. `tools` are names. `earlier_rounds` are
+    those of its conversation before this run. `budget` has the limits of the agent's own budget.
     """
 
     turn_id: str
@@ -93,6 +98,8 @@ class SubagentRun:
     tools: tuple[str, ...] | None = None
     model: str | None = None
     permission_mode: PermissionMode = "default"
+    earlier_rounds: int = 0
+    budget: Mapping[str, Any] | None = None
 
     @property
     def parent_id(self) -> str | None:
@@ -116,7 +123,8 @@ class SubagentRun:
 class SubagentEnding:
     """An ending of a sub-agent's work; `text` is its result, or says why there is none.
 
-    `turn_id` is that of the run. `code` is the error code of the event `error`, None for other states.
+    `turn_id` is that of the run, `rounds` are its rounds. `code` is the error code of the event `error`, None for other
+    states.
     """
 
     turn_id: str
@@ -124,21 +132,22 @@ class SubagentEnding:
     state: Literal["paused", "completed", "error"]
     text: str
     code: str | None = None
+    rounds: int = 0
 
     @classmethod
-    def from_event(cls, turn_id: str, agent_id: str, event: RuntimeEvent) -> SubagentEnding:
+    def from_event(cls, turn_id: str, agent_id: str, event: RuntimeEvent, rounds: int) -> SubagentEnding:
         """Return the ending of a run by the terminal event of its turn."""
-        data = event.data
+        data, of_run = event.data, partial(cls, turn_id=turn_id, agent_id=agent_id, rounds=rounds)
         if event.type == "final":
-            return cls(turn_id=turn_id, agent_id=agent_id, state="completed", text=data["text"])
+            return of_run(state="completed", text=data["text"])
         if event.type == "subagent_paused":
             text = f"It used its {data['max_rounds']} rounds. Its last words: {data['checkpoint']['last_text']}"
-            return cls(turn_id=turn_id, agent_id=agent_id, state="paused", text=text)
-        return cls(turn_id=turn_id, agent_id=agent_id, state="error", text=data["text"], code=data["code"])
+            return of_run(state="paused", text=text)
+        return of_run(state="error", text=data["text"], code=data["code"])
 
     def dump(self) -> dict[str, Any]:
         """Return the ending as JSON, with the middle of a long text left out."""
-        return asdict(self) | {"text": _shortened(self.text)}
+        return asdict(self) | {"text": self._shown_text}
 
     @property
     def event(self) -> tuple[EventType, dict[str, Any]]:
@@ -150,7 +159,7 @@ class SubagentEnding:
     @property
     def summary(self) -> dict[str, Any]:
         """The ending as JSON without its text."""
-        return {"turn_id": self.turn_id, "agent_id": self.agent_id, "state": self.state, "code": self.code}
+        return {key: value for key, value in asdict(self).items() if key != "text"}
 
     def to_model_text(self) -> str:
         """Return the text by which the parent's model is told, with the middle of a long result left out.
@@ -158,9 +167,12 @@ class SubagentEnding:
         A line of the result that looks like the first line of an ending is quoted.
         """
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
-        lines = _shortened(self.text).splitlines(keepends=True)
-        text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
+        text = quote_lines(self._shown_text, _looks_like_ending)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
+
+    @property
+    def _shown_text(self) -> str:
+        return truncate(self.text, _SHOWN_CHARS)[0]
 
     def notice(self, *, is_stored: bool) -> Notice:
         """Return what the parent's model is told; of a stored ending it is recorded that it was."""
@@ -174,20 +186,14 @@ def _looks_like_ending(line: str) -> bool:
     return letters.startswith("subagent") and category(shown[0]) == "Ps"
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= _SHOWN_CHARS:
-        return text
-    half = _SHOWN_CHARS // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Subagent:
     """One sub-agent. `parent` is the one above it, None for the main agent; `above` the turn below which it runs now.
 
-    `run` is its latest run, and `turn_ids` are those of its conversation, which is in `session`, or None if only the
-    host has it. `tools` are None until its first run in this process. `unread` are messages for it that no run has
-    taken yet; `open_questions` the number of its questions to the user.
+    `run` is its latest run, `run_rounds` are the rounds of that; `turn_ids` are those of its conversation, which is in
+    `session`, or None if only the host has it. `tools` are None until its first run in this process, and so is its own
+    `budget`, if it has one. `unread` are messages for it that no run has taken yet; `open_questions` the number of its
+    questions to the user.
     """
 
     run: SubagentRun
@@ -200,7 +206,7 @@ class Subagent:
     turn_ids: tuple[str, ...] = ()
     state: SubagentState = "queued"
     ending: SubagentEnding | None = None
-    rounds: int = 0
+    run_rounds: int = 0
     activity: str = ""
     has_place: bool = False
     open_questions: int = 0
@@ -213,6 +219,11 @@ class Subagent:
     @property
     def id(self) -> str:
         return self.run.agent_id
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of its conversation."""
+        return self.run.earlier_rounds + self.run_rounds
 
     @property
     def depth(self) -> int:
@@ -230,7 +241,8 @@ class Subagent:
 
     def failure(self, code: str, text: str) -> SubagentEnding:
         """Return an ending of the run with an error."""
-        return SubagentEnding(turn_id=self.run.turn_id, agent_id=self.id, state="error", text=text, code=code)
+        turn_id, rounds = self.run.turn_id, self.run_rounds
+        return SubagentEnding(turn_id=turn_id, agent_id=self.id, state="error", text=text, code=code, rounds=rounds)
 
     def status(self) -> dict[str, Any]:
         """Return the state as JSON."""

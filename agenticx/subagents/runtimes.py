@@ -29,6 +29,8 @@ class Runtimes:
         Raises `ModelUnavailable`, `StoreError`, and `UserCodeError` for a function that fails in another way.
         """
         if isinstance(self._source, AgentRuntime):
+            if model is not None:
+                raise ModelUnavailable(f"the model {model!r} cannot be chosen: all sub-agents have the same one")
             return self._source
         try:
             with user_code.translated_errors("runtime_for"):

@@ -42,7 +42,7 @@ class SubagentTree:
     def end(self, agent: Subagent, ending: SubagentEnding) -> None:
         """Give an agent the ending of its run."""
         self._by_turn.pop(ending.turn_id, None)
-        agent.state, agent.ending = ending.state, ending
+        agent.state, agent.ending, agent.run_rounds = ending.state, ending, ending.rounds
         agent.above = agent.runtime = None
         agent.activity, agent.open_questions = "", 0
 

@@ -82,6 +82,7 @@ Differences from MetaChain:
 
 from __future__ import annotations
 
+from agenticx.runtime import Budget
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.records import SubagentEnding, SubagentLimits
 from agenticx.teams.actors.base_agent import BaseAgent
@@ -183,6 +184,7 @@ __all__ = [
     "BaseChatMessage",
     "BaseGroupChat",
     "BaseTextChatMessage",
+    "Budget",
     "CancellationToken",
     "CantHandleException",
     "ChatAgent",

@@ -105,6 +105,10 @@ def _discard_event(_type: str, _payload: Mapping[str, Any]) -> None:
     return None
 
 
+def _never_stopped() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
     """The environment of a call, passed to the tool beside its arguments; never part of its schema.
@@ -115,7 +119,8 @@ class ToolContext:
     after the call has returned (terminating processes); the turn waits 3 s for it and then cancels it.
     `record_process(process)` stores the identity of a process, {pid, started, mark} of `tools.processes`, so that the
     process can be terminated after a crash. A tool that changes files awaits `snapshots.record_edit`, if `snapshots` is
-    not None, just before each change.
+    not None, just before each change. `raise_if_stopped()` raises `ToolError` once the turn, or this call, is to end; a
+    tool that works in a thread calls it there before it begins.
     """
 
     workspace: Path
@@ -129,6 +134,7 @@ class ToolContext:
     record_process: Callable[[Mapping[str, Any]], Awaitable[None]] | None = None
     protected_roots: tuple[Path, ...] = ()
     snapshots: Snapshots | None = None
+    raise_if_stopped: Callable[[], None] = _never_stopped
 
 
 def is_idempotent(tool: Tool) -> bool:

@@ -70,7 +70,8 @@ class FunctionTool:
         keywords = self.signature.inject(arguments, context)
         if not self.runs_in_thread:
             return await self.function(**keywords)
-        result = await run_in_thread(partial(self.function, **keywords), name=f"agx tool {self.schema.name}")
+        function = partial(self.function, **keywords)
+        result = await run_in_thread(function, name=f"agx tool {self.schema.name}", check=context.raise_if_stopped)
         return await result if inspect.isawaitable(result) else result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
+from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import PlainOutput
+from agenticx.cli.terminal.session_views import show_past_event
 from agenticx.runtime import EventType, RuntimeEvent
 
 
@@ -131,7 +134,7 @@ def test_a_question_shows_everything_that_will_run_with_control_characters_escap
         "command": "ls\u202e\x1b[8m\nrm -rf ~",
         "arguments": {"command": "ls\u202e\x1b[8m\nrm -rf ~", "note": "a\tb", "limits": {"cpu": 1}},
     }
-    PlainOutput(out, err).show_question({"question": "Run a command?", "context": context}, "Allow? ")
+    PlainOutput(out, err).show_question({"id": "q", "question": "Run a command?", "context": context}, "Allow? ")
     assert out.getvalue() == ""
     assert err.getvalue() == (
         "? Run a command?\n"
@@ -215,3 +218,34 @@ def test_bidirectional_control_characters_in_streamed_text_are_escaped() -> None
     output = PlainOutput(screen, screen)
     output.show(RuntimeEvent(EventType("token"), text("a\u202eb\u2066c\u200fd שלום 👩\u200d💻\n")[1]))
     assert screen.getvalue() == "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d שלום 👩\u200d💻\n"
+
+
+def test_nothing_that_only_takes_long_is_shown_over_the_prompt_of_a_question() -> None:
+    out, err = Screen(), Screen()
+    output = PlainOutput(out, err)
+    progress = {"name": "wait_subagents", "tool_call_id": "c1", "elapsed_seconds": 2.0}
+    wait = {"phase": "first_chunk", "action": "waiting", "elapsed_seconds": 9.0, "limit_seconds": 8}
+    late = {"phase": "confirm", "action": "failed", "elapsed_seconds": 9.0, "limit_seconds": 8}
+    slow = [("tool_progress", progress), ("stall", wait), ("token", {"text": "", "message_id": "m1", "waiting": True})]
+
+    def show_events(*events: tuple[str, dict[str, Any]]) -> None:
+        for type_, data in events:
+            output.show(RuntimeEvent(EventType(type_), data))
+
+    output.show_question({"id": "q1", "text": "Which?", "agent_path": ["meta", "kid-1", "kid-2"]}, "Your answer: ")
+    show_events(*slow)
+    assert err.getvalue() == "? Which?\n  agent    kid-2, below kid-1\nYour answer: "
+    show_events(("stall", late), ("question_answered", {"id": "q1", "answer": "", "by": "timeout"}), slow[0])
+    assert err.getvalue().splitlines()[3:] == [
+        "… no answer to the question within 8 s",
+        "  no answer by time-out",
+        "  … wait_subagents is still running (2 s)",
+    ]
+
+
+def test_a_question_without_a_path_names_its_agent_unless_it_is_the_main_one() -> None:
+    out, err = Screen(), Screen()
+    for agent in ("critic", "meta"):
+        asked = {"type": "question_asked", "agent_id": agent, "data": {"id": "q1", "text": "Which?"}}
+        show_past_event(Envelope.parse(json.dumps(asked).encode()), PlainOutput(out, err))
+    assert err.getvalue() == "? Which?\n  agent    critic\n? Which?\n"

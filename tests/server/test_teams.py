@@ -97,3 +97,14 @@ async def test_an_agent_for_a_session_with_a_team_is_refused_when_it_is_created_
             == [(422, "bad_settings", "a session has an agent, here 'billing', or a team, 'pair', not both")] * 2
         )
         assert (await studio.client.get(f"/api/sessions/{session}")).json()["agent"] is None
+
+
+async def test_a_system_prompt_for_a_session_with_a_team_is_refused(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        team_file(studio.services.settings.home)
+        created = await studio.client.post("/api/sessions", json={"team": "pair", "system_prompt": "Be brief."})
+        session = (await studio.client.post("/api/sessions", json={"team": "pair"})).json()["id"]
+        changed = await studio.client.patch(f"/api/sessions/{session}", json={"system_prompt": "Be brief."})
+        text = "a session with a team has the prompts of its file; team 'pair' takes no other"
+        for answer in (created, changed):
+            assert (answer.status_code, answer.json()["code"], answer.json()["detail"]) == (422, "bad_settings", text)

@@ -184,6 +184,10 @@ class Client(SessionReader, Protocol):
         """
         ...
 
+    async def working_subagents(self) -> int:
+        """Return the number of sub-agents that work, or wait to, in this process, and end with it."""
+        ...
+
     async def stop(self, session_id: str) -> None:
         """Request the end of the running turn, if there is one."""
         ...

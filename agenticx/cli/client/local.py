@@ -60,6 +60,7 @@ class LocalClient:
         self._models = models
         self._toolbox = Toolbox(default_tools())
         self._resumed: set[str] = set()
+        self._used: set[str] = set()  # ids of the sessions in which turns were started or followed
         self._confirms_by_policy = isinstance(gate, PolicyGate)
         self._hub = make_hub(store, models=models, toolbox=self._toolbox, settings=settings, gate=gate)
 
@@ -139,10 +140,12 @@ class LocalClient:
             model=model,
             permission_mode=permission_mode,
         )
+        self._used.add(session_id)
         turn = await self._hub.start(session_id, request)
         return TurnPosition(turn.id, str(turn.after_seq))
 
     async def running_turn(self, session_id: str) -> TurnPosition | None:
+        self._used.add(session_id)
         await self.recover([session_id])
         running = self._hub.running_turn_id(session_id)
         turn = None if running is None else await self._store.log.turn(session_id, running)
@@ -181,6 +184,10 @@ class LocalClient:
                 return
             else:
                 await news.wait()
+
+    async def working_subagents(self) -> int:
+        agents = [agent for session_id in self._used for agent in await self._hub.subagents(session_id)]
+        return sum(agent["state"] in ("queued", "running") for agent in agents)
 
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)

@@ -178,6 +178,10 @@ class RemoteClient:
                 error = exc
             await self._wait_for_server(error)
 
+    async def working_subagents(self) -> int:
+        """Return 0: those of a server go on."""
+        return 0
+
     async def stop(self, session_id: str) -> None:
         await self._request_with_retries("POST", _path(session_id, "stop"))
 

@@ -233,7 +233,7 @@ class _Chat:
     """Runs a question to the user; None from a pipe."""
 
     def print_greeting(self, *, was_mode_given: bool) -> None:
-        """Print model, folder and mode; for a new session how to continue it later, else the session's last turn."""
+        """Print model, team, folder and mode; how to continue a new session later, or the last turn of one."""
         conversation = self.conversation
         model = conversation.run(conversation.client.resolve_model(conversation.model_name))
         mode = f", mode {conversation.permission_mode}" if conversation.permission_mode != "default" else ""
@@ -245,7 +245,8 @@ class _Chat:
             if conversation.client.persistent:
                 self._print("a new session; later, agx chat -c continues it")
         else:
-            self._print(f"{model}{mode}; /help shows the commands")
+            team = "" if conversation.session.record.team is None else f", team {conversation.session.record.team}"
+            self._print(f"{model}{team}{mode}; /help shows the commands")
             self._continue_session(ask=not was_mode_given)
 
     def print_resume_hint(self) -> None:

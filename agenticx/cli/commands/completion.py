@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentParser, Namespace
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ def _all_commands() -> dict[str, _Words]:
 def _words(parser: ArgumentParser, summary: str) -> _Words:
     found = _Words(summary)
     for action in cast("list[Action]", vars(parser)["_actions"]):
-        for option in action.option_strings:
+        for option in action.option_strings if action.help != SUPPRESS else ():
             found.options[option] = (action.help or "").partition(";")[0]
         choices: Any = action.choices
         if isinstance(choices, dict):  # the parsers of actions such as `sessions list`

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from typing import Any
 
+from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_prompt
 from agenticx.cli.exit_codes import DONE, FAILED, USAGE
 from agenticx.clocks import Clock, SystemClock
@@ -42,7 +43,7 @@ exit codes: 0 a complete reply, 1 an error (--json prints what was received befo
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx model` to its parser."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="call")
+    actions = parser.add_subparsers(parser_class=ActionParser, dest="action", required=True, metavar="call")
     call = actions.add_parser(
         "call",
         help="call MODEL once and print its reply",

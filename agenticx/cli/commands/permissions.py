@@ -8,6 +8,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import get_args
 
+from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import enabled_tools, settings_for, workspace_of
 from agenticx.errors import InvalidArguments, ToolError
@@ -28,7 +29,7 @@ exit codes: 0 explained, 2 usage"""
 
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx permissions` to its parser."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="explain")
+    actions = parser.add_subparsers(parser_class=ActionParser, dest="action", required=True, metavar="explain")
     explain = actions.add_parser(
         "explain",
         help="explain the verdict on a call: allow, ask or deny",

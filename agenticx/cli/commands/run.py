@@ -23,8 +23,8 @@ runs the turn, in the folder of this terminal, and the page shows it too; else t
 them, the turn runs and is not stored. The answer goes to stdout; tool calls, questions and everything else go to
 stderr. Risky calls are confirmed at the terminal; without one they are denied unless --yes, and the model is told that
 nobody could be asked. A session in mode auto is continued in mode default then. Ctrl-C stops the turn; a second one
-exits at once. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; stderr names
-them.
+exits at once. Sub-agents that are still at work when the turn has ended go on at a server, else the command stops them.
+The model gets the AGENTS.md of the folder, and of the folders above it in its repository; stderr names them.
 
 {ANSWERS}
 

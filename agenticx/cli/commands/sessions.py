@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.session_lookup import LAST, UnknownSession, find_session, remember_last_session
@@ -59,7 +60,7 @@ exit codes: 0 done, 1 failed, 2 usage"""
 def configure(parser: ArgumentParser) -> None:
     """Add the arguments and help texts of `agx sessions` to its parser."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(parser_class=ActionParser, dest="action", required=True, metavar="ACTION")
 
     def add(
         name: str, summary: str, work: Callable[[Namespace], Coroutine[Any, Any, int]], *, session: str | None

@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 
+from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
 from agenticx.cli.exit_codes import DONE, USAGE
 from agenticx.cli.options import ANSWERS, add_turn_options, current_folder
@@ -25,7 +26,7 @@ A team is a file: NAME.toml in the folder teams of AGX_HOME, or one of those tha
 yours with the same name replaces. `agx team run NAME --help` has examples of runs.
 
     kind = "round_robin"            # or selector, in which a model chooses who speaks, or swarm, with handoffs
-    max_turns = 6                   # speeches in a run; without any limit or condition a run ends after 100
+    max_turns = 6                   # speeches in a run; without max_turns a run ends after 100
 
     [[participants]]
     name = "writer"
@@ -63,7 +64,7 @@ exit codes: 0 final, 1 fatal error, 2 usage, 130 stopped"""
 def configure(parser: ArgumentParser) -> None:
     """Add the actions and help texts of `agx team` to its parser."""
     parser.epilog = _EPILOG
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(parser_class=ActionParser, dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="The configured teams", allow_abbrev=False)
     listing.add_argument("--json", action="store_true", help="one object per line")
     listing.set_defaults(work=_list)

@@ -187,6 +187,13 @@ class TerminalConversation:
         if not self.is_handed_over:
             await self.client.aclose()
 
+    async def note_stopped_subagents(self) -> None:
+        """Show how many sub-agents stop because this process ends, if there are any."""
+        if number := 0 if self.is_handed_over else await self.client.working_subagents():
+            are = "sub-agent is" if number == 1 else "sub-agents are"
+            text = f"{number} {are} still at work and will be stopped; beside a running `agx serve` they go on"
+            self.output.show_note(Note(text, "warning"))
+
     async def change(self, **changes: Any) -> None:
         """Change fields of the session, or of the options of the session still to be created."""
         if self.session is None:
@@ -308,7 +315,10 @@ def open_conversation(
             runner.run(conversation.aclose())
             raise
         else:
-            runner.run(conversation.aclose())
+            try:
+                runner.run(conversation.note_stopped_subagents())
+            finally:
+                runner.run(conversation.aclose())
 
 
 async def _open(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
+from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.runtime.events import EventType
 from agenticx.runtime.questions.question_text import describe_size, question_lines, user_question_lines
 from agenticx.tools.visible import visible, visible_line
@@ -23,6 +24,7 @@ __all__ = [
     "event_note",
     "one_line",
     "question_notes",
+    "question_payload",
     "retry_note",
     "unreadable_event_note",
     "user_message_note",
@@ -62,6 +64,8 @@ class EventLike(Protocol):
     def type(self) -> str: ...
     @property
     def data(self) -> Mapping[str, Any]: ...
+    @property
+    def agent_id(self) -> str: ...
     @property
     def turn_id(self) -> str | None: ...
     @property
@@ -231,10 +235,17 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
 }
 
 
+def question_payload(event: EventLike) -> Mapping[str, Any]:
+    """Return the payload of a `confirm_required` or `question_asked`, with `agent_path` unless the main agent asks."""
+    is_complete = event.agent_id == MAIN_AGENT or "agent_path" in event.data
+    return event.data if is_complete else {**event.data, "agent_path": [event.agent_id]}
+
+
 def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
     """Yield the lines of a `confirm_required` or `question_asked` payload, the same on every terminal."""
+    agent_path = data.get("agent_path", ())
     if "context" in data:
-        lines = question_lines(data["question"], data["context"])
+        lines = question_lines(data["question"], data["context"], agent_path)
     else:
-        lines = user_question_lines(data["text"], data.get("options", ()))
+        lines = user_question_lines(data["text"], data.get("options", ()), agent_path)
     return (Note(line.text, line.tone, line.wraps) for line in lines)

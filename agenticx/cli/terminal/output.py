@@ -86,6 +86,7 @@ class PlainOutput:
         self._team_turns = set[str | None]()  # ids of turns in which a team runs
         self._speeches = set[str | None]()  # ids of the turns below these, whose text and calls are shown
         self._speech = ""  # the text of the last one
+        self._open_question: str | None = None  # the id of the question whose prompt is shown
 
     def show(self, event: EventLike) -> None:
         try:
@@ -95,8 +96,8 @@ class PlainOutput:
 
     def _show(self, event: EventLike) -> None:
         data = event.data
-        self._note_turn(event)
-        if event.turn_id in self._turns_below and event.type not in _SHOWN_BELOW:
+        self._record(event)
+        if self._is_hidden(event):
             return
         if self._show_speech(event):
             return
@@ -121,13 +122,24 @@ class PlainOutput:
         elif note is not None:
             self.show_note(note)
 
-    def _note_turn(self, event: EventLike) -> None:
-        """Record whether a turn is below another one, runs a team, or is a speech in one."""
+    def _record(self, event: EventLike) -> None:
+        """Record whether a turn is below another one, runs a team or is a speech in one, and closed questions."""
         if event.type == EventType.SPEAKER_SELECTED:
             self._team_turns.add(event.turn_id)
         elif event.type == EventType.TURN_STARTED and "parent_turn_id" in event.data:
             is_speech = event.data["parent_turn_id"] in self._team_turns
             (self._speeches if is_speech else self._turns_below).add(event.turn_id)
+        elif event.type in _CLOSING and event.data["id"] == self._open_question:
+            self._open_question = None
+
+    def _is_hidden(self, event: EventLike) -> bool:
+        """Return True for an event of which nothing is shown.
+
+        It is of another turn below a turn, or only says that work goes on while the prompt of a question is shown.
+        """
+        if event.turn_id in self._turns_below:
+            return event.type not in _CLOSING
+        return self._open_question is not None and _is_only_progress(event)
 
     def _show_speech(self, event: EventLike) -> bool:
         """Show an event that is text of a speech, or repeats it; return False for any other event.
@@ -178,6 +190,7 @@ class PlainOutput:
         self._end_open_lines()
         for note in question_notes(data):
             self._write_visible(note)
+        self._open_question = data["id"] if prompt else None
         self.show_prompt(prompt)
 
     def show_prompt(self, prompt: str) -> None:
@@ -248,7 +261,8 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
         return False
 
 
-_SHOWN_BELOW = frozenset({EventType.CONFIRM_REQUIRED, EventType.CONFIRM_RESPONSE})
+_CLOSING = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
+"""The events that close a question, which are shown for all turns."""
 _USUAL_COLUMNS = 80
 
 _STYLES: Mapping[Tone, str] = {
@@ -261,6 +275,16 @@ _STYLES: Mapping[Tone, str] = {
     "added": "green",
     "removed": "red",
 }
+
+
+def _is_only_progress(event: EventLike) -> bool:
+    match event.type:
+        case EventType.TOKEN:
+            return bool(event.data.get("waiting"))
+        case EventType.TOOL_PROGRESS:
+            return not event.data.get("output")
+        case _:
+            return event.type == EventType.STALL and event.data["action"] == "waiting"
 
 
 class TerminalOutput(PlainOutput):

@@ -11,7 +11,13 @@ from typing import Any
 
 from agenticx.cli.client.base import Client, SessionInfo
 from agenticx.cli.client.envelopes import Envelope
-from agenticx.cli.terminal.event_text import PAYLOAD_ERRORS, one_line, unreadable_event_note, user_message_note
+from agenticx.cli.terminal.event_text import (
+    PAYLOAD_ERRORS,
+    one_line,
+    question_payload,
+    unreadable_event_note,
+    user_message_note,
+)
 from agenticx.cli.terminal.output import Output
 from agenticx.cli.terminal.subagent_list import subagent_lines, subagents_to_json
 from agenticx.cli.terminal.usage_report import usage_lines, usage_sums_to_json
@@ -192,13 +198,21 @@ _REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
 
 
 async def show_last_turn(client: Client, session_id: str, output: Output) -> None:
-    """Show the last turn of a session."""
+    """Show the last turn of a session that a message of the user began, with those below it."""
     async with client.read_log(session_id) as log:
         events = [event async for event in log]
-    begin = max((at for at, event in enumerate(events) if event.type == EventType.TURN_STARTED), default=0)
+    begin = max((at for at, event in enumerate(events) if _begins_with_message(event)), default=0)
+    turns = {event.turn_id for event in events[begin : begin + 1]}
     for event in events[begin:]:
-        if event.turn_id == events[begin].turn_id:
+        if event.type == EventType.TURN_STARTED and event.data.get("parent_turn_id") in turns:
+            turns.add(event.turn_id)
+        if event.turn_id in turns:
             show_past_event(event, output)
+
+
+def _begins_with_message(event: Envelope) -> bool:
+    """Return True for the start of a turn that a message of the user began, not one below another turn."""
+    return event.type == EventType.TURN_STARTED and not event.data.get("parent_turn_id")
 
 
 async def replay(events: AsyncIterator[Envelope], output: Output, *, as_json: bool) -> None:
@@ -214,12 +228,12 @@ def show_past_event(event: Envelope, output: Output) -> None:
     """Show a stored event, including user messages and questions, which a live turn shows elsewhere."""
     try:
         match event.type:
-            case EventType.TURN_STARTED if not event.data.get("parent_turn_id"):
+            case EventType.TURN_STARTED if _begins_with_message(event):
                 output.show_note(
                     user_message_note(_with_attachment_names(event.data["input"], event.data.get("attachments", ())))
                 )
             case EventType.CONFIRM_REQUIRED | EventType.QUESTION_ASKED:
-                output.show_question(event.data, "")
+                output.show_question(question_payload(event), "")
             case _:
                 pass
     except PAYLOAD_ERRORS:

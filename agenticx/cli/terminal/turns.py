@@ -15,7 +15,7 @@ from agenticx.cli.client.base import Client, TurnPosition
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.terminal.confirm_ui import ConfirmResponder
-from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.terminal.event_text import Note, question_payload
 from agenticx.cli.terminal.keyboard import Keyboard
 from agenticx.cli.terminal.output import Output
 from agenticx.errors import AgenticXError
@@ -89,9 +89,9 @@ def _show_event(event: Envelope, output: Output, confirms: ConfirmResponder) -> 
     except OSError as exc:
         raise OutputFailed(f"the output cannot be written: {exc.strerror or exc}") from exc
     if event.type == EventType.CONFIRM_REQUIRED:
-        confirms.on_required(event.data)
+        confirms.on_required(question_payload(event))
     elif event.type == EventType.QUESTION_ASKED:
-        confirms.on_question(event.data)
+        confirms.on_question(question_payload(event))
     elif event.type in (EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED):
         confirms.on_closed(event.data["id"])
 

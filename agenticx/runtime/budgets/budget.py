@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from agenticx.argument_types import check_int, check_type, wrong_type
 from agenticx.clocks import Clock
@@ -91,6 +92,12 @@ class Budget:
         budget._above = self._nodes
         return budget
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits as JSON; `Budget(**limits)` has them, and nothing is spent of it."""
+        cost_usd = None if self.cost_usd is None else str(self.cost_usd)
+        return {"tokens": self.tokens, "cost_usd": cost_usd, "seconds": self.seconds}
+
     @staticmethod
     def joined(*budgets: Budget | None) -> Budget | None:
         """Return a budget within all of these; None is no budget."""
@@ -106,6 +113,13 @@ class Budget:
         """The tokens, cost and time used so far, with the reservations of calls that are being made."""
         with _lock:
             return Spent(self._used_tokens, self._used_cost, self._elapsed())
+
+    def add_spent(self, spent: Spent) -> None:
+        """Count what was spent of this budget in an earlier process; those above it are unchanged."""
+        with _lock:
+            self._used_tokens += spent.tokens
+            self._used_cost += spent.cost_usd
+            self._used_seconds += spent.seconds
 
     # --- model calls --------------------------------------------------------------------------------------------------
 
@@ -134,7 +148,8 @@ class Budget:
             left = self.tokens - self._used_tokens - input_tokens
             granted = min(granted, max(left // 2, min(least, left)))
             if granted < least:
-                raise _exceeded(f"{self.tokens} tokens", f"{self._used_tokens} are used and {input_tokens} needed")
+                needed = f"{self._used_tokens} are used and {input_tokens + least} needed with the shortest answer"
+                raise _exceeded(f"{self.tokens} tokens", needed)
         if self.cost_usd is not None:
             input_cost = _known_cost(model, input_tokens, 0)
             left = self.cost_usd - self._used_cost - input_cost
@@ -144,8 +159,7 @@ class Budget:
                 granted = min(granted, affordable)
             if granted < least or left < 0:
                 raise _exceeded(f"${self.cost_usd}", f"${self._used_cost} are used and ${input_cost} needed for input")
-        if self.seconds is not None and self._elapsed() >= self.seconds:
-            raise _exceeded(f"{self.seconds:g} s", "they are used")
+        self._check_seconds()
         return granted
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -162,6 +176,16 @@ class Budget:
         """Return the nominal seconds until a budget, here or above, is used up by work without a break."""
         with _lock:
             return max(0.0, min(node._seconds_left() for node in self._nodes))
+
+    def check_seconds(self) -> None:
+        """Raise `BudgetExceeded` if the time of a budget, here or above, is used up."""
+        with _lock:
+            for node in self._nodes:
+                node._check_seconds()
+
+    def _check_seconds(self) -> None:
+        if self.seconds is not None and self._elapsed() >= self.seconds:
+            raise _exceeded(f"{self.seconds:g} s", "they are used")
 
     def _change_work(self, clock: Clock, by: int) -> None:
         with _lock:

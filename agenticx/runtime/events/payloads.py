@@ -253,10 +253,15 @@ class HandoffData(TypedDict):
 
 
 class SpeakerSelectedData(TypedDict):
-    """The payload of `speaker_selected`: the participants of `team` that speak next."""
+    """The payload of `speaker_selected`: the participants of `team` that speak next.
+
+    `fallback` is the last reply of a model that was to choose but never named one candidate; then the previous speaker
+    goes on, or the first participant begins.
+    """
 
     team: str
     speakers: list[str]
+    fallback: NotRequired[str]
 
 
 class TeamMessageData(TypedDict):

@@ -40,13 +40,14 @@ class QuestionLine:
     wraps: bool = False
 
 
-def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[QuestionLine]:
-    """Yield the lines for the question and the context of a `confirm_required` or a `ConfirmRequest`.
+def question_lines(question: str, context: Mapping[str, Any], agent_path: Sequence[str] = ()) -> Iterator[QuestionLine]:
+    """Yield the lines for the question, context and agents of a `confirm_required` or a `ConfirmRequest`.
 
     The work is bounded for any arguments, except for the counting of characters.
     """
     repeated = _repeated_arguments(context)
     yield QuestionLine(f"? {visible_line(question)}", "question", wraps=True)
+    yield from _asking_agent(agent_path)
     if "tool" in context:
         risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
         yield _field("tool", f"{visible_line(context['tool'], _NAME_CHARS)} ({risk})")
@@ -67,13 +68,21 @@ def question_lines(question: str, context: Mapping[str, Any]) -> Iterator[Questi
         yield from (_diff_line(line) for line in _truncate(context["diff"], _BLOCK_CHARS).split("\n"))
 
 
-def user_question_lines(text: str, options: Sequence[str]) -> Iterator[QuestionLine]:
-    """Yield the lines for the text of a `question_asked` and its numbered options."""
+def user_question_lines(text: str, options: Sequence[str], agent_path: Sequence[str] = ()) -> Iterator[QuestionLine]:
+    """Yield the lines for the text of a `question_asked`, its agents and its numbered options."""
     first, *others = visible(_truncate(text, _BLOCK_CHARS)).split("\n")
     yield QuestionLine(f"? {first}", "question", wraps=True)
     yield from (QuestionLine(f"    | {line}", "question") for line in others)
+    yield from _asking_agent(agent_path)
     for number, option in enumerate(options, 1):
         yield QuestionLine(f"  {number:<3} {visible_line(option)}", wraps=True)
+
+
+def _asking_agent(agent_path: Sequence[str]) -> Iterator[QuestionLine]:
+    """Yield the line that names the agent that asks and those between it and the main one, which itself has none."""
+    if agent_path:
+        *above, agent = (visible_line(agent_id, _NAME_CHARS) for agent_id in agent_path)
+        yield _field("agent", "".join((agent, *(f", below {other}" for other in reversed(above[1:])))))
 
 
 def describe_size(text: str) -> str:

@@ -41,7 +41,7 @@ class ChildTurn:
     """A turn that is about to begin below the turn `parent_id`; `stop` requests its end.
 
     `session` is its conversation, `agent_path` its agent after those above it. With `is_resumed` its place has the
-    events of its beginning already. With `has_work` it calls no model itself.
+    events of its beginning already, up to `round`. With `has_work` it calls no model itself.
     """
 
     id: str
@@ -53,6 +53,7 @@ class ChildTurn:
     session: Session
     agent_path: Sequence[str]
     is_resumed: bool = False
+    round: int = 0
     has_work: bool = False
 
 

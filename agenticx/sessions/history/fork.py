@@ -17,9 +17,8 @@ from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, re
 from agenticx.sessions.history.transcript import (
     read_conversation,
     searchable_path_texts,
-    tool_call_ids,
 )
-from agenticx.sessions.history.turns_on_path import turns_on_path
+from agenticx.sessions.history.turns_on_path import calls_on_path, turns_on_path
 from agenticx.sessions.store.attachments import attachment_digests
 from agenticx.sessions.store.base import Doubtful, Log, Store
 from agenticx.sessions.store.damage import map_decode_errors
@@ -73,7 +72,7 @@ async def fork(
     forked = _forked_state(messages, current, state.state_json)
     facts, blobs = [], store.blobs
     if blobs is not None:
-        edits = await copied_edits(store.log, blobs, session_id, tool_call_ids(path))
+        edits = await copied_edits(store.log, blobs, session_id, calls_on_path(events, conversation, path))
         facts = await share_contents(blobs, session_id, record.id, edits)
         if digests := attachment_digests([*forked.messages, *forked.compacted]):
             await blobs.share(session_id, record.id, digests)

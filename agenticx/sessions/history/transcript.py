@@ -24,7 +24,6 @@ __all__ = [
     "read_conversation",
     "read_messages",
     "searchable_path_texts",
-    "tool_call_ids",
     "transcript",
 ]
 
@@ -84,11 +83,6 @@ class TranscriptEntry:
     @property
     def id(self) -> str:
         return self.message["message_id"]
-
-
-def tool_call_ids(path: Iterable[TranscriptEntry]) -> set[str]:
-    """Return the ids of the calls whose results are part of a path."""
-    return {entry.message["tool_call_id"] for entry in path if entry.message["role"] == "tool"}
 
 
 def searchable_path_texts(path: Iterable[TranscriptEntry]) -> list[SearchableText]:

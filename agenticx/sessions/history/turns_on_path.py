@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 
 from agenticx.sessions.history.transcript import Conversation, TranscriptEntry
 from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["read_events_on_path", "turns_on_path"]
+__all__ = ["calls_on_path", "read_events_on_path", "turns_on_path"]
 
 
 async def read_events_on_path(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
@@ -43,3 +44,16 @@ def turns_on_path(
         if root is not None and (final_ids[root] == last_entries[root].id or event.seq <= last_entries[root].last_seq):
             turns[root].append(event)
     return list(turns.values())
+
+
+def calls_on_path(
+    events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[TranscriptEntry]
+) -> set[str]:
+    """Return the ids of the calls whose results are part of the path, with those of the turns below its turns.
+
+    Raises `DamagedData`.
+    """
+    turns = turns_on_path(events, conversation, path)
+    results = (event for turn in turns for event in turn if event.type == "tool_result")
+    with map_decode_errors("the log of a session"):
+        return {json.loads(event.frame_json)["data"]["tool_call_id"] for event in results}

@@ -1,56 +1,44 @@
-"""The endings of sub-agents whose events are not in the log yet."""
+"""The starts and endings of sub-agents whose events are not in the log yet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agenticx.logs import get_logger
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.store.records import Fact
-from agenticx.subagents.records import SubagentEnding
 
-__all__ = ["ENDING_EVENTS", "Announcements"]
+__all__ = ["REPORTING_EVENTS", "Announcements"]
 
-ENDING_EVENTS = frozenset({EventType.SUBAGENT_COMPLETED, EventType.SUBAGENT_ERROR})
-"""The events that report endings, in a turn above or in none."""
-
-_log = get_logger(__name__)
+REPORTING_EVENTS = frozenset({EventType.SUBAGENT_STARTED, EventType.SUBAGENT_COMPLETED, EventType.SUBAGENT_ERROR})
+"""The events that report starts and endings, in a turn above or in none."""
 
 
 class Announcements:
-    """The stored endings without an event, by turn id, in the order of storage.
+    """The stored starts and endings without an event, by the keys of their facts `subagent_unannounced`.
 
-    An ending is stored in one commit and its event in a later one. The fact `subagent_unannounced`, stored with the
-    ending, is closed in the commit that has the event, so that the next process appends an event that is missing.
+    They are stored in one commit, and their event in a later one, which has the fact `subagent_announced`. So the next
+    process finds the `missing` ones, in the order of storage, and appends their events.
     """
 
     def __init__(self, facts: Iterable[Fact]) -> None:
-        self._endings: dict[str, SubagentEnding] = {}
-        self.mark_stored(facts)
+        self.missing = {fact.key: fact for fact in facts if fact.kind == "subagent_unannounced"}
+        self.stored = set[str]()
+        self._expected: list[tuple[str, RuntimeEvent]] = []
 
-    @property
-    def missing(self) -> Sequence[SubagentEnding]:
-        """The endings whose events are not stored."""
-        return list(self._endings.values())
+    def expect(self, key: str, event: RuntimeEvent) -> None:
+        """Take note that this very event, which is about to be written, is the one for a key."""
+        self._expected.append((key, event))
 
     def facts(self, events: Sequence[RuntimeEvent]) -> Sequence[Fact]:
-        """Return the facts that these events are in the log; those of one agent come in the order of its endings."""
-        left = list(self._endings.values())
-        announced: list[Fact] = []
-        for event in events:
-            ending = next((one for one in left if one.agent_id == event.agent_id), None)
-            if event.type in ENDING_EVENTS and ending is not None:
-                left.remove(ending)
-                announced.append(Fact(kind="subagent_announced", key=ending.turn_id, turn_id=""))
-        return announced
+        """Return the facts that these events are in the log."""
+        ids = {id(event) for event in events}
+        keys = [key for key, event in self._expected if id(event) in ids]
+        return [Fact(kind="subagent_announced", key=key, turn_id="") for key in keys]
 
     def mark_stored(self, facts: Iterable[Fact]) -> None:
         """Take note of stored facts."""
-        for fact in facts:
-            if fact.kind == "subagent_announced":
-                self._endings.pop(fact.key, None)
-            elif fact.kind == "subagent_unannounced":
-                try:
-                    self._endings[fact.key] = SubagentEnding(**fact.data)
-                except TypeError as exc:  # written by a newer release
-                    _log.error("fact about a sub-agent unreadable", kind=fact.kind, key=fact.key, error=repr(exc))
+        if keys := {fact.key for fact in facts if fact.kind == "subagent_announced"}:
+            self.stored |= keys
+            self._expected = [expected for expected in self._expected if expected[0] not in keys]
+            for key in keys:
+                self.missing.pop(key, None)

@@ -33,7 +33,7 @@ from agenticx.sessions.store.records import (
 
 __all__ = ["ChildTurnRecords", "FactJournal", "SessionChildTurns"]
 
-_FOLLOWED_EVENTS = QUESTION_EVENTS | {EventType.TOOL_RESULT}
+_FOLLOWED_EVENTS = QUESTION_EVENTS | {EventType.TOOL_RESULT, EventType.ROUND_START}
 
 NOT_RESUMED = "The turn above it did not go on with it after the restart."
 
@@ -62,8 +62,8 @@ class FactJournal:
 class ChildTurnRecords(Protocol):
     """The records that are stored with the events of turns, such as that the run of a sub-agent has ended."""
 
-    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
-        """Return the facts to store with these events of the turn."""
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], round_: int, /) -> Sequence[Fact]:
+        """Return the facts to store with these events of the turn, which is in that round after them."""
         ...
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
@@ -78,7 +78,7 @@ class ChildTurnRecords(Protocol):
 class NoRecords:
     """No records."""
 
-    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], round_: int, /) -> Sequence[Fact]:
         return ()
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
@@ -139,7 +139,8 @@ class SessionChildTurns:
         turn = TurnRecord(id=child.id, session_id=session_id, input=child.input, parent_turn_id=parent_id)
         self._all_released.clear()
         self.waiting.pop(child.id, None)
-        opened = self._open[child.id] = _StoredChildTurn(self, self._writer, child, turn, begun=child.is_resumed)
+        opened = _StoredChildTurn(self, self._writer, child, turn, begun=child.is_resumed, round=child.round)
+        self._open[child.id] = opened
         opened.suspended = parent_id in self._suspended
         return opened
 
@@ -276,7 +277,7 @@ class SessionChildTurns:
             interrupted = await read_interrupted(self._log, turn, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), code, text)
             facts = [_no_longer_waiting(turn.id)] if interrupted.questions else []
-            await self.commit(turn.id, events, facts)
+            await self.commit(turn.id, events, facts, round_=interrupted.round)
             if code == "interrupted":
                 log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
         await self.records.on_ended(turn.id)
@@ -287,9 +288,11 @@ class SessionChildTurns:
         events: Sequence[RuntimeEvent],
         facts: Sequence[Fact] = (),
         begins: TurnRecord | None = None,
+        *,
+        round_: int,
     ) -> Sequence[StoredEvent]:
         """Store events and facts of a turn, and the records that belong to them."""
-        records = self.records.facts(turn_id, events)
+        records = self.records.facts(turn_id, events, round_)
         on_stored = partial(self.records.on_stored, turn_id, records) if records else None
         return await self._writer.commit(
             turn_id, events, begins=begins, facts=(*facts, *records), keeps_state=True, on_stored=on_stored
@@ -315,7 +318,8 @@ class SessionChildTurns:
 class _StoredChildTurn:
     """The writer of a turn; it has `begun` once an event of it is stored, and `ended` once its last one is.
 
-    `open_questions` are its questions without an answer, `running_calls` its calls without a result that have begun.
+    `open_questions` are its questions without an answer, `running_calls` its calls without a result that have begun,
+    and it is in that `round`.
     Once it is `suspended`, nothing more is stored of it.
     """
 
@@ -324,6 +328,7 @@ class _StoredChildTurn:
     child: ChildTurn
     turn: TurnRecord
     begun: bool = False
+    round: int = 0
     ended: bool = False
     closed: bool = False
     failed: bool = False
@@ -343,7 +348,7 @@ class _StoredChildTurn:
             await self.turns.end_waiting_below(self.turn.id)
         try:
             facts = self._facts(events)
-            stored = await self.turns.commit(self.turn.id, events, facts, begins)
+            stored = await self.turns.commit(self.turn.id, events, facts, begins, round_=self.round)
         except StoreError:
             self.failed = True
             raise
@@ -355,7 +360,9 @@ class _StoredChildTurn:
         for event in events:
             if event.type not in _FOLLOWED_EVENTS:
                 continue
-            if event.type in ASKING_EVENTS:
+            if event.type is EventType.ROUND_START:
+                self.round = event.data["round"]
+            elif event.type in ASKING_EVENTS:
                 has_asked = self.has_asked = True
                 self.open_questions.add(event.data["id"])
             elif event.type in QUESTION_EVENTS:

@@ -43,9 +43,14 @@ def remove_hub(hub: OpenHub) -> None:
 
 async def hub_of(session_id: str) -> OpenHub:
     """Return the open hub of this event loop that has the session; raise `SessionNotFound`."""
-    loop = asyncio.get_running_loop()
-    for hub in [hub for hub, of_loop in list(_open.items()) if of_loop is loop]:
+    loop, hubs = asyncio.get_running_loop(), list(_open.items())
+    for hub in [hub for hub, of_loop in hubs if of_loop is loop]:
         with suppress(SessionNotFound):
             await hub.store.catalog.get(session_id)
             return hub
+    if any(of_loop is not loop and not of_loop.is_closed() for _, of_loop in hubs):
+        raise SessionNotFound(
+            f"no hub of this event loop has a session with the id {session_id!r}; a hub is open on another event loop, "
+            "and its sessions can be used only there: await `arun` there, instead of `run`"
+        )
     raise SessionNotFound(f"no open hub has a session with the id {session_id!r}; open it with open_hub first")

@@ -18,7 +18,8 @@ from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
-from agenticx.sessions.history.transcript import read_conversation, tool_call_ids
+from agenticx.sessions.history.transcript import read_conversation
+from agenticx.sessions.history.turns_on_path import calls_on_path
 from agenticx.sessions.hub.writer import SessionWriter
 from agenticx.sessions.store.attachments import load_attachments
 from agenticx.sessions.store.base import Lease, Log
@@ -69,7 +70,7 @@ async def rewind(
     `earlier` are such facts of rewinds that did not end; this one takes their place.
     """
     check_workspace(writer.record, log)
-    _, conversation = await read_conversation(log, session.id)
+    events, conversation = await read_conversation(log, session.id)
     current_path, target_path = conversation.path(), conversation.path(message_id) if message_id is not None else []
     if message_id == conversation.head:
         return RewindResult(message_id, message_id)
@@ -81,7 +82,8 @@ async def rewind(
     data = {"message_id": message_id, "after_seq": writer.seq}
     began = Fact(kind="rewind_began", key=new_id("rwd"), turn_id="", data=data)
     if snapshots is not None:
-        current_calls, target_calls = tool_call_ids(current_path), tool_call_ids(target_path)
+        current_calls = calls_on_path(events, conversation, current_path)
+        target_calls = calls_on_path(events, conversation, target_path)
         undone, redone = current_calls - target_calls, target_calls - current_calls
         files = await restore_files(
             snapshots,

@@ -129,8 +129,9 @@ class SessionActor:
 
     async def submit(self, request: TurnRequest, work: TurnWork | None = None) -> Submission:
         """Accept a message and return its state, see `Hub.submit` and, for `work`, `Hub.run_work`."""
-        setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
-        admitted = await self._admit(request, setup)
+        record = self._writer.record
+        setup = self._services.setup(record, request.model, request.sampling, work)
+        admitted = await self._admit(request, record, setup, work)
         if isinstance(admitted, Submission):
             return admitted
         if isinstance(admitted, RunningTurn):
@@ -141,8 +142,14 @@ class SessionActor:
                 await asyncio.wait_for(admitted.resolved.wait(), self._services.clock.real(_INTERRUPT_SECONDS))
         return await self._current_submission(admitted)
 
-    async def _admit(self, request: TurnRequest, setup: TurnSetup) -> Submission | RunningTurn | QueuedMessage:
-        """Return the earlier submission of the message, the turn that it began, or the message if it was queued."""
+    async def _admit(
+        self, request: TurnRequest, record: SessionRecord, setup: TurnSetup, work: TurnWork | None
+    ) -> Submission | RunningTurn | QueuedMessage:
+        """Return the earlier submission of the message, the turn that it began, or the message if it was queued.
+
+        `setup` is that of `record`, which may have changed since: a reader may have a handoff before its commit has
+        returned.
+        """
         async with self._lock:
             while True:
                 self._check_open()
@@ -151,6 +158,8 @@ class SessionActor:
                     return earlier
                 self._check_open()
                 if self._is_free and not self._queue.messages:
+                    if self._writer.record is not record:
+                        setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
                     message = QueuedMessage.from_request(self.id, request)
                     return self.turns.begin(message.to_turn(), message.message, setup)
                 if self._is_free or self.turns.pending_end:

@@ -151,7 +151,7 @@ class TurnServices:
         """Raise `SettingsError` for a session with a team that it cannot run."""
         if record.team is None:
             return
-        _check_has_one(record)
+        _check_beside_team(record)
         await self._team_source(record.team).check(record)
 
     def _work(self, record: SessionRecord) -> TurnWork | None:
@@ -165,15 +165,16 @@ class TurnServices:
     def check_change(self, record: SessionRecord, changes: Mapping[str, Any]) -> None:
         """Check the `changes`, whose result is `record`.
 
-        Raise the error of `models`, `tools` or `agents` for an unknown name, and `SettingsError` for an agent of a
-        session with a team.
+        Raise the error of `models`, `tools` or `agents` for an unknown name, and `SettingsError` for an agent or
+        a system prompt of a session with a team.
         """
         if changes.get("model") is not None:
             self.models(record.model)
         if changes.get("tools") is not None:
             self.tools(record)
+        if changes.keys() & {"agent", "system_prompt"}:
+            _check_beside_team(record)
         if record.agent is not None and "agent" in changes:
-            _check_has_one(record)
             self._agents_for(record.agent).check_name(record.agent)
 
     @property
@@ -269,7 +270,9 @@ class TurnServices:
         return any(is_idempotent(tool) for tool in tools if tool.schema.name == tool_name)
 
 
-def _check_has_one(record: SessionRecord) -> None:
-    """Raise `SettingsError` for a session with an agent and a team."""
+def _check_beside_team(record: SessionRecord) -> None:
+    """Raise `SettingsError` for a session that has an agent or a system prompt beside a team."""
     if record.agent is not None and record.team is not None:
         raise SettingsError(f"a session has an agent, here {record.agent!r}, or a team, {record.team!r}, not both")
+    if record.system_prompt is not None and record.team is not None:
+        raise SettingsError(f"a session with a team has the prompts of its file; team {record.team!r} takes no other")

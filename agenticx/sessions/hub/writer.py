@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from agenticx.clocks import Clock
 from agenticx.errors import StoreError
 from agenticx.runtime import EventType, RuntimeEvent, Session
-from agenticx.sessions.hub.announcements import ENDING_EVENTS, Announcements
+from agenticx.sessions.hub.announcements import REPORTING_EVENTS, Announcements
 from agenticx.sessions.hub.queue import MessageQueue
 from agenticx.sessions.hub.state import ENCODING_ERRORS, StateTracker
 from agenticx.sessions.store.base import Doubtful, Lease
@@ -124,7 +124,7 @@ class SessionWriter:
                     facts = (*facts, *self._question_facts(turn_id, events))
                 if self._queue.messages:
                     facts = (*facts, *self._queue.taken_facts(turn_id, events, self.seq))
-            if not types.isdisjoint(ENDING_EVENTS):
+            if not types.isdisjoint(REPORTING_EVENTS):
                 facts = (*facts, *self.announcements.facts(events))
             commit = Commit(
                 id=f"{self._lease.epoch}-{self._commit_count}",

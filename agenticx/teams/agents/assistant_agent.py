@@ -27,7 +27,7 @@ from agenticx.runtime import (
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
-from agenticx.runtime.history_text import calls_of_others_as_text
+from agenticx.runtime.history_text import calls_of_others_as_text, quote_lines
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
@@ -65,6 +65,8 @@ __all__ = ["AssistantAgent"]
 _SYSTEM_MESSAGE = (
     "You are a helpful assistant. Solve tasks using your tools. Reply with TERMINATE when the task has been completed."
 )
+
+_SPEAKER_CHARS = 200  # of the longest line that may be the first one of a message
 
 _IDS = pydantic.TypeAdapter(set[str])
 
@@ -358,8 +360,17 @@ def _told_context(reader: str, handoff: HandoffMessage) -> list[Message]:
     return calls_of_others_as_text(reader, (), messages)
 
 
+def _looks_like_speaker(line: str) -> bool:
+    return len(line) <= _SPEAKER_CHARS and line.rstrip().endswith(" said:")
+
+
 def _model_message(message: BaseChatMessage) -> UserMessage:
-    """Return the message as the model reads it, with the same id and the name of a speaker that is not the user."""
+    """Return the message as the model reads it, with the same id and the name of a speaker that is not the user.
+
+    Lines of its text that look like such a name are quoted.
+    """
     read = message.to_model_message()
-    content = read.content if message.source == "user" else f"{message.source} said:\n{read.content}"
+    content = read.content
+    if message.source != "user":
+        content = f"{message.source} said:\n{quote_lines(content, _looks_like_speaker)}"
     return read.model_copy(update={"message_id": message.id, "content": clean_text(content)})

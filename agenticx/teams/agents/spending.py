@@ -34,9 +34,9 @@ class Spending:
 
     def __init__(self, budget: Budget | None = None, clock: Clock | None = None) -> None:
         self.budget = budget
+        self._clock = clock or SystemClock()
         self._time = Budget()  # without limits: it only measures
-        self.work_clock = WorkClock(clock or SystemClock(), {"budget_exceeded": self._time}, lambda _: None)
-        self.work_clock.start()
+        self.work_clocks = [self._started_clock(self._time)]
         self.usage = RequestUsage()
         self.cost_usd: float | None = 0.0
         self.reports = 0
@@ -58,6 +58,27 @@ class Spending:
         """The nominal seconds of the run so far, without those in which it waits for a person."""
         return self._time.spent.seconds
 
+    @contextmanager
+    def speech(self) -> Generator[None]:
+        """Count the time of a speech, with the choice of its speaker, in the budget.
+
+        Raises `BudgetExceeded` if the time of this budget, or of one above, is used up before it begins.
+        """
+        if (budget := current_budget()) is not None:
+            budget.check_seconds()
+        clock = self._started_clock(self.budget)
+        self.work_clocks.append(clock)
+        try:
+            yield
+        finally:
+            clock.end()
+            self.work_clocks.remove(clock)
+
+    def _started_clock(self, budget: Budget | None) -> WorkClock:
+        clock = WorkClock(self._clock, {"budget_exceeded": budget}, lambda _: None)
+        clock.start()
+        return clock
+
     def _add_cost(self, cost: Decimal | None) -> None:
         self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + float(cost)
 
@@ -75,8 +96,8 @@ def collected_by(spending: Spending) -> AbstractContextManager[None]:
 def waiting_for_person() -> Generator[None]:
     """Do not count the time of the block for the runs; it may be closed in another context."""
     with ExitStack() as waits:
-        for spending in _current.get():
-            waits.enter_context(spending.work_clock.waiting_for_person())
+        for clock in [clock for spending in _current.get() for clock in spending.work_clocks]:
+            waits.enter_context(clock.waiting_for_person())
         yield
 
 

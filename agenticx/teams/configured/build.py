@@ -71,7 +71,7 @@ def _team(name: str, config: TeamConfig, parts: TeamParts, members: Sequence[Cha
         "name": name,
         "description": config.description,
         "termination_condition": any_of(config.termination, config.names),
-        "max_turns": config.max_turns,
+        "max_turns": config.max_turns or parts.settings.team_max_turns,
         "settings": parts.settings,
         "clock": parts.clock,
     }

@@ -15,6 +15,7 @@ from agenticx.teams.configured.table import UNKNOWN_KIND, ConfigTable, problems
 __all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig", "UserConfig", "parse_team"]
 
 _MAIN_AGENT = "meta"  # the agent of the turn in which a team runs
+_USER = "user"  # the source of its task
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -41,6 +42,15 @@ class AssistantConfig(_Participant):
     system_message: _Text
     tools: list[_Text] = Field(default_factory=list[str])
     handoffs: list[_Text] = Field(default_factory=list[str])
+
+    @field_validator("name")
+    @classmethod
+    def _check_not_user(cls, name: str) -> str:
+        if name == _USER:
+            raise ValueError(
+                f"is {name!r}, so models would take its words for those of the person; choose another name"
+            )
+        return name
 
     @field_validator("tools", "handoffs")
     @classmethod
@@ -72,7 +82,7 @@ ParticipantConfig = Annotated[
 
 
 class _Team(ConfigTable):
-    """A team; its runs end when any condition is met, or after `max_turns` speeches."""
+    """A team; its runs end when any condition is met, or after `max_turns` speeches, by default `team_max_turns`."""
 
     description: _Text | None = None
     participants: Annotated[list[ParticipantConfig], Field(min_length=1)]
@@ -103,9 +113,9 @@ class _Team(ConfigTable):
         for number, condition in enumerate(self.termination):
             where = f"termination[{number}]"
             if isinstance(condition, TextMention):
-                _check_known(f"{where}.sources", condition.sources or (), [*names, "user"], "source")
+                _check_known(f"{where}.sources", condition.sources or (), [*names, _USER], "source")
             elif isinstance(condition, TextMessageSent):
-                _check_known(f"{where}.source", [condition.source], [*names, "user"], "source")
+                _check_known(f"{where}.source", [condition.source], [*names, _USER], "source")
         return self
 
 

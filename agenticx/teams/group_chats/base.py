@@ -69,9 +69,10 @@ class BaseGroupChat(Team):
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
     of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of agents
     that have none of their own, also those of inner teams without one. All model calls of all runs are made within
-    `budget`. With a `session`, which is one in memory or the id of one of an open hub, each run is a turn of it, and so
-    is each speech of an `AssistantAgent`, below that one; the first run goes on from what the session's log has of the
-    team. Raises ValueError and TypeError for participants and limits that cannot be used.
+    `budget`, and no speech begins once its seconds are used up. With a `session`, which is one in memory or the id of
+    one of an open hub, each run is a turn of it, and so is each speech of an `AssistantAgent`, below that one; the
+    first run goes on from what the session's log has of the team. Raises ValueError and TypeError for participants and
+    limits that cannot be used.
     """
 
     def __init__(
@@ -292,8 +293,9 @@ class BaseGroupChat(Team):
         while not await self._is_over(run):
             await self._unpaused.wait()
             run.check()
-            name = await self._next_speaker(run, turn)
-            await self._speak(run, turn, self._participants[name])
+            with run.spending.speech():
+                name = await self._next_speaker(run, turn)
+                await self._speak(run, turn, self._participants[name])
 
     async def _is_over(self, run: TeamRun) -> bool:
         """Return whether the condition or the limit of speeches ends the run."""
@@ -318,7 +320,8 @@ class BaseGroupChat(Team):
             with collected_by(choice):
                 name = await self.select_speaker(self._transcript, run)
         run.check()
-        await turn.emit_speaker(name)
+        fallback, run.fallback = run.fallback, None
+        await turn.emit_speaker(name, fallback)
         run.check()
         if self._emits_events:
             used = choice.usage if choice.reports else None
@@ -333,6 +336,7 @@ class BaseGroupChat(Team):
         async def emit(message: Speaking, *, shown: bool = False) -> None:
             self._check_message(participant, message)
             if not isinstance(message, ModelClientStreamingChunkEvent):
+                message = self._transcript.with_own_id(message)
                 said.append(message)
             if not shown:
                 await run.emit(message)
@@ -340,6 +344,7 @@ class BaseGroupChat(Team):
         answer = await self._answer(run, participant, emit)
         self._check_message(participant, answer)
         run.check()
+        answer = self._transcript.with_own_id(answer)
         said.append(answer)
         self._transcript.add_speech(participant.name, said, sent)
         self._unfinished = None

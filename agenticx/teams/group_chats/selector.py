@@ -12,7 +12,7 @@ from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplyBuilder, TextDelta, receive_reply
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text
 from agenticx.runtime import Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.turn_log import LlmCallLine
@@ -59,8 +59,8 @@ class SelectorGroupChat(BaseGroupChat):
 
     In `selector_prompt`, `{roles}`, `{participants}` and `{history}` are replaced: names with descriptions, candidates,
     and the last 40 messages, at most 24,000 characters. With `emit_team_events` each fallback is a `SelectorEvent` with
-    the model's words; with `model_client_streaming` too, each reply comes in chunks and is one. The other options are
-    those of `BaseGroupChat`.
+    the model's words, which `speaker_selected` in the log of a session always has; with `model_client_streaming` too,
+    each reply comes in chunks and is one. The other options are those of `BaseGroupChat`.
     """
 
     def __init__(
@@ -148,6 +148,7 @@ class SelectorGroupChat(BaseGroupChat):
             messages += [AssistantMessage(content=text), UserMessage(content=problem)]
         fallback = transcript.speaker or next(iter(self._participants))
         _log.warning("no speaker was chosen", team=self.name, reply=text[:200], speaker=fallback)
+        run.fallback = clean_text(text)
         if self._emits_events and not self._streams:
             await run.emit(SelectorEvent(content=text, source=self.name))
         return fallback

@@ -28,7 +28,8 @@ class TeamRun:
 
     `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result. Those
     of the `task` that the team has not been given before are its `new_task`. With `continues` a process that ended
-    began the run. `stop_work` cancels the task in which it is at work.
+    began the run. `stop_work` cancels the task in which it is at work. `fallback` is the reply of a model that was to
+    choose the next speaker but named none, until that speaker is announced.
     """
 
     condition: ConditionRun | None
@@ -45,6 +46,7 @@ class TeamRun:
     warned: bool = False
     stopped: bool = False
     continues: bool = False
+    fallback: str | None = None
     stop_work: Callable[[], object] | None = None
     unlink: Callable[[], None] | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)

@@ -44,9 +44,10 @@ class TeamTurn:
         if self._turn is not None:
             await self._turn.channel.wait_until_written()
 
-    async def emit_speaker(self, name: str) -> None:
+    async def emit_speaker(self, name: str, fallback: str | None) -> None:
         """Emit `speaker_selected` and wait until it is written, so that no event of the speech comes before it."""
-        self._emit(EventType.SPEAKER_SELECTED, {"team": self._team, "speakers": [name]})
+        words = {} if fallback is None else {"fallback": fallback}
+        self._emit(EventType.SPEAKER_SELECTED, {"team": self._team, "speakers": [name], **words})
         await self.wait_until_written()
 
     def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:

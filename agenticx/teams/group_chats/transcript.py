@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import pydantic
 from pydantic import BaseModel, NonNegativeInt
@@ -14,6 +14,8 @@ from agenticx.messages import new_id
 from agenticx.teams.messages import AgentEvent, BaseAgentEvent, BaseChatMessage, ChatMessage
 
 __all__ = ["EarlierRun", "MessageTypes", "TeamTranscript"]
+
+_M = TypeVar("_M", bound=BaseChatMessage | BaseAgentEvent)
 
 _KNOWN: Sequence[type[BaseChatMessage | BaseAgentEvent]] = [
     type_ for annotated in (ChatMessage, AgentEvent) for type_ in get_args(get_args(annotated)[0])
@@ -96,6 +98,7 @@ class TeamTranscript:
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
+        self._ids: set[str] = set()  # of all messages
         self._seen: dict[str, int] = {}
         self._unfinished: set[str] = set()  # the ids of the tasks since the last run that was finished
         self._began = 0  # the number of entries before the last run
@@ -132,19 +135,22 @@ class TeamTranscript:
         a run that was finished is a new one, with an id of its own.
         """
         self._began = self._first_of({message.id for message in messages if message.id in self._unfinished})
-        known = {entry.message.id for entry in self._entries}
         task: list[BaseChatMessage] = []
         added: list[BaseChatMessage] = []
         for message in messages:
             if message.id in self._unfinished:
                 task.append(message)
                 continue
-            new = message.model_copy(update={"id": new_id("msg")}) if message.id in known else message
-            known.add(new.id)
+            new = self.with_own_id(message)
+            self._ids.add(new.id)
             task.append(new)
             added.append(new)
         self.add_task(added)
         return task, added
+
+    def with_own_id(self, message: _M) -> _M:
+        """Return a message that is to be added; one whose id another message has gets a new one."""
+        return message.model_copy(update={"id": new_id("msg")}) if message.id in self._ids else message
 
     def finish_task(self) -> None:
         """Take messages with the ids of the last tasks as new ones from now on."""
@@ -167,15 +173,20 @@ class TeamTranscript:
 
     def add_task(self, messages: Sequence[BaseChatMessage]) -> None:
         """Add messages of the user."""
-        self._entries += [_Entry(message, None, True) for message in messages]
+        self._add(_Entry(message, None, True) for message in messages)
         self._unfinished.update(message.id for message in messages)
 
     def add_speech(self, name: str, messages: Sequence[BaseChatMessage | BaseAgentEvent], said: int) -> None:
         """Add the messages of a speech; `said` is the number of entries that the participant had been sent."""
-        self._entries += [_Entry(message, name, False) for message in messages[:-1]]
-        self._entries.append(_Entry(messages[-1], name, True))
+        self._add(_Entry(message, name, False) for message in messages[:-1])
+        self._add([_Entry(messages[-1], name, True)])
         self._seen[name] = said
         self.speaker = name
+
+    def _add(self, entries: Iterable[_Entry]) -> None:
+        for entry in entries:
+            self._entries.append(entry)
+            self._ids.add(entry.message.id)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -200,9 +211,7 @@ class TeamTranscript:
         loaded = cls()
         try:
             saved = _SavedTranscript.model_validate(data)
-            loaded._entries = [
-                _Entry(types.load(entry.message), entry.speaker, entry.shared) for entry in saved.entries
-            ]
+            loaded._add(_Entry(types.load(entry.message), entry.speaker, entry.shared) for entry in saved.entries)
         except pydantic.ValidationError as exc:
             raise ValueError(f"the state of the team cannot be read: {exc}") from exc
         loaded._seen, loaded.speaker, loaded._unfinished = saved.seen, saved.speaker, set(saved.unfinished)

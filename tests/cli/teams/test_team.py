@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,69 @@ def test_json_prints_the_envelopes_of_the_team_and_its_participants(agx: Any, ho
         ["first"],
         ["second"],
     ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("echo", "--yes", "say say hello"),
+        ("echo", "--model", "demo", "say say hello", "--yes"),
+        ("--yes", "echo", "--model", "demo", "--", "say say hello"),
+    ],
+)
+def test_options_and_the_task_of_a_run_come_in_any_order(agx: Any, home: Path, words: tuple[str, ...]) -> None:
+    assert agx("team", "run", *words).stdout == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("run", "echo", "hello", "--yes", "more"), "agx team run: error: unrecognized arguments: more"),
+        (("run", "--nope", "echo"), "agx team run: error: unrecognized arguments: --nope"),
+        (("list", "echo"), "agx team list: error: unrecognized arguments: echo"),
+    ],
+)
+def test_a_usage_error_of_an_action_shows_its_usage(agx: Any, words: tuple[str, ...], problem: str) -> None:
+    done = agx("team", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"usage: agx team {words[0]} ")
+    assert done.stderr.endswith(f"{problem}\n")
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_commands_without_teams_name_the_one_that_runs_them(agx: Any, command: str) -> None:
+    done = agx(command, "--team", "review", *(["hi"] if command == "run" else []))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "`agx team run` runs the team 'review'; --session continues its session" in done.stderr
+    assert "--team" not in agx(command, "--help").stdout + agx("completion", "bash").stdout
+
+
+def test_a_chat_names_the_team_of_its_session(agx: Any, home: Path, terminal: Callable[..., Any]) -> None:
+    agx("team", "run", "echo", "say say hello")
+    screen = terminal("chat", "-c")
+    screen.wait_for("demo, team echo; /help shows the commands")
+
+
+def test_a_chat_that_goes_on_shows_the_speeches_of_the_last_run_with_their_speakers(
+    agx: Any, home: Path, terminal: Callable[..., Any]
+) -> None:
+    agx("team", "run", "echo", "say say hello")
+    screen = terminal("chat", "-c")
+    screen.wait_for("› say say hello\nfirst:\nsay hello\nsecond:\nhello\nthe team stopped: ")
+
+
+def test_a_confirm_and_a_question_name_the_participant_that_asks(
+    agx: Any, home: Path, terminal: Callable[..., Any]
+) -> None:
+    asking = ECHO.replace('"Echo."', '"Ask."\ntools = ["file_write", "ask_user"]', 1)
+    (home / "teams" / "asking.toml").write_text(asking, encoding="utf-8")
+    screen = terminal("team", "run", "asking", "Write a.txt with the text hi")
+    screen.wait_for("? Create a.txt?\n  agent    first\n  tool     file_write (write)\n")
+    screen.wait_for("[e]dit: ")
+    screen.type("n\n")
+    assert screen.exit_code() == 0
+    screen = terminal("team", "run", "asking", "ask me: Which colour? (red, blue)")
+    screen.wait_for("? Which colour?\n  agent    first\n  1   red\n")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,13 +13,16 @@ import pytest
 
 from agenticx import ConfirmAnswer, open_hub
 from agenticx.core import Agent, Result
+from agenticx.core.session_agents import SessionAgents
 from agenticx.errors import UnknownAgent
 from agenticx.messages import AssistantMessage
-from agenticx.sessions import Hub, TurnRequest
+from agenticx.runtime.hooks import HookRegistry
+from agenticx.sessions import Hub, MemoryStore, StoredEvent, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, hang, outline, say
 from agenticx.tools import tool
 from studio.app import create_app
+from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.sessions import wait_for_event
 
 pytestmark = pytest.mark.anyio
@@ -49,10 +53,12 @@ triage = Agent(name="Triage", instructions="You find the agent.", tools=(transfe
 AGENTS = (billing, triage)
 
 
-def opened(folder: Path, model: ScriptedModel, agents: Sequence[Agent] = AGENTS) -> AbstractAsyncContextManager[Hub]:
+def opened(
+    folder: Path, model: ScriptedModel, agents: Sequence[Agent] = AGENTS, tools: Sequence[Any] = (transfer_to_billing,)
+) -> AbstractAsyncContextManager[Hub]:
     """Open a hub over the same file each time; its main agent can hand over to billing."""
     settings = load_settings({"home": folder / "home", "max_tool_rounds": 10}, environ={})
-    url, tools = f"sqlite:///{folder}/chat.db", [transfer_to_billing]
+    url = f"sqlite:///{folder}/chat.db"
     return open_hub(url, model=model, tools=tools, agents=agents, workspace=folder, settings=settings)
 
 
@@ -85,6 +91,42 @@ async def test_the_agent_that_took_over_answers_the_next_message_also_after_a_re
         texts = [message["content"] for message in await hub.messages(session.id) if message["role"] != "tool"]
         assert texts == ["An invoice!", "", "Which one?", "Number 7.", "It is due."]
     assert prompts(model) == ["You do invoices"]
+
+
+async def test_the_agent_that_took_over_answers_a_message_sent_before_the_commit_of_the_handoff_returns(
+    tmp_path: Path,
+) -> None:
+    async def return_late(write: Write) -> Sequence[StoredEvent]:
+        stored = await write.make()
+        for _ in range(100):  # readers have the events meanwhile
+            await asyncio.sleep(0)
+        return stored
+
+    calls = [call("transfer_to_billing")] * 2  # the result of the first is stored while the turn goes on to its end
+    model = ScriptedModel([calls, "Which one?", "It is due."])
+    store = InterceptedStore(MemoryStore(), return_late)
+    agents = SessionAgents(AGENTS, models=lambda _: model, hooks=HookRegistry())
+    settings = load_settings({"home": tmp_path / "home"}, environ={})
+    hub = Hub(store, models=lambda _: model, tools=lambda _: [transfer_to_billing], agents=agents, settings=settings)
+    session = await hub.create(system_prompt="You are the main agent.")
+    await collect(hub.run_turn(session.id, "An invoice!"))
+    await collect(hub.run_turn(session.id, "Number 7."))
+    await hub.close()
+    assert prompts(model) == ["You are the main agent", "You do invoices", "You do invoices"]
+
+
+async def test_an_agent_whose_handoff_was_blocked_does_not_answer_for_another_one_of_its_name(tmp_path: Path) -> None:
+    @tool(risk="read")
+    def transfer_to_refunds() -> Agent:
+        """Hand over what is to be paid back."""
+        return Agent(name="Billing", instructions="You do refunds.")
+
+    model = ScriptedModel([[call("transfer_to_billing"), call("transfer_to_refunds")], "Which one?", "Seven."])
+    async with opened(tmp_path, model, tools=(transfer_to_billing, transfer_to_refunds)) as hub:
+        session = await hub.create(system_prompt="You are the main agent.")
+        await collect(hub.run_turn(session.id, "An invoice!"))
+        await collect(hub.run_turn(session.id, "The last one."))
+    assert prompts(model) == ["You are the main agent", "You do invoices", "You do invoices"]
 
 
 async def test_agents_hand_back_and_forth_over_several_messages(tmp_path: Path) -> None:

@@ -1,21 +1,18 @@
-"""Tasks and chats run by the executor: results, limits, retries, guide rails, refused arguments."""
+"""Tasks and chats run by the executor: results, limits, refused arguments."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from agenticx.core import (
     Agent,
     AgentExecutor,
     ChatResponse,
     ExecutionResult,
-    GuideRailContext,
-    GuideRailVerdict,
     Response,
     Result,
     Task,
@@ -24,14 +21,10 @@ from agenticx.core import (
 from agenticx.errors import ModelError, SettingsError
 from agenticx.llms import OpenAIProvider
 from agenticx.runtime import Budget, Session, TurnError
-from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, check_grammar, fail, finish, say, usage
+from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, check_grammar, fail, say, usage
 from agenticx.tools import tool
 
 pytestmark = pytest.mark.anyio
-
-
-class City(BaseModel):
-    name: str
 
 
 @tool(risk="read")
@@ -85,6 +78,7 @@ def test_functions_are_another_name_for_tools_and_agents_are_frozen() -> None:
     ("fields", "text"),
     [
         ({"instructions": lambda one, two: "x"}, "takes no argument or context_variables"),
+        ({"instructions": lambda *, variables: "x"}, "takes no argument or context_variables"),
         ({"max_iterations": 0}, "greater than or equal to 1"),
         ({"max_iterations": True}, "valid integer"),
         ({"max_iterations": "5"}, "valid integer"),
@@ -108,6 +102,23 @@ async def test_role_goal_backstory_and_instructions_are_the_system_prompt_and_th
         "The answer is expected to be: a number"
     )
     assert user.content == "1 + 2?"
+
+
+@pytest.mark.parametrize(
+    "instructions",
+    [
+        lambda context_variables, /: f"Be {context_variables['mood']}.",
+        lambda *, context_variables: f"Be {context_variables['mood']}.",
+        lambda **variables: f"Be {variables['context_variables']['mood']}.",
+        lambda *variables: f"Be {variables[0]['mood']}.",
+    ],
+    ids=["positional", "keyword-only", "any keyword", "any position"],
+)
+async def test_functions_of_instructions_get_the_context_variables_as_they_take_them(instructions: Any) -> None:
+    model = ScriptedModel(["Hi."])
+    agent = Agent(instructions=instructions)
+    result = await AgentExecutor(model).arun(agent, task(), context_variables={"mood": "kind"})
+    assert (result.error, model.requests[0].messages[0].content) == (None, "Be kind.")
 
 
 async def test_instructions_that_fail_end_the_run_without_success() -> None:
@@ -230,112 +241,6 @@ async def test_calls_are_returned_unrun_if_tools_are_not_to_be_executed() -> Non
     model = ScriptedModel([[say("Adding."), call("add", {"a": 1, "b": 2})]])
     result = await AgentExecutor(model).arun(adder, task(), execute_tools=False)
     assert (result.success, result.result, result.stats.tool_calls) == (True, "Adding.", 0)
-
-
-# --- retries and guide rails ------------------------------------------------------------------------------------------
-
-
-class Rail:
-    def __init__(self, *verdicts: Any) -> None:
-        self.verdicts = list(verdicts)
-        self.seen: list[tuple[str, GuideRailContext]] = []
-
-    async def check(self, text: str, context: GuideRailContext) -> Any:
-        self.seen.append((text, context))
-        verdict = self.verdicts.pop(0) if self.verdicts else GuideRailVerdict("pass")
-        if isinstance(verdict, Exception):
-            raise verdict
-        return verdict
-
-
-async def test_guide_rails_pass_and_modify_in_order() -> None:
-    first, second = Rail(GuideRailVerdict("modify", text="three", reason="words")), Rail()
-    result = await AgentExecutor(ScriptedModel(["3"]), guide_rails=[first, second]).arun(adder, task())
-    assert (result.success, result.result) == (True, "three")
-    assert [verdict.action for verdict in result.guide_rails] == ["modify", "pass"]
-    assert second.seen[0][0] == "three"
-    assert (second.seen[0][1].agent, second.seen[0][1].attempt) == (adder, 1)
-
-
-async def test_a_result_that_a_guide_rail_aborts_is_tried_again_up_to_the_limit_and_never_returned() -> None:
-    rail = Rail(*[GuideRailVerdict("abort", reason=f"wrong {n}") for n in range(3)])
-    model = ScriptedModel(["1", "2", "3"])
-    result = await AgentExecutor(model, guide_rails=[rail]).arun(adder, task())
-    assert (result.success, result.result, result.error) == (False, "", "guide_rail: wrong 2")
-    assert [event.type for event in result.events].count("turn_started") == 3
-    assert [len(request.messages) for request in model.requests] == [2, 2, 2]
-    assert [context.attempt for _, context in rail.seen] == [1, 2, 3]
-
-
-async def test_a_second_attempt_may_succeed(caplog: pytest.LogCaptureFixture) -> None:
-    rail = Rail(GuideRailVerdict("abort", reason="too short"))
-    with caplog.at_level(logging.WARNING, logger="agenticx"):
-        result = await AgentExecutor(ScriptedModel(["3", "three"]), guide_rails=[rail]).arun(adder, task())
-    assert (result.success, result.result) == (True, "three")
-    assert [record.message for record in caplog.records] == ["retry attempt=1 error='guide_rail: too short'"]
-
-
-@pytest.mark.parametrize(
-    ("verdict", "text"), [(RuntimeError("lost"), "RuntimeError: lost"), ("pass", "must return a GuideRailVerdict")]
-)
-async def test_a_guide_rail_that_fails_refuses_the_result(verdict: Any, text: str) -> None:
-    agent = adder.model_copy(update={"max_retry_limit": 0})
-    result = await AgentExecutor(ScriptedModel(["3"]), guide_rails=[Rail(verdict)]).arun(agent, task())
-    assert not result.success
-    assert text in (result.error or "")
-
-
-async def test_an_output_type_makes_the_result_an_object_and_a_refused_one_is_tried_again() -> None:
-    wrong, right = call("submit_output", {"nom": "Lyon"}), call("submit_output", {"name": "Lyon"})
-    model = ScriptedModel([wrong, wrong, wrong, right])
-    result = await AgentExecutor(model).arun(Agent(), task("Name a city", output_type=City))
-    assert (result.success, result.output) == (True, City(name="Lyon"))
-    assert [event.type for event in result.events].count("turn_started") == 2
-
-
-async def test_a_reply_that_is_cut_before_the_output_is_complete_is_tried_again_and_then_the_error() -> None:
-    half, whole = [say('{"name": "Ly'), finish("length")], call("submit_output", {"name": "Lyon"})
-    job = task("Name a city", output_type=City)
-    result = await AgentExecutor(ScriptedModel([half, whole])).arun(Agent(), job)
-    assert (result.success, result.output) == (True, City(name="Lyon"))
-    result = await AgentExecutor(ScriptedModel([half, half])).arun(Agent(max_retry_limit=1), job)
-    problem = "provider.bad_reply: the model gave no usable City: its reply was not finished"
-    assert (result.success, result.result, result.output, result.error) == (False, "", None, problem)
-    assert result.stats.rounds == 2
-
-
-async def test_a_result_that_a_guide_rail_modifies_is_validated_as_the_output_again() -> None:
-    rail = Rail(GuideRailVerdict("modify", text='```json\n{"name": "Nice"}\n```'))
-    model = ScriptedModel([call("submit_output", {"name": "Lyon"})])
-    result = await AgentExecutor(model, guide_rails=[rail]).arun(Agent(), task("Name a city", output_type=City))
-    assert rail.seen[0][0] == '{"name": "Lyon"}'
-    assert (result.success, result.output) == (True, City(name="Nice"))
-
-
-async def test_a_modified_result_that_is_no_output_is_tried_again_and_then_the_error() -> None:
-    rail = Rail(*[GuideRailVerdict("modify", text=text) for text in ('{"nom": "Nice"}', " ")])
-    model = ScriptedModel([call("submit_output", {"name": "Lyon"}) for _ in range(2)])
-    agent = Agent(max_retry_limit=1)
-    result = await AgentExecutor(model, guide_rails=[rail]).arun(agent, task("Name a city", output_type=City))
-    problem = "guide_rail: the modified result is no usable City: the answer is empty"
-    assert (result.success, result.result, result.output, result.error) == (False, "", None, problem)
-    assert [context.attempt for _, context in rail.seen] == [1, 2]
-
-
-async def test_a_case_that_is_resolved_needs_no_output_and_has_none_of_an_earlier_attempt() -> None:
-    rail = Rail(GuideRailVerdict("abort"), GuideRailVerdict("modify", text="Lyon!"))
-    model = ScriptedModel([call("submit_output", {"name": "Nice"}), call("case_resolved", {"result": "Lyon"})])
-    executor, job = AgentExecutor(model, guide_rails=[rail]), task("Name a city", output_type=City)
-    result = await executor.arun(Agent(tools=(case_resolved,)), job)
-    assert (result.success, result.result, result.output, result.error) == (True, "Lyon!", None, None)
-
-
-async def test_only_attempts_that_follow_are_logged_as_retries(caplog: pytest.LogCaptureFixture) -> None:
-    rail = Rail(*[GuideRailVerdict("abort", reason=f"wrong {n}") for n in range(2)])
-    agent = adder.model_copy(update={"max_retry_limit": 1})
-    with caplog.at_level(logging.WARNING, logger="agenticx"):
-        await AgentExecutor(ScriptedModel(["1", "2"]), guide_rails=[rail]).arun(agent, task())
-    assert [record.message for record in caplog.records] == ["retry attempt=1 error='guide_rail: wrong 0'"]
 
 
 # --- chats ------------------------------------------------------------------------------------------------------------

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Sequence
+from threading import Lock
 from typing import Any
 
 import pytest
 
-from agenticx.core import Agent, AgentExecutor, ExecutionResult, Result, Task, case_not_resolved, case_resolved
+from agenticx.core import (
+    Agent,
+    AgentExecutor,
+    ExecutionResult,
+    GuideRailContext,
+    GuideRailVerdict,
+    Result,
+    Task,
+    case_not_resolved,
+    case_resolved,
+)
 from agenticx.llms.base import ModelRequest
 from agenticx.messages import ProviderState
 from agenticx.runtime import AgentHook, Session
@@ -162,6 +174,26 @@ async def test_the_first_handoff_of_a_round_wins_and_every_call_is_answered() ->
     assert [event.type for event in result.events].count("handoff") == 1
 
 
+async def test_of_agents_with_one_name_the_one_that_took_over_is_the_agent_of_the_result() -> None:
+    winner, loser = Agent(instructions="You win."), Agent(instructions="You lose.")
+
+    @tool(risk="read")
+    def to_winner() -> Agent:
+        """Hand over."""
+        return winner
+
+    @tool(risk="read")
+    def to_loser() -> Agent:
+        """Hand over."""
+        return loser
+
+    model = ScriptedModel([[call("to_winner"), call("to_loser")], "Hello."] * 2)
+    agent = Agent(tools=(to_winner, to_loser))
+    assert (await execute(model, agent)).agent is winner
+    assert (await AgentExecutor(model).achat(agent, [{"role": "user", "content": "hi"}])).agent is winner
+    assert [request.messages[0].content for request in model.requests[1::2]] == ["You win."] * 2
+
+
 async def test_agents_that_only_hand_over_to_each_other_are_stopped_by_the_loop_detector() -> None:
     agents: dict[str, Agent] = {}
 
@@ -202,6 +234,55 @@ async def test_context_variables_are_injected_merged_and_never_shown() -> None:
     assert [request.messages[0].content for request in model.requests] == [f"Count is {n}." for n in (1, 2, 3)]
     assert "s3cret-handle" not in repr(result.events) + repr([shown(request) for request in model.requests])
     assert model.requests[0].tools[0].parameters["properties"] == {}
+
+
+class RefusesOnce:
+    """A guide rail that aborts the first attempt."""
+
+    async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict:
+        return GuideRailVerdict("abort" if context.attempt == 1 else "pass")
+
+
+async def test_no_container_in_the_callers_context_variables_is_changed_and_other_objects_are_shared() -> None:
+    seen: list[str] = []
+
+    @tool(risk="read")
+    def change(context_variables: dict[str, Any]) -> str:
+        """Change everything."""
+        seen.append(repr(context_variables))
+        context_variables["rows"][0]["tags"].append("new")
+        context_variables["pair"][0].add("new")
+        context_variables["counts"]["new"] += 1
+        return "changed"
+
+    def instructions(context_variables: dict[str, Any]) -> str:
+        context_variables["counts"]["new"] += 1
+        return f"Changes: {context_variables['counts']['new'] - 1}."
+
+    rows: list[Any] = [{"tags": ["old"]}]
+    rows.append((rows,))  # a cycle
+    given = {"rows": rows, "pair": ({"old"}, 1), "counts": defaultdict(int, new=0), "lock": Lock()}
+    before, agent = repr(given), Agent(tools=(change,), instructions=instructions)
+    model, rail = ScriptedModel([call("change"), "Done."] * 3), RefusesOnce()
+    result = await AgentExecutor(model, guide_rails=[rail]).arun(
+        agent, Task(description="Change!"), context_variables=given
+    )
+    chat = [{"role": "user", "content": "Change!"}]
+    response = await AgentExecutor(model).achat(agent, chat, context_variables=given)
+    assert [repr(given), *seen] == [before] * 4
+    for changed in (result.context_variables, response.context_variables):
+        assert changed["pair"] == ({"old", "new"}, 1)
+        assert changed["rows"][1][0] is changed["rows"]
+        assert changed["lock"] is given["lock"]
+    assert [request.messages[0].content for request in model.requests] == ["Changes: 0.", "Changes: 1."] * 3
+
+
+async def test_context_variables_may_be_nested_deeply() -> None:
+    nested: list[Any] = []
+    for _ in range(10_000):
+        nested = [nested]
+    result = await execute(ScriptedModel(["Deep."]), context_variables={"nested": nested})
+    assert (result.success, len(result.context_variables["nested"])) == (True, 1)
 
 
 async def test_a_call_that_fails_changes_no_context_variables() -> None:
@@ -291,11 +372,11 @@ async def test_a_session_keeps_the_agent_that_a_handoff_made_active() -> None:
 
 async def test_log_lines_name_the_agent_that_acts_and_its_organization(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="agenticx")
-    first = triage.model_copy(update={"organization_id": "my-org"})
+    first = triage.model_copy(update={"organization_id": "my-org"})  # that of billing is the default
     await execute(ScriptedModel([call("transfer_to_billing"), "Paid."]), first)
     lines = [record.getMessage() for record in caplog.records]
     calls = [line for line in lines if line.startswith("llm_call")]
-    assert [re.findall(r"agent='(\w+)'", line) for line in calls] == [["Triage"], ["Billing"]]
-    assert all("organization='my-org'" in line for line in calls)
+    ids = [re.findall(r"(?:agent|organization)='([\w-]+)'", line) for line in calls]
+    assert ids == [["Triage", "my-org"], ["Billing", "default-org"]]
     handoffs = [line.split()[-2:] for line in lines if line.startswith("agent_handoff")]
     assert handoffs == [["from_agent='Triage'", "to_agent='Billing'"]]

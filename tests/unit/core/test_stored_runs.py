@@ -13,7 +13,7 @@ import pytest
 
 from agenticx import ConfirmAnswer, open_hub
 from agenticx.core import Agent, AgentExecutor, GuideRailContext, GuideRailVerdict, Task
-from agenticx.errors import ModelError, SessionNotFound
+from agenticx.errors import ModelError, SessionBusy, SessionNotFound
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
 from agenticx.sessions import MemoryStore, Store, transcript
 from agenticx.sessions.store.base import read_log_pages
@@ -186,6 +186,41 @@ async def test_a_run_in_a_session_of_an_open_hub_asks_its_user(tmp_path: Path) -
         assert events[-1].data["text"] == "Paid."
     with pytest.raises(SessionNotFound, match="no open hub has a session"):
         await executor.arun(billing, TASK)
+
+
+@pytest.mark.parametrize("where", ["in memory", "in a hub"])
+async def test_a_run_while_its_session_is_busy_fails_without_an_exception(tmp_path: Path, where: str) -> None:
+    async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
+        session = Session() if where == "in memory" else (await hub.create(name="Invoices")).id
+        executor = AgentExecutor(ScriptedModel([hang()]), session=session)
+        stream = executor.stream(billing, TASK)
+        assert (await anext(stream)).type == "turn_started"
+        result = await executor.arun(billing, Task(description="Pay 8."))
+        with pytest.raises(SessionBusy, match="already runs"):
+            await anext(executor.stream(billing, TASK))
+        await stream.aclose()
+    assert (result.success, result.result, result.events) == (False, "", ())
+    assert (result.error or "").startswith("session_busy: session 'ses_")
+
+
+async def test_a_run_that_is_refused_as_its_session_is_busy_changes_nothing_of_it() -> None:
+    session = Session()
+    stream = AgentExecutor(ScriptedModel([hang()]), session=session).stream(billing, TASK, context_variables=ANN)
+    assert (await anext(stream)).type == "turn_started"
+    other = AgentExecutor(ScriptedModel(), session=session)
+    assert not (await other.arun(Agent(name="Other"), TASK, context_variables={"customer": "Bob"})).success
+    assert (session.active_agent, session.state.context_variables) == ("Billing", ANN)
+    await stream.aclose()
+
+
+async def test_a_blocking_run_says_that_the_hub_of_its_session_is_on_another_event_loop(tmp_path: Path) -> None:
+    async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
+        session = await hub.create(name="Invoices")
+        executor = AgentExecutor(ScriptedModel(), session=session.id)
+        with pytest.raises(SessionNotFound, match="a hub is open on another event loop"):
+            await asyncio.to_thread(executor.run, billing, TASK)
+        with pytest.raises(SessionNotFound, match="await `arun` there, instead of `run`"):
+            executor.run(billing, TASK)
 
 
 async def test_a_store_beside_a_session_in_memory_and_what_is_no_store_are_refused() -> None:

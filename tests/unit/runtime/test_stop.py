@@ -71,6 +71,29 @@ async def test_a_stop_in_a_tool_answers_every_call(play):
     assert stop.seconds < LIMIT
 
 
+async def test_a_call_whose_thread_begins_after_the_stop_does_not_begin(play, monkeypatch):
+    stop, start, ran = StopSignal(), threading.Thread.start, []
+
+    def start_after_stop(thread):
+        if thread.name == "agx tool work":
+            stop.set()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_after_stop)
+
+    @tool(risk="read")
+    def work() -> str:
+        """Work."""
+        ran.append("work")
+        return "done"
+
+    run = await play([call("work")], tools=[work], stop=stop)
+
+    assert ran == []
+    assert run.terminal == STOPPED
+    assert [outcome for _, outcome, _ in run.results] == ["cancelled"]
+
+
 async def test_finished_parallel_calls_keep_their_results_after_a_stop(play):
     stop = TimedStop("tool_progress")
 

@@ -11,9 +11,11 @@ import pytest
 from agenticx import open_hub
 from agenticx.assembly import default_tools
 from agenticx.llms.scripted import ScriptedModel, call, hang
-from agenticx.sessions import Store, TurnRequest
+from agenticx.sessions import SqliteStore, Store, TurnRequest
+from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.settings import load_settings
 from agenticx.testing import check_grammar
+from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 
@@ -42,6 +44,25 @@ async def test_a_result_is_delivered_between_two_rounds_and_stored_with_the_conv
     async with session.hub(["As before."]) as hub:
         await session.run(hub)
         assert notices(session.main.requests[0]) == ["[sub-agent reader-1 completed]\nEmpty."]
+
+
+async def test_a_subagent_that_has_ended_goes_on_with_its_conversation(tmp_path: Path, open_store: OpenStore) -> None:
+    message = call("message_subagent", {"agent_id": "reader-1", "text": "And the other?"})
+    session = SubagentSession(tmp_path, open_store)
+    script = [
+        spawn("reader", "Read the log"),
+        call("wait_subagents"),
+        message,
+        call("wait_subagents"),
+        "Both are empty.",
+    ]
+    async with session.hub(script, reader=["Empty.", "Empty too."]) as hub:
+        await session.run(hub)
+        assert [one.content for one in session.model("reader").requests[1].messages[1:]] == [
+            "Read the log",
+            "Empty.",
+            "And the other?",
+        ]
 
 
 async def test_a_subagent_outlives_the_turn_of_its_parent_and_reports_at_the_next(
@@ -96,6 +117,21 @@ async def test_what_ended_while_nobody_listened_is_delivered_after_a_restart_onc
             assert len(notices(request)) == 1
 
 
+async def test_a_rewind_undoes_the_edits_of_subagents(tmp_path: Path) -> None:
+    def open_store() -> SqliteStore:
+        return SqliteStore(tmp_path / "sessions.db", blobs=BlobFolder(tmp_path / "blobs"))
+
+    session = SubagentSession(tmp_path, open_store, builtin_tools(), mode="auto", home=tmp_path / "home")
+    writing = [call("file_write", {"path": "a.txt", "content": "x"}), "Written."]
+    async with session.hub(["Hello.", spawn("writer"), call("wait_subagents"), "Done."], writer=writing) as hub:
+        await session.run(hub)
+        before = (await hub.messages(session.id))[-1]["message_id"]
+        await session.run(hub, "Write.")
+        assert (tmp_path / "a.txt").read_text() == "x"
+        await hub.rewind(session.id, before)
+        assert not (tmp_path / "a.txt").exists()
+
+
 async def test_a_stop_of_the_session_stops_running_and_queued_ones(tmp_path: Path, open_store: OpenStore) -> None:
     session = SubagentSession(tmp_path, open_store, subagent_max_running=1)
     async with session.hub([spawn("a"), spawn("b"), "Later.", "ok"], a=[hang()], b=["never"]) as hub:
@@ -142,7 +178,7 @@ async def test_a_stop_while_subagents_are_started_ends_all_that_are_listed(
 ) -> None:
     session = SubagentSession(tmp_path, open_store)
     spawns = [spawn("slow", f"part {number}") for number in range(8)]
-    async with session.hub([spawns, "never", "As you say."], slow=[hang()] * 8) as hub:
+    async with session.hub([spawns, hang(), "As you say."], slow=[hang()] * 8) as hub:
         turn = await hub.start(session.id, TurnRequest(input="go"))
         await session.wait_for(lambda one: one["type"] == "subagent_started")
         await hub.stop(session.id)

@@ -16,7 +16,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.records import SubagentLimits
+from agenticx.subagents.records import ModelUnavailable, SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools.registry import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
@@ -273,6 +273,17 @@ async def test_one_turn_starts_a_limited_number_of_runs_also_through_others(tmp_
     assert [outcome for outcome, _ in results(events)] == ["ok", "ok"]
 
 
+async def test_a_wait_ends_at_its_time_limit_also_while_no_place_is_free(tmp_path: Path) -> None:
+    cancel = call("cancel_subagent", {"agent_id": "leaf-2"})
+    mid = [spawn("go", name="leaf"), call("wait_subagents", {"timeout": 5}), cancel, "mid done"]
+    team = Team(tmp_path, [mid, [hang()]], limits=SubagentLimits(running=1))
+    await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
+
+    (waited,) = json.loads(team.models[0].requests[2].messages[-1].content)
+    assert (waited["agent_id"], waited["state"]) == ("leaf-2", "running")
+    assert "[sub-agent mid-1 completed]\nmid done" in notices(team.session)[0]
+
+
 async def test_waiting_for_none_keeps_the_place_to_work(tmp_path: Path) -> None:
     waiting = [[call("wait_subagents")] * 3, "a done"]
     team = Team(tmp_path, [waiting, ["b done"]], limits=SubagentLimits(running=1))
@@ -330,6 +341,15 @@ async def test_closing_ends_all_and_lets_none_begin(tmp_path: Path) -> None:
 async def test_outside_of_a_turn_there_are_no_tools_to_choose_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidArguments, match="unknown tools look; those that can be given are: none"):
         await Team(tmp_path, []).manager.spawn("work", tools=["look"])
+
+
+async def test_a_text_in_the_place_of_ids_and_a_model_that_cannot_be_chosen_are_refused(tmp_path: Path) -> None:
+    team = Team(tmp_path, [])
+    with pytest.raises(TypeError, match="ids must be a list of ids, not the text 'a-1'"):
+        await team.manager.wait("a-1")
+    manager = AgentTeamManager(team.runtime(ScriptedModel([])), session=team.session, settings=team.settings)
+    with pytest.raises(ModelUnavailable, match="the model 'x' cannot be chosen: all sub-agents have the same one"):
+        await manager.spawn("work", model="x")
 
 
 def test_limits_must_be_above_zero() -> None:

@@ -82,6 +82,22 @@ async def test_each_participant_gets_what_others_said_since_it_spoke() -> None:
     assert b.sent == [["user: go", "a: 1"], ["a: 2"]]
 
 
+async def test_a_message_that_is_said_again_is_a_new_one() -> None:
+    class Repeating(Saying):
+        again = TextMessage(content="Go on.", source="a")
+
+        async def on_messages(self, messages: Sequence[Any], cancellation_token: CancellationToken) -> Response:
+            return Response(chat_message=self.again)
+
+    with ScriptedModel([say("one"), say("two")]) as model:
+        team = RoundRobinGroupChat([Repeating("a"), AssistantAgent("b", model)], max_turns=4)
+        result = await team.run(task="go")
+    assert lines(result.messages) == ["user: go", "a: Go on.", "b: one", "a: Go on.", "b: two"]
+    assert len({message.id for message in result.messages}) == 5
+    read = [message.content for message in model.requests[1].messages]
+    assert read[-3:] == ["a said:\nGo on.", "one", "a said:\nGo on."]
+
+
 async def test_a_single_participant_with_nothing_new_gets_no_message() -> None:
     a = Saying("a")
     await RoundRobinGroupChat([a], max_turns=2).run(task=[TextMessage(content="one"), TextMessage(content="two")])

@@ -49,6 +49,11 @@ NAMES = ["writer", "code_writer", "critic", "Critic2"]
         ("_critic_, __critic__", ["critic"]),
         (r"\_critic\_", ["critic"]),
         ("code  writer", ["code_writer"]),
+        ("code-writer", ["code_writer"]),
+        (r"- Code\-Writer -", ["code_writer"]),
+        ("code\N{NON-BREAKING HYPHEN}writer", ["code_writer"]),
+        ("critic-writer", []),
+        ("non-writer", []),
         ("ｃritic", ["critic"]),
         ("writers", []),
         ("nobody", []),
@@ -63,6 +68,15 @@ async def test_names_that_differ_in_case_only_are_told_apart() -> None:
     assert named_candidates("Bob", ["bob", "Bob"]) == ["Bob"]
     assert named_candidates("BOB", ["bob", "Bob"]) == ["bob", "Bob"]
     assert named_candidates("anyone", []) == []
+
+
+async def test_names_that_differ_in_separators_only_are_told_apart() -> None:
+    names = ["code_writer", "Code-Writer", "research team"]
+    assert named_candidates("Code-Writer", names) == ["Code-Writer"]
+    assert named_candidates(r"code\_writer", names) == ["code_writer"]
+    assert named_candidates("code writer", names) == ["code_writer"]
+    assert named_candidates("CODE WRITER", names) == ["code_writer", "Code-Writer"]
+    assert named_candidates("research_team", names) == ["research team"]
 
 
 async def test_an_accented_name_may_be_decomposed() -> None:

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import pytest
 
 from agenticx.runtime import Budget
-from agenticx.teams import AssistantAgent, RoundRobinGroupChat, SelectorGroupChat, TeamError
+from agenticx.teams import (
+    AssistantAgent,
+    BaseChatMessage,
+    CancellationToken,
+    Response,
+    RoundRobinGroupChat,
+    SelectorGroupChat,
+    TeamError,
+    UserProxyAgent,
+)
 from agenticx.testing import ScriptedModel, say, usage
+from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
+from tests.unit.teams.chat_agents import Saying
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend():
+    return VIRTUAL_TIME
+
+
+class Slow(Saying):
+    """An agent whose speeches take three seconds of virtual time."""
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        await asyncio.sleep(3)
+        return await super().on_messages(messages, cancellation_token)
 
 
 def assistant(name: str, tokens: int, **options) -> AssistantAgent:
@@ -57,6 +84,33 @@ async def test_a_choice_beyond_the_budget_is_not_made():
     with pytest.raises(TeamError, match="the budget of 100 tokens is exceeded"):
         await team.run(task="go " * 500)
     assert chooser.requests == []
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_no_speech_begins_once_the_seconds_are_over_also_of_agents_that_call_no_model(nested: bool):
+    agent, budget = Slow("a"), Budget(seconds=5)
+    inner = [RoundRobinGroupChat([agent], max_turns=3)] if nested else [agent]
+
+    with pytest.raises(TeamError, match="the budget of 5 s is exceeded") as raised:
+        await RoundRobinGroupChat(inner, max_turns=5, budget=budget, clock=LoopClock()).run(task="go")
+    assert (raised.value.code, agent.spoken) == ("budget_exceeded", 2)
+
+
+async def test_seconds_that_pass_between_runs_in_a_pause_or_for_a_person_do_not_count():
+    async def answer(prompt: str) -> str:
+        await asyncio.sleep(60)
+        return "yes"
+
+    budget = Budget(seconds=7)
+    team = RoundRobinGroupChat(
+        [Slow("a"), UserProxyAgent("person", input_func=answer)], max_turns=2, budget=budget, clock=LoopClock()
+    )
+    await team.run(task="go")
+    await asyncio.sleep(60)
+    await team.pause()
+    asyncio.get_running_loop().call_later(60, lambda: asyncio.ensure_future(team.resume()))
+    await team.run()
+    assert budget.spent.seconds == pytest.approx(6, abs=0.1)
 
 
 async def test_a_budget_must_be_a_budget():

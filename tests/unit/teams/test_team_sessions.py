@@ -240,6 +240,22 @@ async def test_a_team_in_a_tool_runs_below_the_turn_that_calls_it(tmp_path: Path
     assert result == "Second."
 
 
+async def test_the_log_has_the_words_of_a_model_that_named_no_speaker(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        members = [agent("a", "One."), agent("b", "Two.", "Four."), agent("c", "Three.")]
+        chooser = ScriptedModel(["b", "Hm.", "b again\ud800", "c", "b"])
+        team = SelectorGroupChat(
+            members, chooser, name="Team", max_turns=3, max_selector_attempts=2, session=session_id
+        )
+        await team.run(task="Go.")
+        log = await log_of(hub, session_id)
+    assert [event["data"] for event in log if event["type"] == "speaker_selected"] == [
+        {"team": "Team", "speakers": ["b"]},
+        {"team": "Team", "speakers": ["b"], "fallback": "b again\N{REPLACEMENT CHARACTER}"},
+        {"team": "Team", "speakers": ["c"]},
+    ]
+
+
 async def test_a_session_of_no_open_hub_is_refused() -> None:
     with pytest.raises(SessionNotFound, match="no open hub has a session with the id 'ses_1'"):
         await RoundRobinGroupChat([agent("a")], max_turns=1, session="ses_1").run(task="Go")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from agenticx.errors import SessionBusy
 from agenticx.messages import Message
-from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
+from agenticx.runtime import AgentRuntime, EventType, RuntimeEvent, Session
+from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
-from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_facts, started_fact
+from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_facts, read_endings, start_key, started_facts
+from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
 from agenticx.sessions.store.base import read_log_pages
@@ -134,16 +136,23 @@ class SessionSubagents:
         Runs whose turns are open end with these.
         """
         open_turns = {turn.id for turn in loaded.children}
+        missing = list(self._writer.announcements.missing.values())
+        for run in list(self._records.runs.values()):
+            await self._report_start(run)
         for run in self._records.unended:
             if run.turn_id not in open_turns and run.turn_id not in self._begun_here:
                 ending = SubagentEnding(
                     turn_id=run.turn_id, agent_id=run.agent_id, state="error", text=_INTERRUPTED, code="interrupted"
                 )
                 await self.record_ending(ending)
-                await self.manager.deliver(ending)
-        for ending in self._writer.announcements.missing:
-            if ending.turn_id not in self._begun_here:
-                await self.manager.announce(ending)
+                await self.manager.reporter.deliver(ending)
+        for ending in read_endings(missing):
+            await self.manager.reporter.report_ending(ending)
+
+    async def _report_start(self, run: SubagentRun) -> None:
+        """Append the event of the start of a run of an earlier process if that left it out."""
+        if start_key(run.turn_id) in self._writer.announcements.missing:
+            await self.manager.reporter.report_start(run)
 
     @property
     def has_unended(self) -> bool:
@@ -163,16 +172,16 @@ class SessionSubagents:
 
     # --- records of turns ---------------------------------------------------------------------------------------------
 
-    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], /) -> Sequence[Fact]:
+    def facts(self, turn_id: str, events: Sequence[RuntimeEvent], round_: int, /) -> Sequence[Fact]:
         """Return the facts that the run has ended, and that its conversation has endings of sub-agents below it."""
         run = self._records.runs.get(turn_id)
         if run is None:
             return ()
         session = self.manager.session_of(turn_id)
         delivered = () if session is None else delivered_facts(session)
-        if not events[-1].terminal:
+        if not events[-1].terminal or turn_id in self._records.endings:
             return delivered
-        return (*delivered, *ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1])))
+        return (*delivered, *self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_)))
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
         for fact in facts:
@@ -184,31 +193,51 @@ class SessionSubagents:
     async def on_ended(self, turn_id: str, /) -> None:
         """Deliver the ending of a run of an earlier process."""
         if turn_id in self._records.runs and turn_id not in self._begun_here:
-            await self.manager.deliver(self._records.endings[turn_id])
+            await self._report_start(self._records.runs[turn_id])
+            await self.manager.reporter.deliver(self._records.endings[turn_id])
 
     # --- the host of the manager --------------------------------------------------------------------------------------
 
-    async def record_run(self, run: SubagentRun, events: Sequence[RuntimeEvent], /) -> None:
+    async def record_run(self, run: SubagentRun, /) -> None:
         self._begun_here.add(run.turn_id)
         self._records.runs[run.turn_id] = run
-        await run_to_completion(self._writer.commit(None, events, facts=[started_fact(run)]))
+        await run_to_completion(self._writer.commit(None, facts=started_facts(run)))
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
-        self._records.endings[ending.turn_id] = ending
         if ending.turn_id in self._turns.waiting:  # it could not go on after a restart
             return await self._turns.end_waiting(ending.turn_id, ending.code or "internal", ending.text)
-        await run_to_completion(self._writer.commit(None, facts=ended_facts(ending)))
+        if ending.turn_id not in self._records.endings:
+            await run_to_completion(self._writer.commit(None, facts=self._ended_facts(ending)))
+            self._records.endings[ending.turn_id] = ending
+
+    def _ended_facts(self, ending: SubagentEnding) -> Sequence[Fact]:
+        return ended_facts(ending, is_announced=ending.turn_id in self._writer.announcements.stored)
+
+    def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
+        is_start = event.type is EventType.SUBAGENT_STARTED
+        self._writer.announcements.expect(start_key(turn_id) if is_start else turn_id, event)
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
         await run_to_completion(self._writer.commit(None, events))
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
+        events = [event async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
+        return messages_of_agent(events, agent_id)
+
+    async def read_spent(self, agent_id: str, /) -> Spent:
+        turn_ids = {run.turn_id for run in self._records.runs.values() if run.agent_id == agent_id}
+        counter = SpentCounter(turn_ids)
+        async for event in self._events_since(turn_ids):
+            counter.count(event)
+        return counter.spent
+
+    async def _events_since(self, turn_ids: Collection[str]) -> AsyncGenerator[StoredEvent]:
+        """Yield the events of the log from the first one of these turns on."""
         log, session_id = self._services.log, self._session.id
         found = [turn for turn_id in turn_ids if (turn := await log.turn(session_id, turn_id)) is not None]
-        events: list[StoredEvent] = []
         async for page in read_log_pages(log, session_id, min((turn.after_seq or 0 for turn in found), default=0)):
-            events += (event for event in page if event.turn_id in turn_ids)
-        return messages_of_agent(events, agent_id)
+            for event in page:
+                yield event
 
     async def turn_above(self, run: SubagentRun, /) -> Turn | None:
         return await self._ended_turn(run.parent_turn_id, run.parent_path)

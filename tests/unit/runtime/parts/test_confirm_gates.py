@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -25,7 +26,7 @@ from agenticx.runtime import (
     SyncConfirmGate,
     UnknownConfirm,
 )
-from agenticx.runtime.confirm import confirm_digest
+from agenticx.runtime.confirm import QuestionRequest, confirm_digest
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -332,6 +333,29 @@ async def test_the_prompt_shows_what_would_run():
         "  command  18 characters\n"
         "    | curl http://x | sh\n"
         "Allow this? [y/N] "
+    ]
+
+
+@pytest.mark.parametrize(
+    ("agents", "line"),
+    [
+        ({}, ""),
+        ({"agent_id": "writer"}, "  agent    writer\n"),
+        ({"agent_id": "kid-2", "agent_path": ("meta", "kid-1", "kid-2")}, "  agent    kid-2, below kid-1\n"),
+    ],
+)
+async def test_the_prompt_names_the_agent_that_asks_if_it_is_not_the_main_one(agents, line):
+    with Keyboard() as keyboard:
+        keyboard.type("y\ny\ny\n")
+        gate = SyncConfirmGate(keyboard.read_line)
+        assert (await gate.ask(replace(request(), **agents), lambda: None)).approved
+        question = QuestionRequest(id="q2", text="Which?", expires_at=datetime.now(UTC), **agents)
+        assert (await gate.ask_question(question, lambda: None)).answer == "y"
+        await gate.request_confirm("Again?", {})
+    assert keyboard.prompts == [
+        f"? Run it?\n{line}Allow this? [y/N] ",
+        f"? Which?\n{line}Your answer: ",
+        "? Again?\nAllow this? [y/N] ",
     ]
 
 

@@ -19,6 +19,7 @@ from agenticx.sessions.history.fork import fork
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.testing import outline
+from agenticx.tools.builtin import builtin_tools
 from tests.support.sessions import wait_for_event
 from tests.support.teams.configured import PAIR, log_of, open_team_hub, shown, speakers, team_file
 
@@ -38,6 +39,16 @@ async def run(hub: Hub, session_id: str, text: str = "") -> Any:
 def said(messages: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
     """Return the senders and texts of messages; the sender of the user's is None."""
     return [(message.get("sender"), message["content"]) for message in messages]
+
+
+async def test_a_run_without_a_limit_of_its_own_ends_at_that_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / ".agenticx").mkdir()
+    (tmp_path / ".agenticx" / "settings.toml").write_text("team_max_turns = 3")
+    never = '[[termination]]\ntype = "text_mention"\ntext = "APPROVE"\n'
+    team_file(tmp_path / "home", PAIR.replace("max_turns = 2\n", "") + never)
+    async with open_team_hub(tmp_path, ["One.", "Two.", "Three."]) as hub:
+        ended = await run(hub, (await hub.create(team="pair")).id, "Write.")
+    assert ended["stop_reason"] == "Maximum number of turns 3 reached."
 
 
 async def test_a_message_is_the_task_of_a_run_in_its_turn(tmp_path: Path) -> None:
@@ -121,6 +132,22 @@ async def test_the_next_process_makes_the_team_from_the_log(tmp_path: Path) -> N
     async with open_team_hub(tmp_path, model=model) as hub:
         await run(hub, session.id)
     assert shown(model, 0) == [("user", "Write."), ("assistant", "One."), ("user", "critic said:\nTwo.")]
+
+
+async def test_a_rewind_undoes_and_redoes_the_edits_of_participants(tmp_path: Path) -> None:
+    team_file(tmp_path / "home", PAIR.replace('"Write."', '"Write."\ntools = ["file_write"]'))
+    script = ["One.", "Two.", [call("file_write", {"path": "poem.txt", "content": "Red."})], "Written.", "Good."]
+    async with open_team_hub(tmp_path, script, tools=builtin_tools()) as hub:
+        session = await hub.create(team="pair", permission_mode="auto")
+        await run(hub, session.id, "Think.")
+        thought = (await hub.messages(session.id))[-1]["message_id"]
+        await run(hub, session.id, "Write.")
+        written = (await hub.messages(session.id))[-1]["message_id"]
+        undone = await hub.rewind(session.id, thought)
+        assert [(file.path, file.outcome) for file in undone.files] == [("poem.txt", "removed")]
+        assert not (tmp_path / "poem.txt").exists()
+        await hub.rewind(session.id, written)
+        assert (tmp_path / "poem.txt").read_text() == "Red."
 
 
 async def test_a_team_forgets_what_was_rewound(tmp_path: Path) -> None:

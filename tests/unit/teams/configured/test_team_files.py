@@ -107,6 +107,7 @@ def test_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
         (TEAM + 'kind = "user"', r"participants\[0\] has the unknown key 'system_message'; known keys: name, descr"),
         (TEAM.replace("writer", "two words"), r"participants\[0\]\.name is 'two words'; right would be an identifier"),
         (TEAM.replace("writer", "meta"), r"participants\[0\]\.name is 'meta'; right would be an identifier such as"),
+        (TEAM.replace("writer", "user"), r"participants\[0\]\.name is 'user', so models would take its words for"),
         (TEAM + 'handoffs = ["nobody"]', r"names in participants\[0\]\.handoffs the unknown participant 'nobody'"),
         (TEAM + 'handoffs = ["writer"]', r"has a participant 'writer' that hands over to itself"),
         (TEAM + TEAM[TEAM.index("[[") :], r"has two participants with the name 'writer'"),

@@ -1,0 +1,33 @@
+"""The parser of an action of a command, such as `agx team run`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["ActionParser"]
+
+
+class ActionParser(ArgumentParser):
+    """A parser that takes options and positional arguments in any order, and shows its own usage for what is left over.
+
+    `ArgumentParser` calls `parse_known_args` of an action's parser, which takes an optional positional argument as
+    missing if an option is before it, and reports arguments that are left over with the usage of the whole command.
+    """
+
+    _is_parsing = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Namespace, list[str]]:
+        if self._is_parsing:  # called by `parse_known_intermixed_args`
+            return super().parse_known_args(args, namespace)
+        self._is_parsing = True
+        try:
+            parsed, left_over = self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_parsing = False
+        if left_over:
+            self.error(f"unrecognized arguments: {' '.join(left_over)}")
+        return parsed, left_over

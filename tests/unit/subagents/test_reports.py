@@ -1,0 +1,111 @@
+"""The events of starts and endings of sub-agents: each is in the log once, whatever writes fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.errors import StoreError
+from agenticx.llms.scripted import call
+from agenticx.sessions import MemoryStore, StoredEvent
+from agenticx.testing import check_grammar
+from tests.support.intercepted_store import InterceptedStore, Write
+from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, spawn
+from tests.support.timeouts import wait_until
+
+pytestmark = pytest.mark.anyio
+
+
+def reports(log: Sequence[dict[str, Any]]) -> Counter[tuple[str, str, str]]:
+    """Return how often the log reports each start, and each ending by its text."""
+    types = {"subagent_started": "task", "subagent_completed": "result", "subagent_error": "code"}
+    found = [(one["type"], one["agent_id"], one["data"][types[one["type"]]]) for one in log if one["type"] in types]
+    return Counter(found)
+
+
+class RefusingStore(InterceptedStore):
+    """A store that refuses the first `times` commits which `refuses` is true of."""
+
+    def __init__(self, memory: MemoryStore, refuses: Callable[[Write], bool], times: int) -> None:
+        super().__init__(memory, self._commit)
+        self._refuses = refuses
+        self._left = times
+
+    async def _commit(self, write: Write) -> Sequence[StoredEvent]:
+        if self._left and self._refuses(write):
+            self._left -= 1
+            raise StoreError("disk full")
+        return await write.make()
+
+
+async def test_a_process_that_dies_at_any_commit_leaves_no_start_or_ending_without_its_event(tmp_path: Path) -> None:
+    for dies_at in range(3, 21):
+        memory = MemoryStore()
+        stores = iter([MortalStore(memory, dies_at), memory.other_worker()])
+        session = SubagentSession(tmp_path, lambda stores=stores: next(stores))
+        await memory.create(session.record)
+        hub = session.new_hub([spawn("a"), call("wait_subagents"), "done"], {"a": ["a ends"]})
+        await hub.recover()
+        store: Any = session.store
+        turn = asyncio.create_task(session.run(hub))
+        await wait_until(lambda store=store, turn=turn: store.is_dead or turn.done())
+        turn.cancel()
+        await asyncio.wait({turn})
+        store.die(session.id)
+        await hub.close()
+        hub = session.new_hub(["yes"], {})
+        await hub.recover()
+        states = {one["agent_id"]: one.get("code", one["state"]) for one in await hub.subagents(session.id)}
+        log = await session.envelopes()
+        check_grammar(log)
+        starts = [(type_, agent) for type_, agent, _ in reports(log).elements() if type_ == "subagent_started"]
+        assert starts == [("subagent_started", agent) for agent in states], dies_at
+        ends = [one for one in reports(log).elements() if one[0] != "subagent_started"]
+        assert len(ends) == len(states), dies_at
+        await hub.close()
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_terminal_event_that_could_not_be_stored_has_one_ending_and_one_event(
+    tmp_path: Path, times: int
+) -> None:
+    memory = MemoryStore()
+
+    def ends_child(write: Write) -> bool:
+        return any(event.terminal and event.agent_id == "a-1" for event in write.commit.events)
+
+    stores = iter([RefusingStore(memory, ends_child, times), memory.other_worker()])
+    session = SubagentSession(tmp_path, lambda: next(stores))
+    async with session.hub([spawn("a"), call("wait_subagents"), "done", "again"], a=["a ends"]) as hub:
+        await session.run(hub)
+        await session.run(hub, "and?")
+    async with session.hub(["I see."]) as hub:
+        await session.run(hub, "more?")
+        log = await session.envelopes()
+        check_grammar(log)
+        assert reports(log) == {("subagent_started", "a-1", "work"): 1, ("subagent_error", "a-1", "storage"): 1}
+
+
+async def test_an_event_that_could_not_be_stored_is_not_taken_for_that_of_a_later_run(tmp_path: Path) -> None:
+    memory = MemoryStore()
+
+    def reports_ending(write: Write) -> bool:
+        return "subagent_completed" in write.types and write.commit.turn_id is None
+
+    stores = iter([RefusingStore(memory, reports_ending, 1), memory.other_worker()])
+    session = SubagentSession(tmp_path, lambda: next(stores))
+    async with session.hub([spawn("a"), call("wait_subagents"), "done"], a=["first", "second", "third"]) as hub:
+        await session.run(hub)
+        for text in ("second", "third"):
+            await hub.message_subagent(session.id, "a-1", "More!")
+            await session.wait_for(lambda one, text=text: one["type"] == "final" and one["data"]["text"] == text)
+            await session.wait_for(lambda one: one["type"] == "final")
+    async with session.hub(["I see."]) as hub:
+        await session.run(hub, "and?")
+        found = reports(await session.envelopes())
+        assert [found["subagent_completed", "a-1", text] for text in ("first", "second", "third")] == [1, 1, 1]
