@@ -28,6 +28,7 @@ from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import Turn, usage_data, usage_from_data
 from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turn_task import wait_for_abandoned_turn
 
 __all__ = ["Execution"]
 
@@ -102,7 +103,7 @@ class Execution:
             if number > 1:
                 _log.warning("retry", attempt=number - 1, error=self._attempt.problem)
             session = self._session_below(place)
-            turn, events = self._begin_turn(session, place), list[Event]()
+            turn, events = await self._begin_turn(session, place), list[Event]()
             try:
                 async for event in turn:
                     events.append(event)
@@ -158,7 +159,9 @@ class Execution:
             session.inherit(parent.session, parent.permission_mode)
         return session
 
-    def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
+    async def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
+        await wait_for_abandoned_turn(session)
+        session.check_free()  # before its state, which the turn at work uses, is changed
         session.state.context_variables.update(copied_variables(self.context_variables))
         session.active_agent, self.agents.active = self.agent.name, None
         context = self._context(self.acting, parent)

@@ -132,9 +132,13 @@ class Session:
     def begin_turn(self, turn: object) -> None:
         """Reserve the session for `turn`; raise `SessionBusy` while another runs, `ValueError` for an unknown mode."""
         self._check_mode()
+        self.check_free()
+        self._running = turn
+
+    def check_free(self) -> None:
+        """Raise `SessionBusy` while a turn runs."""
         if self._running is not None:
             raise SessionBusy(f"session {self.id!r} already runs a turn; wait for its terminal event")
-        self._running = turn
 
     @property
     def running_turn(self) -> object:

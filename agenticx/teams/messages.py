@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
 
-from agenticx.messages import Attachment, Message, ToolCall, UserMessage, new_id
+from agenticx.messages import Attachment, Message, ToolCall, UserMessage, clean_text, new_id
 
 __all__ = [
     "AgentEvent",
@@ -43,6 +43,8 @@ ContentT = TypeVar("ContentT", bound=BaseModel)
 
 FunctionCall = ToolCall
 
+_Text = Annotated[str, AfterValidator(clean_text)]
+
 
 @dataclass(frozen=True, slots=True)
 class RequestUsage:
@@ -58,7 +60,7 @@ class RequestUsage:
 class FunctionExecutionResult(BaseModel, frozen=True):
     """The result of the call `call_id` of the tool `name`."""
 
-    content: str
+    content: _Text
     name: str
     call_id: str
     is_error: bool = False
@@ -71,9 +73,9 @@ class TeamRecord(BaseModel, frozen=True, extra="forbid"):
     """A message or an event of a team; `type` is the name of its class."""
 
     id: str = Field(default_factory=lambda: new_id("msg"))
-    source: str = "user"
+    source: _Text = "user"
     models_usage: RequestUsage | None = None
-    metadata: dict[str, str] = {}
+    metadata: dict[_Text, _Text] = {}
     created_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     type: str = Field(default="", validate_default=True)
 
@@ -115,7 +117,7 @@ class BaseChatMessage(TeamRecord, frozen=True):
 class BaseTextChatMessage(BaseChatMessage, frozen=True):
     """A message whose content is text."""
 
-    content: str
+    content: _Text
 
     def to_text(self) -> str:
         return self.content
@@ -128,7 +130,7 @@ class BaseAgentEvent(TeamRecord, frozen=True):
 class _TextEvent(BaseAgentEvent, frozen=True):
     """An event whose content is text."""
 
-    content: str
+    content: _Text
 
     def to_text(self) -> str:
         return self.content
@@ -152,7 +154,7 @@ class StopMessage(BaseTextChatMessage, frozen=True):
 class HandoffMessage(BaseTextChatMessage, frozen=True):
     """A message that gives control to `target`; `context` are messages for the target's model."""
 
-    target: str
+    target: _Text
     context: list[Message] = []
     type: Literal["HandoffMessage"] = "HandoffMessage"
 
@@ -168,7 +170,7 @@ class ToolCallSummaryMessage(BaseTextChatMessage, frozen=True):
 class MultiModalMessage(BaseChatMessage, frozen=True):
     """A text with attachments, in their order."""
 
-    content: list[str | Attachment]
+    content: list[_Text | Attachment]
     type: Literal["MultiModalMessage"] = "MultiModalMessage"
 
     def to_text(self) -> str:
@@ -252,7 +254,7 @@ class UserInputRequestedEvent(BaseAgentEvent, frozen=True):
     """A question to a person."""
 
     request_id: str
-    content: str = ""
+    content: _Text = ""
     type: Literal["UserInputRequestedEvent"] = "UserInputRequestedEvent"
 
     def to_text(self) -> str:

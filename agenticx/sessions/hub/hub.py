@@ -19,6 +19,7 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
+from agenticx.messages import clean_text
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry
 from agenticx.runtime.results import UserInput
@@ -281,7 +282,8 @@ class Hub(QuestionMethods, SubagentMethods):
         """
         self._check_open()
         _check_session_id(session_id)
-        return (await self._perform_here(session_id, Submit(request=TurnRequest(input=user_input), work=work))).turn
+        request = TurnRequest(input=clean_text(user_input))
+        return (await self._perform_here(session_id, Submit(request=request, work=work))).turn
 
     async def stop(self, session_id: str) -> TurnRecord | None:
         """Request the end of the session's running turn and return it, None when none runs.

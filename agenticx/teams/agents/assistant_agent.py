@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from agenticx import user_code
 from agenticx.errors import AgenticXError
-from agenticx.messages import AssistantMessage, Message, UserMessage, message_adapter, new_id
+from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text, message_adapter, new_id
 from agenticx.runtime import (
     AgentHook,
     AgentRuntime,
@@ -373,4 +373,4 @@ def _model_message(message: BaseChatMessage) -> UserMessage:
     content = read.content
     if message.source != "user":
         content = f"{message.source} said:\n{quote_lines(content, _looks_like_speaker)}"
-    return read.model_copy(update={"message_id": message.id, "content": content})
+    return read.model_copy(update={"message_id": message.id, "content": clean_text(content)})

@@ -34,7 +34,7 @@ from agenticx.teams.group_chats.participants import (
     checked_participants,
     load_states,
 )
-from agenticx.teams.group_chats.stored_talk import EarlierRun, read_talk
+from agenticx.teams.group_chats.stored_talk import EarlierRun, StoredTurns, read_talk
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
@@ -446,12 +446,13 @@ class BaseGroupChat(Team):
         The first run in a session does it. Participants that do not have a `restore` begin anew. ValueError if other
         participants have spoken.
         """
-        talk = read_talk(events, self.name, self._types)
+        turns = StoredTurns(events, self.name)
+        talk = read_talk(turns, self._types)
         speakers = {*talk.transcript.speakers, *([] if talk.selected is None else [talk.selected])}
         if unknown := sorted(speakers - self._participants.keys()):
             raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")
         for name, participant in self._participants.items():
-            participant.restore(events, talk.transcript.said_by_others(name))
+            participant.restore(turns, talk.transcript.said_by_others(name))
         self._transcript, self._selected, self._is_restored = talk.transcript, talk.selected, True
         self._unfinished = talk.selected
         return talk.last_run

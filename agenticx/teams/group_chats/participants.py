@@ -16,6 +16,7 @@ from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.protocols import ChatAgent, Team
+from agenticx.teams.group_chats.stored_talk import StoredTurns
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ class Participant(Protocol):
         """
         ...
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
-        """Go on from a session's log; `heard` are all messages that others have said to the participant."""
+    def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:
+        """Go on from the turns of the team; `heard` are all messages that others have said to the participant."""
         ...
 
     async def reset(self, cancellation_token: CancellationToken, /) -> None: ...
@@ -74,7 +75,7 @@ class Continuable(Protocol):
 
 @runtime_checkable
 class Restorable(Protocol):
-    """An agent or a team that can go on from a session's log."""
+    """An agent or a team that can go on from a session's log: of an agent, the turns of its team and those below."""
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None: ...
 
@@ -98,9 +99,9 @@ class _AgentParticipant:
                 await emit(item)
         raise RuntimeError(f"on_messages_stream of {self.name!r} ended without a Response")
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+    def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:
         if isinstance(self._agent, Restorable):
-            self._agent.restore(events, heard)
+            self._agent.restore(turns.of_agents(), heard)
 
 
 class _TeamParticipant:
@@ -154,9 +155,9 @@ class _TeamParticipant:
         await pass_on(*held)
         return answer or TextMessage(content=stop_reason or "", source=self.name)
 
-    def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
+    def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:
         if isinstance(self._team, Restorable):
-            self._team.restore(events, heard)
+            self._team.restore(turns.of_team(self.name), heard)
 
     async def reset(self, cancellation_token: CancellationToken, /) -> None:
         await self._team.reset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from agenticx.teams.messages import BaseChatMessage
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["TALK_EVENTS", "StoredTalk", "read_talk"]
+__all__ = ["TALK_EVENTS", "StoredTalk", "StoredTurns", "events_at", "read_talk"]
 
 TALK_EVENTS = frozenset(
     {
@@ -24,6 +24,55 @@ TALK_EVENTS = frozenset(
     }
 )
 """The events from which a team and its participants are restored."""
+
+
+class StoredTurns:
+    """The events of a team in a session: `own` are those of the turns of its runs, `events` also of all below them.
+
+    Its turns have its messages and are below no other turn among the given events. So other teams, also one above it or
+    one that takes part in it, can have its name, and their participants the names of its own.
+    """
+
+    def __init__(self, events: Sequence[StoredEvent], team: str) -> None:
+        started = {event.turn_id: _envelope(event) for event in events if event.type == "turn_started"}
+        self._agents = {turn_id: envelope["agent_id"] for turn_id, envelope in started.items()}
+        self._parents = {turn_id: envelope["data"].get("parent_turn_id") for turn_id, envelope in started.items()}
+        talk = (event for event in events if event.type in ("speaker_selected", "team_message"))
+        top = (event for event in talk if self._parents.get(event.turn_id) not in started)
+        turn_ids = {event.turn_id for event in top if _data(event)["team"] == team}
+        self.own = _of_turns(events, turn_ids)
+        self.events = self._with_those_below(events, turn_ids)
+        self._participants = [turn_id for turn_id, parent in self._parents.items() if parent in turn_ids]
+
+    def of_agents(self) -> Sequence[StoredEvent]:
+        """Return the events of the team's turns, and of the turns right below them."""
+        return _of_turns(self.events, {*(event.turn_id for event in self.own), *self._participants})
+
+    def of_team(self, name: str) -> Sequence[StoredEvent]:
+        """Return the events of the turns of a team that takes part, and of all below them."""
+        turn_ids = {turn_id for turn_id in self._participants if self._agents[turn_id] == name}
+        return self._with_those_below(self.events, turn_ids)
+
+    def _with_those_below(self, events: Sequence[StoredEvent], turn_ids: Collection[str | None]) -> list[StoredEvent]:
+        found = set(turn_ids)
+        for turn_id, parent in self._parents.items():  # in the order in which they began
+            if parent in found:
+                found.add(turn_id)
+        return _of_turns(events, found)
+
+
+def events_at(events: Sequence[StoredEvent], path: Sequence[str]) -> list[StoredEvent]:
+    """Return the events of the turns of an agent, where `path` names it after those above it, and of all below them."""
+    paths: dict[str | None, Sequence[str]] = {}
+    for event in events:
+        if event.type == "turn_started":
+            envelope = _envelope(event)
+            paths[event.turn_id] = (*paths.get(envelope["data"].get("parent_turn_id"), ()), envelope["agent_id"])
+    return _of_turns(events, [turn_id for turn_id, known in paths.items() if known[: len(path)] == path])
+
+
+def _of_turns(events: Sequence[StoredEvent], turn_ids: Collection[str | None]) -> list[StoredEvent]:
+    return [event for event in events if event.turn_id in turn_ids]
 
 
 @dataclass(slots=True)
@@ -35,14 +84,14 @@ class StoredTalk:
     selected: str | None = None
 
 
-def read_talk(events: Sequence[StoredEvent], team: str, types: MessageTypes) -> StoredTalk:
-    """Return the runs of `team`; a speech that was not finished is not part of the transcript.
+def read_talk(turns: StoredTurns, types: MessageTypes) -> StoredTalk:
+    """Return the runs of a team; a speech that was not finished is not part of the transcript.
 
     Raises ValueError for messages of unknown types and `DamagedData` for events that cannot be read.
     """
     talk = StoredTalk()
-    finished = {event.turn_id for event in events if event.type == "final"}
-    for turn_id, speaker, messages in _speeches(events, team):
+    finished = {event.turn_id for event in turns.own if event.type == "final"}
+    for turn_id, speaker, messages in _speeches(turns.own):
         loaded = [types.load(message) for message in messages]
         if turn_id != talk.last_run.turn_id:
             if is_over := talk.last_run.turn_id in finished:
@@ -61,13 +110,11 @@ def read_talk(events: Sequence[StoredEvent], team: str, types: MessageTypes) -> 
             talk.last_run.speeches += 1
     if talk.last_run.turn_id in finished:
         talk.transcript.finish_task()
-    talk.last_run.usages = list(_finished_usages(events, talk.last_run.turn_id))
+    talk.last_run.usages = list(_finished_usages(turns.events, talk.last_run.turn_id))
     return talk
 
 
-def _speeches(
-    events: Sequence[StoredEvent], team: str
-) -> Iterator[tuple[str | None, str | None, Sequence[Mapping[str, Any]]]]:
+def _speeches(events: Sequence[StoredEvent]) -> Iterator[tuple[str | None, str | None, Sequence[Mapping[str, Any]]]]:
     """Yield the turn, the speaker and the messages of each task, whose speaker is None, and of each speech.
 
     One that was not finished has no messages. A message that the user sent during a run (`steered`) is a task too.
@@ -79,8 +126,6 @@ def _speeches(
         if event.type not in ("speaker_selected", "team_message", "steered"):
             continue
         data = _data(event)
-        if data.get("team", team) != team or (event.type == "steered" and event.turn_id != turn_id):
-            continue
         if event.type != "team_message" or event.turn_id != turn_id:
             if messages or speaker is not None:
                 yield turn_id, speaker, messages
@@ -105,7 +150,11 @@ def _finished_usages(events: Sequence[StoredEvent], turn_id: str | None) -> Iter
 
 
 def _data(event: StoredEvent) -> Mapping[str, Any]:
+    return _envelope(event)["data"]
+
+
+def _envelope(event: StoredEvent) -> Mapping[str, Any]:
     from agenticx.sessions.store.damage import map_decode_errors  # on first use: it imports the stores
 
     with map_decode_errors("the log of a session"):
-        return json.loads(event.frame_json)["data"]
+        return json.loads(event.frame_json)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
@@ -16,13 +17,15 @@ from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.gates import ParticipantsOwnGate
 from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
+from agenticx.teams.group_chats.stored_talk import TALK_EVENTS, events_at
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
+
+_ENDING_SECONDS = 3.0  # for the end of a turn that was stopped, before the next one of the team begins
 
 Work = Callable[["TeamTurn"], Awaitable[WorkResult]]
 
@@ -98,15 +101,20 @@ class TeamTurns:
         self._team = team
         self._session = session
         self._settings = settings
+        self._last: asyncio.Task[None] | None = None  # the last turn of a hub, which may still be ending
 
     async def stored_events(self) -> Sequence[StoredEvent]:
-        """Return what the session's log has of teams; nothing for one in memory."""
+        """Return what the session's log has of teams, in a turn of those at its place; nothing for one in memory."""
         if not isinstance(self._session, str):
             return ()
         from agenticx.sessions.history.turns_on_path import read_events_on_path  # on first use: it imports the stores
         from agenticx.sessions.hub.open_hubs import hub_of
 
-        return await read_events_on_path((await hub_of(self._session)).store.log, self._session, TALK_EVENTS)
+        events = await read_events_on_path((await hub_of(self._session)).store.log, self._session, TALK_EVENTS)
+        parent = current_turn()
+        if parent is None or not parent.accepts_children:
+            return events
+        return events_at(events, (*parent.agent_path, self._team))
 
     async def run(self, text: str, work: Work) -> None:
         """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.
@@ -150,15 +158,22 @@ class TeamTurns:
         from agenticx.sessions.store.base import SessionOwnedElsewhere
 
         hub, running = await hub_of(session_id), _TurnWork(self._team, work)
-        try:
+
+        async def run_turn() -> None:
             turn = await hub.run_work(session_id, text, running)
+            await hub.wait_for_turn(session_id, turn.id)
+
+        if self._last is not None and not self._last.done():
+            await asyncio.wait({self._last}, timeout=_ENDING_SECONDS)
+        turn = self._last = asyncio.create_task(run_turn(), name=f"agx turn of team {self._team}")
+        try:
+            await asyncio.shield(turn)
         except SessionOwnedElsewhere as exc:
             where = f"another worker, {exc.owner!r}, owns the session {session_id!r}"
             raise TeamError(f"{where}; run the team there, or as a configured one", code="storage") from exc
-        try:
-            await hub.wait_for_turn(session_id, turn.id)
         except asyncio.CancelledError:
             running.stop.set()
+            await asyncio.wait({turn}, timeout=user_code.GRACE_SECONDS / 2)  # whoever cancels waits twice as long
             raise
         running.check()
 

@@ -68,6 +68,14 @@ async def test_a_run_is_a_turn_of_a_stored_session_and_its_attempt_a_turn_below_
     assert [message["content"] for message in transcript(pages)] == ["Pay 7.", "Paid."]
 
 
+async def test_half_a_surrogate_pair_in_a_task_is_replaced(tmp_path: Path) -> None:
+    url, model = f"sqlite:///{tmp_path}/runs.db", ScriptedModel([say("Fine.")])
+    executor = AgentExecutor(model, store=url, settings=settings_in(tmp_path))
+    assert (await executor.arun(Agent(), Task(description="half \ud83d of it"))).result == "Fine."
+    await executor.aclose()
+    assert model.requests[0].messages[-1].content == "half \ufffd of it"
+
+
 async def test_a_later_executor_continues_a_stored_session(tmp_path: Path) -> None:
     url, settings = f"sqlite:///{tmp_path}/runs.db", settings_in(tmp_path)
     first = AgentExecutor(ScriptedModel(PAYING), store=url, settings=settings)
@@ -193,6 +201,16 @@ async def test_a_run_while_its_session_is_busy_fails_without_an_exception(tmp_pa
         await stream.aclose()
     assert (result.success, result.result, result.events) == (False, "", ())
     assert (result.error or "").startswith("session_busy: session 'ses_")
+
+
+async def test_a_run_that_is_refused_as_its_session_is_busy_changes_nothing_of_it() -> None:
+    session = Session()
+    stream = AgentExecutor(ScriptedModel([hang()]), session=session).stream(billing, TASK, context_variables=ANN)
+    assert (await anext(stream)).type == "turn_started"
+    other = AgentExecutor(ScriptedModel(), session=session)
+    assert not (await other.arun(Agent(name="Other"), TASK, context_variables={"customer": "Bob"})).success
+    assert (session.active_agent, session.state.context_variables) == ("Billing", ANN)
+    await stream.aclose()
 
 
 async def test_a_blocking_run_says_that_the_hub_of_its_session_is_on_another_event_loop(tmp_path: Path) -> None:

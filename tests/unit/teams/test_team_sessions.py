@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,15 @@ from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
+    BaseChatMessage,
     CancellationToken,
     MaxMessageTermination,
     RoundRobinGroupChat,
     SelectorGroupChat,
     TaskResult,
     TeamError,
+    TextMessage,
+    UserProxyAgent,
 )
 from agenticx.testing import check_grammar, outline
 from agenticx.tools.builtin import builtin_tools
@@ -35,6 +40,10 @@ pytestmark = pytest.mark.anyio
 
 def agent(name: str, *script: Any, **options: Any) -> AssistantAgent:
     return AssistantAgent(name, ScriptedModel(list(script)), **options)
+
+
+def shown_to(model: ScriptedModel) -> list[str]:
+    return [message.content for message in model.requests[-1].messages if message.role != "system"]
 
 
 def texts(result: TaskResult) -> list[str]:
@@ -97,8 +106,8 @@ async def test_a_confirm_of_a_participant_is_answered_through_the_hub(tmp_path: 
         await log_of(hub, session_id)
 
 
-@pytest.mark.parametrize("by", ["hub", "token"])
-async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again(tmp_path: Path, by: str) -> None:
+@pytest.mark.parametrize("by", ["hub", "token", "task"])
+async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again_at_once(tmp_path: Path, by: str) -> None:
     async with open_session(tmp_path) as (hub, session_id):
         inner = RoundRobinGroupChat([agent("inner", hang(), "Again.")], name="pair", max_turns=1)
         team, token = RoundRobinGroupChat([inner], max_turns=1, session=session_id), CancellationToken()
@@ -109,19 +118,35 @@ async def test_a_stopped_run_ends_all_its_turns_and_can_be_run_again(tmp_path: P
         if by == "hub":
             await hub.stop(session_id)
         else:
-            token.cancel()
+            (token if by == "token" else running).cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
         assert asyncio.get_running_loop().time() - began < 0.5
-        while hub.running_turn_id(session_id) is not None:
-            await asyncio.sleep(0.001)
-        turns = by_agent(await log_of(hub, session_id))
-        assert {name: events[0][-1]["data"]["code"] for name, events in turns.items()} == dict.fromkeys(
-            ("meta", "pair", "inner"), "stopped"
-        )
         assert texts(await team.run())[-1] == "Again."
-        last = by_agent(await log_of(hub, session_id))
-        assert {name: events[1][-1]["type"] for name, events in last.items()} == dict.fromkeys(last, "final")
+        turns = by_agent(await log_of(hub, session_id))
+        ends = [(name, [events[-1]["data"].get("code") for events in runs]) for name, runs in turns.items()]
+        assert ends == [(name, ["stopped", None]) for name in ("meta", "pair", "inner")]
+
+
+async def test_a_run_waits_for_the_end_of_a_stopped_one_whose_participant_ignores_that(tmp_path: Path) -> None:
+    class Stubborn(Saying):
+        async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Any:
+            begun.set()
+            while not over.is_set():
+                with suppress(asyncio.CancelledError):
+                    await over.wait()
+            return await super().on_messages(messages, cancellation_token)
+
+    begun, over = asyncio.Event(), asyncio.Event()
+    async with open_session(tmp_path) as (_, session_id):
+        team, token = RoundRobinGroupChat([Stubborn("a")], max_turns=1, session=session_id), CancellationToken()
+        running = asyncio.create_task(team.run(task="Go", cancellation_token=token))
+        await begun.wait()
+        token.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        asyncio.get_running_loop().call_later(0.05, over.set)
+        assert lines((await team.run()).messages) == ["a: a here"]
 
 
 async def test_a_team_of_the_next_process_goes_on_with_the_right_speaker(tmp_path: Path) -> None:
@@ -267,3 +292,61 @@ async def test_the_speech_of_an_inner_team_goes_on_after_a_restart(tmp_path: Pat
         assert lines((await outer.run()).messages) == ["a: a here", "b: b here", "d: d here"]
         _, outer = team(session_id)
         assert lines((await outer.run()).messages) == ["c: c here", "a: a here", "d: d here"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+async def test_half_a_surrogate_pair_in_what_is_said_is_replaced(tmp_path: Path, durable: bool) -> None:
+    half, model = "half \ud83d of it", ScriptedModel(["Fine."])
+    async with open_session(tmp_path) as (_, session_id):
+        person = UserProxyAgent("person", input_func=lambda _: half)
+        members = [Saying("custom", half), person, AssistantAgent("a", model)]
+        team = RoundRobinGroupChat(members, max_turns=3, session=session_id if durable else None)
+        result = await team.run(task=TextMessage(content=half, source=half, metadata={half: half}))
+    clean = "half \ufffd of it"
+    assert texts(result) == [clean, clean, "", clean, "Fine."]
+    assert result.messages[0].source == clean
+    assert shown_to(model) == [f"{clean} said:\n{clean}", f"custom said:\n{clean}", f"person said:\n{clean}"]
+
+
+# --- names that are used twice ----------------------------------------------------------------------------------------
+
+
+async def test_teams_and_participants_of_the_same_names_are_restored_apart(tmp_path: Path) -> None:
+    def team(session_id: str) -> tuple[ScriptedModel, ScriptedModel, RoundRobinGroupChat]:
+        below, above = ScriptedModel(["Below."]), ScriptedModel(["Above."])
+        inner = RoundRobinGroupChat([AssistantAgent("a", below), agent("b", "B.")], max_turns=2)
+        return below, above, RoundRobinGroupChat([inner, AssistantAgent("a", above)], max_turns=2, session=session_id)
+
+    async with open_session(tmp_path) as (hub, session_id):
+        for task in ("go", "again"):
+            below, above, outer = team(session_id)
+            assert texts(await outer.run(task=task)) == [task, "Below.", "B.", "Above."]
+        assert shown_to(below) == ["go", "Below.", "b said:\nB.", "a said:\nAbove.", "again"]
+        assert shown_to(above) == ["go", "b said:\nB.", "Above.", "again", "b said:\nB."]
+        await log_of(hub, session_id)
+
+
+async def test_a_team_does_not_have_the_talk_of_another_team_of_its_session(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (_, session_id):
+        for name in ("one", "two"):
+            model = ScriptedModel(["Hello."])
+            team = RoundRobinGroupChat([AssistantAgent("a", model)], max_turns=1, session=session_id, name=name)
+            await team.run(task=f"for {name}")
+            assert shown_to(model) == [f"for {name}"]
+
+
+async def test_a_team_in_a_tool_goes_on_with_its_own_talk(tmp_path: Path) -> None:
+    models: list[ScriptedModel] = []
+
+    @tool(risk="read")
+    async def discuss() -> str:
+        """Discuss."""
+        models.append(ScriptedModel(["First."]))
+        team = RoundRobinGroupChat([AssistantAgent("x", models[-1])], max_turns=1, session=session_id)
+        return (await team.run(task="inner")).messages[-1].to_text()
+
+    async with open_session(tmp_path) as (_, session_id):
+        for _ in range(2):
+            writer = agent("writer", call("discuss"), "Done.", tools=[discuss])
+            await RoundRobinGroupChat([writer], max_turns=1, session=session_id).run(task="go")
+    assert [shown_to(model) for model in models] == [["inner"], ["inner", "First.", "inner"]]
