@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError, ToolError
+from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.events import Event
@@ -43,6 +44,8 @@ _CLOSING_SECONDS = 3.0
 _NAME_CHARS = 40
 _ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
 _ANSWERED = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
+
+_log = get_logger(__name__)
 
 
 class AgentTeamManager:
@@ -151,8 +154,6 @@ class AgentTeamManager:
         Raises `SubagentBusy` if it works, `SubagentLimitReached`.
         """
         agent = self._find(agent_id)
-        if agent.has_ended:
-            self._start_limits.check(agent.parent, current_turn())
         if not (agent.has_ended and await self._begin_again(agent, agent.run.task, is_anew=True)):
             raise SubagentBusy(f"{agent_id} has not ended; cancel it first")
 
@@ -169,7 +170,6 @@ class AgentTeamManager:
             if not agent.has_ended:
                 agent.unread.append(text)
                 return
-            self._start_limits.check(agent.parent, current_turn())
             if await self._begin_again(agent, text, is_anew=False):
                 return
 
@@ -285,7 +285,11 @@ class AgentTeamManager:
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 
     async def _begin_again(self, agent: Subagent, message: str, *, is_anew: bool) -> bool:
-        """Begin another run of an agent that has ended; return False if it has begun one meanwhile."""
+        """Begin another run of an agent that has ended; return False if it has begun one meanwhile.
+
+        Raises `SubagentLimitReached`.
+        """
+        self._start_limits.check(agent.parent, current_turn())
         runtime = await self._runtimes.get(agent.run.model)
         earlier = 0 if is_anew else agent.rounds
         run = replace(agent.run, turn_id=new_id("turn"), message=message, is_anew=is_anew, earlier_rounds=earlier)
@@ -293,6 +297,7 @@ class AgentTeamManager:
         self._check_open()
         if not agent.has_ended:
             return False
+        self._start_limits.check(agent.parent, current_turn())
         before, state, work, agent.run = agent.run, agent.state, agent.work, run
         agent.state, agent.stop, agent.ended = "queued", StopSignal(), asyncio.Event()
         try:
@@ -359,7 +364,12 @@ class AgentTeamManager:
                 await self.reporter.finish(agent, ending, is_recorded=is_recorded)
         if agent.has_ended and ending.state != "error" and agent.unread and not self._is_closed:
             texts, agent.unread = "\n\n".join(agent.unread), []
-            if not await self._begin_again(agent, texts, is_anew=False):
+            try:
+                has_begun = await self._begin_again(agent, texts, is_anew=False)
+            except AgenticXError as exc:
+                _log.warning("a sub-agent could not go on with its messages", agent=agent.id, error=str(exc))
+                has_begun = False
+            if not has_begun:
                 agent.unread.append(texts)
 
     async def _turn(self, agent: Subagent, resumed: ResumedTurn | None) -> Event | None:

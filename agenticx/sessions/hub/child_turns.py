@@ -18,6 +18,7 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
+from agenticx.sessions.hub.waiting_turns import WaitingTurns
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost
 from agenticx.sessions.store.hosts import this_host
@@ -93,8 +94,7 @@ class SessionChildTurns:
 
     `unended` holds the ids of turns whose end could not be stored; `records` are stored with the events. `resumer` goes
     on with the turns of an earlier process that outlive their parents and wait for a person; without it they are ended.
-    `waiting` are the turns of an earlier process that go on, by id, until they are begun again; `open_questions` those
-    that they ask again, by id, each with an event that is set once that is so, or the turn is over.
+    `waiting` are those that are to go on and are not begun again yet.
     """
 
     is_durable = True
@@ -108,8 +108,7 @@ class SessionChildTurns:
         self._open: dict[str, _StoredChildTurn] = {}
         self.unended = set[str]()
         self.resumer: ChildTurnResumer | None = None
-        self.open_questions: dict[str, asyncio.Event] = {}
-        self.waiting: dict[str, _WaitingTurn] = {}
+        self.waiting = WaitingTurns()
         self._suspended = set[str]()
         self._lock = asyncio.Lock()
         self._all_released = asyncio.Event()
@@ -123,7 +122,7 @@ class SessionChildTurns:
     @property
     def has_work(self) -> bool:
         """True if a turn runs here, goes on later, or has an end that is not stored."""
-        return bool(self._open or self.unended or self.waiting or self._suspended)
+        return bool(self._open or self.unended or self.waiting.by_id or self._suspended)
 
     @property
     def has_attached(self) -> bool:
@@ -138,7 +137,7 @@ class SessionChildTurns:
         session_id, parent_id = self._session_id, child.parent_id
         turn = TurnRecord(id=child.id, session_id=session_id, input=child.input, parent_turn_id=parent_id)
         self._all_released.clear()
-        self.waiting.pop(child.id, None)
+        self.waiting.by_id.pop(child.id, None)
         opened = _StoredChildTurn(self, self._writer, child, turn, begun=child.is_resumed, round=child.round)
         self._open[child.id] = opened
         opened.suspended = parent_id in self._suspended
@@ -159,50 +158,23 @@ class SessionChildTurns:
         for opened in self._attached_to(turn_id):
             opened.closed = True
             self.close_below(opened.child.id)
-        self._forget(self._waiting_below(turn_id))
+        self.waiting.forget(self.waiting.below(turn_id))
 
     # --- turns of an earlier process ----------------------------------------------------------------------------------
-
-    def expect(self, resumed: Sequence[ResumedTurn], *, outlives_parent: bool = False) -> None:
-        """Leave turns, and those below them, without an end, as they are begun again."""
-        for one in resumed:
-            questions = [question for question in one.point.questions.values() if question.answer is None]
-            self.waiting[one.turn_id] = _WaitingTurn(
-                parent_id=one.parent_turn_id,
-                outlives_parent=outlives_parent,
-                questions={question.request.id: question.asked for question in questions},
-            )
-            self.open_questions |= self.waiting[one.turn_id].questions
-            self.expect(one.point.children)
 
     def resume(self, resumed: ResumedTurn) -> None:
         """Have the owner of a turn that outlives its parent go on with it; if that is impossible, it is to be ended."""
         if self.resumer is None or not self.resumer.resume(resumed):
-            self._forget([resumed.turn_id])
+            self.waiting.forget([resumed.turn_id])
 
     async def end_waiting(self, turn_id: str, code: str, text: str) -> None:
         """End a turn of an earlier process, and those below it, which cannot be begun again."""
-        await self.end(code, text, only=self._forget([turn_id]))
+        await self.end(code, text, only=self.waiting.forget([turn_id]))
 
     async def end_waiting_below(self, turn_id: str) -> None:
         """End the turns of an earlier process below one that ends now, which has not begun them again."""
-        if below := self._waiting_below(turn_id):
-            await self.end("interrupted", NOT_RESUMED, only=self._forget(below))
-
-    def _waiting_below(self, *turn_ids: str) -> Sequence[str]:
-        waiting = self.waiting.items()
-        return [id_ for id_, one in waiting if one.parent_id in turn_ids and not one.outlives_parent]
-
-    def _forget(self, turn_ids: Sequence[str]) -> Collection[str]:
-        """Forget turns that are not begun again, and those below them, and return all their ids."""
-        forgotten = set[str]()
-        while turn_ids:
-            forgotten.update(turn_ids)
-            for id_ in turn_ids:
-                if (waiting := self.waiting.pop(id_, None)) is not None:
-                    waiting.close()
-            turn_ids = self._waiting_below(*forgotten)
-        return forgotten
+        if below := self.waiting.below(turn_id):
+            await self.end("interrupted", NOT_RESUMED, only=self.waiting.forget(below))
 
     def leave(self, resumed: Sequence[ResumedTurn]) -> None:
         """Leave turns, and those below them, without an end: another process, or a later call, goes on with them."""
@@ -259,7 +231,7 @@ class SessionChildTurns:
         async with self._lock:  # none is ended twice
             loaded = await self._writer.read()
             for turn in reversed(loaded.children):
-                opened, is_left = self._open.get(turn.id), turn.id in self._suspended or turn.id in self.waiting
+                opened, is_left = self._open.get(turn.id), turn.id in self._suspended or turn.id in self.waiting.by_id
                 if (opened is None or opened.closed) and not is_left and (only is None or turn.id in only):
                     await self._append_end(loaded, turn, code, text)
 
@@ -344,7 +316,7 @@ class _StoredChildTurn:
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
         self._check_open()
         begins = None if self.begun else self.turn
-        if self.turns.waiting and events[-1].terminal:
+        if self.turns.waiting.by_id and events[-1].terminal:
             await self.turns.end_waiting_below(self.turn.id)
         try:
             facts = self._facts(events)
@@ -399,20 +371,6 @@ class _StoredChildTurn:
             raise TurnSuspended(f"turn {self.turn.id!r} waits for a person, and goes on after the next start")
         if self.closed or self.turns.closed:
             raise StoreError(f"turn {self.turn.id!r} is closed: the session is, or the turn above it was aborted")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WaitingTurn:
-    """A turn of an earlier process that is to go on; `questions` are those that it asks again, as `open_questions`."""
-
-    parent_id: str
-    outlives_parent: bool
-    questions: Mapping[str, asyncio.Event]
-
-    def close(self) -> None:
-        """Let those who answer its questions wait no more."""
-        for asked in self.questions.values():
-            asked.set()
 
 
 def _no_longer_waiting(turn_id: str) -> Fact:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from agenticx.runtime import (
     AsyncConfirmGate,
@@ -19,11 +19,13 @@ from agenticx.runtime import (
     UnknownConfirm,
     UnknownQuestion,
 )
-from agenticx.sessions.history.interrupted import answer_from_data, answer_to_data, confirm_request, question_request
+from agenticx.sessions.history.interrupted import answer_from_data, answer_to_data
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.records import Fact, StoredEvent
 
-__all__ = ["open_confirm", "open_question", "store_answer", "unknown_id"]
+__all__ = ["asked_request", "store_answer", "unknown_id"]
+
+RequestT = TypeVar("RequestT", ConfirmRequest, QuestionRequest)
 
 _ANSWERED_BY = frozenset({"user", "policy"})
 """The deciders that answer through `store_answer`; a question with another one was closed without an answer."""
@@ -95,13 +97,7 @@ async def _store(
     return decided
 
 
-def open_confirm(event: StoredEvent) -> ConfirmRequest:
-    """Return the confirmation of a `confirm_required` event."""
+def asked_request(event: StoredEvent, read: Callable[[dict[str, Any], str, str], RequestT]) -> RequestT:
+    """Return the request of a `confirm_required` or `question_asked` event; `read` returns that of its data."""
     envelope: dict[str, Any] = json.loads(event.frame_json)
-    return confirm_request(envelope["data"], event.session_id, envelope["agent_id"])
-
-
-def open_question(event: StoredEvent) -> QuestionRequest:
-    """Return the question of a `question_asked` event."""
-    envelope: dict[str, Any] = json.loads(event.frame_json)
-    return question_request(envelope["data"], event.session_id, envelope["agent_id"])
+    return read(envelope["data"], event.session_id, envelope["agent_id"])

@@ -470,7 +470,7 @@ class SessionActor:
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""
-        asked = self.turns.children.open_questions.get(request_id)
+        asked = self.turns.children.waiting.open_questions.get(request_id)
         if asked is None and (running := self.turns.running) is not None:
             asked = running.open_questions.get(request_id)
         if asked is not None:

@@ -134,7 +134,7 @@ class TurnRunner:
     def is_idle(self) -> bool:
         """True if no turn's task runs and no end is pending."""
         children, subagents = self.children, self.subagents
-        return not (self._tasks or self.pending_end or children.is_open or children.waiting or subagents.is_busy)
+        return not (self._tasks or self.pending_end or children.is_open or children.waiting.by_id or subagents.is_busy)
 
     @property
     def has_work(self) -> bool:
@@ -260,7 +260,7 @@ class TurnRunner:
         if self.children.unended and batch[-1].terminal:
             with suppress(StoreError):
                 await self.children.end_unended()
-        if self.children.waiting and batch[-1].terminal:
+        if self.children.waiting.by_id and batch[-1].terminal:
             await self.children.end_waiting_below(running.turn.id)
         if running.started.done():
             stored = await self._write_later_events(running.turn.id, batch)
@@ -439,14 +439,14 @@ class TurnRunner:
                 return False
             self.children.leave(found.point.children)
             return True
-        self.children.expect(found.outliving, outlives_parent=True)
+        self.children.waiting.add(found.outliving, outlive_parents=True)
         for resumed in found.outliving:
             self.children.resume(resumed)
         setup = None if turn is None or found.point is None else await self._setup_again(loaded, turn)
         if turn is None or found.point is None or setup is None:
             await self.end_interrupted(loaded, turn)
             return False
-        self.children.expect(found.point.children)
+        self.children.waiting.add(found.point.children)
         await self.end_interrupted(loaded, None)
         self.begin(turn, found.point, setup)
         return False

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from agenticx.argument_types import check_str, check_type
 from agenticx.messages import clean_text
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, QuestionAnswer, QuestionRequest
+from agenticx.sessions.history.interrupted import confirm_request, question_request
 from agenticx.sessions.hub.commands import Answer, AnswerQuestion, Command
-from agenticx.sessions.hub.confirmations import open_confirm, open_question, unknown_id
+from agenticx.sessions.hub.confirmations import asked_request, unknown_id
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.records import StoredEvent
 
@@ -28,12 +29,12 @@ class QuestionMethods(ABC):
     async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
         """Return the open confirmations of a session or of all whose `confirm_required` is stored, oldest first."""
         asked = await self._asked(session_id)
-        return [open_confirm(event) for event in asked if event.type == EventType.CONFIRM_REQUIRED]
+        return [asked_request(event, confirm_request) for event in asked if event.type == EventType.CONFIRM_REQUIRED]
 
     async def open_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
         """Return the open questions of agents (`ask_user`) in the same way."""
         asked = await self._asked(session_id)
-        return [open_question(event) for event in asked if event.type == EventType.QUESTION_ASKED]
+        return [asked_request(event, question_request) for event in asked if event.type == EventType.QUESTION_ASKED]
 
     async def _asked(self, session_id: str | None) -> Sequence[StoredEvent]:
         if session_id is not None:

@@ -204,7 +204,7 @@ class SessionSubagents:
         await run_to_completion(self._writer.commit(None, facts=started_facts(run)))
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
-        if ending.turn_id in self._turns.waiting:  # it could not go on after a restart
+        if ending.turn_id in self._turns.waiting.by_id:  # it could not go on after a restart
             return await self._turns.end_waiting(ending.turn_id, ending.code or "internal", ending.text)
         if ending.turn_id not in self._records.endings:
             await run_to_completion(self._writer.commit(None, facts=self._ended_facts(ending)))
