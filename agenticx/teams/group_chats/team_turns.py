@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
@@ -197,15 +198,18 @@ class _TurnWork:
     async def __call__(self, turn: Turn) -> WorkResult:
         self._turn = turn
         unwatch = self.stop.watch(turn.stop)
+        work = asyncio.ensure_future(self._work(TeamTurn(self._team, turn, turn.stop)))
         try:
-            return await self._work(TeamTurn(self._team, turn, turn.stop))
+            return await asyncio.shield(work)
         except AgenticXError as exc:
             self._failure = exc
             raise
         except asyncio.CancelledError:
             if not turn.stopped:  # by the token of the run
                 turn.stop()
-                await asyncio.Event().wait()  # for the cancellation that this requests
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()  # for the cancellation that this requests
+            await user_code.abandon(work, f"team {self._team!r}")
             raise
         finally:
             unwatch()
