@@ -140,10 +140,14 @@ class Execution:
             session_id=self.session_id,
         )
 
-    def fail(self, code: str, text: str) -> None:
-        """Make the error that ended the stored turn of the run its outcome, unless an attempt has failed before."""
-        if self._attempt.code is None:
-            self._attempt = replace(self._attempt, problem=f"{code}: {text}", code=code)
+    def fail(self, code: str, text: str, events: Sequence[Event] = ()) -> None:
+        """Make an error that ended the run, with the `events` of its turns, the outcome, unless an attempt has it."""
+        if self._attempt.code == code:
+            return
+        self._attempt = replace(self._attempt, problem=f"{code}: {text}", code=code)
+        if events:
+            self._events, self._rounds = list(events), _round_count(events)
+            self._seconds = self.clock.monotonic() - self._started
 
     def check(self) -> None:
         """Raise `WorkFailed` with the code of the error that ended the run, if one did."""

@@ -67,16 +67,18 @@ class StoredRuns:
         hub, session_id = await self._session_for(execution)
         execution.session_id = session_id
         turn = await hub.run_work(session_id, execution.prompt, _Work(execution))
-        turn_ids, is_over = {turn.id}, False
+        turn_ids, below, is_over = {turn.id}, list[Event](), False
         try:
             async for item in hub.follow(session_id, after=turn.after_seq or 0):
                 event = item.event
                 if event.type == "turn_started" and event.data.get("parent_turn_id") in turn_ids:
                     turn_ids.add(item.turn_id or "")
                 if item.turn_id in turn_ids:
+                    if item.turn_id != turn.id:
+                        below.append(event)
                     is_over = item.turn_id == turn.id and event.terminal
                     if is_over and event.type == "error":
-                        execution.fail(event.data["code"], event.data["text"])
+                        execution.fail(event.data["code"], event.data["text"], below)
                     yield event
                 if is_over:
                     return

@@ -199,6 +199,7 @@ export class Conversation {
   on_confirm_required(question) {
     const { id, context } = question;
     const box = this.add(`ask ${id}`, make("section", "ask"));
+    addAsker(box, question.agent_path);
     box.append(make("h2", "", escapeHidden(question.question)));
     const reasons = box.appendChild(make("ul"));
     for (const reason of context.reasons ?? []) reasons.append(make("li", "", escapeHidden(reason)));
@@ -240,8 +241,9 @@ export class Conversation {
       make("p", "note", reason ? `${decision} Reason: ${escapeHidden(reason)}` : decision));
   }
 
-  on_question_asked({ id, text, options }) {
+  on_question_asked({ id, text, options, agent_path }) {
     const box = this.add(`ask ${id}`, make("section", "ask"));
+    addAsker(box, agent_path);
     box.append(make("p", "text", escapeHidden(text)));
     const row = box.appendChild(make("div", "buttons"));
     for (const option of options ?? []) {
@@ -307,6 +309,12 @@ export class Conversation {
     if (this.speech) this.elements.set(message_id, this.speech);
     return this.elements.get(message_id) ?? this.add(message_id, make("div", "text assistant"));
   }
+}
+
+/** Say which agent asks, unless it is the main one; `path` names those above it first. */
+function addAsker(box, path) {
+  const [agent, ...above] = (path ?? []).slice(1).reverse();
+  if (agent) box.append(make("p", "note", escapeHidden([`${agent} asks`, ...above].join(", below "))));
 }
 
 /** Add a button that answers a question; while the answer is sent, and once it is, all fields of the row are disabled. */

@@ -76,6 +76,7 @@ async def test_the_speeches_of_a_team_are_shown_once_with_names_and_its_person_i
         await enter(tab, studio)
         await send_message(tab, "Write.")
         await tab.wait_for("document.querySelector('.ask textarea.answer')")
+        assert await tab.evaluate("document.querySelector('.ask .note').innerText") == "person asks"
         await tab.evaluate("document.querySelector('.ask textarea.answer').value = 'Shorter.'")
         await tab.evaluate("document.querySelector('.ask textarea.answer').dispatchEvent(new Event('input'))")
         await tab.evaluate("document.querySelector('.ask .main').click()")

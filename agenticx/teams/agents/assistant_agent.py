@@ -268,7 +268,9 @@ class AssistantAgent(BaseChatAgent):
         messages: list[Message] = []
         for message in messages_of_agent(events, self.name):
             if (place := places.get(message.message_id)) is not None:
-                messages += [_model_message(one) for one in heard[heard_count:place]]
+                for one in heard[heard_count:place]:
+                    messages += self._as_read(one)
+                messages += self._as_read(heard[place])[:-1]  # the turn has its text
                 heard_count = place + 1
             messages.append(message)
         self._session = Session(messages=messages)
@@ -294,10 +296,13 @@ class AssistantAgent(BaseChatAgent):
                 continue
             known.add(message.id)
             self._unanswered.add(message.id)
-            if isinstance(message, HandoffMessage):
-                new += _told_context(self.name, message)
-            new.append(_model_message(message))
+            new += self._as_read(message)
         return new
+
+    def _as_read(self, message: BaseChatMessage) -> list[Message]:
+        """Return the message as the model reads it, after its context if it hands over."""
+        context = _told_context(self.name, message) if isinstance(message, HandoffMessage) else []
+        return [*context, _model_message(message)]
 
     async def _answer(self, final: FinalData, reader: TurnMessages, output: OutputType | None) -> BaseChatMessage:
         """Return the answer of a turn that ended with `final`."""

@@ -8,13 +8,13 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator, model_validator
 
+from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
 from agenticx.teams.configured.errors import TeamConfigError
 from agenticx.teams.configured.table import UNKNOWN_KIND, ConfigTable, problems
 
 __all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig", "UserConfig", "parse_team"]
 
-_MAIN_AGENT = "meta"  # the agent of the turn in which a team runs
 _USER = "user"  # the source of its task
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -29,8 +29,8 @@ class _Participant(ConfigTable):
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
-        if not name.isidentifier() or name == _MAIN_AGENT:
-            raise ValueError(f"is {name!r}; right would be an identifier such as code_writer, other than {_MAIN_AGENT}")
+        if not name.isidentifier() or name == MAIN_AGENT:
+            raise ValueError(f"is {name!r}; right would be an identifier such as code_writer, other than {MAIN_AGENT}")
         return name
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
+from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
@@ -170,13 +171,17 @@ class _TeamParticipant:
 
 
 def checked_participants(members: Sequence[ChatAgent | Team]) -> dict[str, Participant]:
-    """Return participants by name; ValueError without any and for a name twice, TypeError for something else."""
+    """Return participants by name; ValueError without any and for names that cannot be used, TypeError for others."""
     made = [_participant(member) for member in members]
     names = [participant.name for participant in made]
     if not names:
         raise ValueError("a team needs at least one participant")
     if len(names) != len(set(names)):
         raise ValueError(f"The participant names must be unique: {names}")
+    if MAIN_AGENT in names:
+        raise ValueError(
+            f"a participant cannot have the name {MAIN_AGENT!r}, which is that of the turn of the team's run"
+        )
     return {participant.name: participant for participant in made}
 
 

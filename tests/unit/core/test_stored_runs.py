@@ -20,7 +20,6 @@ from agenticx.sessions.store.base import read_log_pages
 from agenticx.settings import Settings, load_settings
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, hang, outline, say, usage
 from agenticx.tools import tool
-from tests.support.sessions import wait_for_event
 
 pytestmark = pytest.mark.anyio
 
@@ -109,15 +108,41 @@ async def test_a_run_that_fails_ends_its_turn_with_the_code_of_the_attempt(tmp_p
     assert ends == ["provider.auth", "provider.auth"]
 
 
-async def test_a_stored_run_that_is_stopped_is_no_success(tmp_path: Path) -> None:
+async def test_a_stored_run_that_is_stopped_is_a_failure_with_what_had_happened(tmp_path: Path) -> None:
     async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
         session = await hub.create(name="Invoices")
-        executor = AgentExecutor(ScriptedModel([hang()]), session=session.id)
-        running = asyncio.create_task(executor.arun(billing, TASK))
-        await wait_for_event(hub.store, session.id, "round_start")
+        await hub.change(session.id, {"permission_mode": "auto"})
+        executor = AgentExecutor(ScriptedModel([PAYING[0], hang()]), session=session.id)
+        running = asyncio.create_task(executor.arun(billing, TASK, context_variables=ANN))
+        while [event["type"] for event in await envelopes(hub.store, session.id)].count("round_start") < 2:
+            await asyncio.sleep(0.001)
         await hub.stop(session.id)
         result = await running
     assert (result.success, (result.error or "").partition(":")[0]) == (False, "stopped")
+    check_grammar(result.events)
+    assert result.events[-1].type == "error"
+    assert (result.stats.rounds, result.stats.tool_calls) == (2, 1)
+    assert result.stats.usage == {"input_tokens": 20, "output_tokens": 4}
+    assert result.stats.seconds > 0
+
+
+class Refusing:
+    """A guide rail that refuses each result."""
+
+    async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict:
+        return GuideRailVerdict("abort", reason="no")
+
+
+async def test_a_run_that_is_stopped_in_its_second_attempt_says_so(tmp_path: Path) -> None:
+    async with open_hub("memory://", model=ScriptedModel([]), settings=settings_in(tmp_path)) as hub:
+        session = await hub.create(name="Invoices")
+        executor = AgentExecutor(ScriptedModel(["one", hang()]), session=session.id, guide_rails=[Refusing()])
+        running = asyncio.create_task(executor.arun(Agent(), TASK))
+        while [event["type"] for event in await envelopes(hub.store, session.id)].count("round_start") < 2:
+            await asyncio.sleep(0.001)
+        await hub.stop(session.id)
+        result = await running
+    assert ((result.error or "").partition(":")[0], result.stats.rounds) == ("stopped", 2)
 
 
 async def test_leaving_the_stream_of_a_stored_run_stops_it(tmp_path: Path) -> None:

@@ -170,6 +170,11 @@ async def test_participants_are_checked() -> None:
         RoundRobinGroupChat([])
     with pytest.raises(ValueError, match=r"names must be unique: \['a', 'a'\]"):
         RoundRobinGroupChat([Saying("a"), Saying("a")])
+    for meta in (Saying("meta"), RoundRobinGroupChat([Saying("a")], name="meta")):
+        with pytest.raises(
+            ValueError, match="cannot have the name 'meta', which is that of the turn of the team's run"
+        ):
+            RoundRobinGroupChat([meta])
     unusable: Any = 3
     with pytest.raises(TypeError, match="Participant 3 must be a ChatAgent or a Team"):
         RoundRobinGroupChat([unusable])

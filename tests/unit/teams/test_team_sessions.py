@@ -22,6 +22,7 @@ from agenticx.teams import (
     MaxMessageTermination,
     RoundRobinGroupChat,
     SelectorGroupChat,
+    Swarm,
     TaskResult,
     TeamError,
     TextMessage,
@@ -185,6 +186,26 @@ async def test_a_team_of_the_next_process_goes_on_with_the_right_speaker(tmp_pat
         ]
         with pytest.raises(ValueError, match="speeches of"):
             await RoundRobinGroupChat([agent("c")], max_turns=1, session=session_id).run()
+
+
+async def test_the_context_of_a_handoff_is_restored(tmp_path: Path) -> None:
+    @tool(risk="read")
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    seen: list[list[str]] = []
+    async with open_session(tmp_path) as (_, session_id):
+        for task in ("go", "and?"):
+            first, second = (
+                agent("a", [call("look"), call("handoff_to_b")], tools=[look], handoffs=["b"]),
+                ScriptedModel(["B."]),
+            )
+            team = Swarm([first, AssistantAgent("b", second)], max_turns=2 - len(seen), session=session_id)
+            await team.run(task=task)
+            seen.append(shown_to(second))
+    assert "seen" in seen[0][1]
+    assert seen[1] == [*seen[0], "B.", "and?"]
 
 
 async def test_the_failure_of_a_participant_ends_the_turn_of_the_run(tmp_path: Path) -> None:
