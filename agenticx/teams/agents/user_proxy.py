@@ -52,8 +52,9 @@ class UserProxyAgent(BaseChatAgent):
     """A participant whose answers a person gives, through `input_func(prompt)` or `(prompt, cancellation_token)`.
 
     The function is plain, and then runs in a thread, or async. Without one the person is asked as by the tool
-    `ask_user`: in a session, where the question survives a restart, or at the gate of the turn or team in which the
-    agent speaks, else at the terminal. After a handoff to this agent the answer hands back to its source.
+    `ask_user`: in a session, or at the gate of the turn or team in which the agent speaks, else at the terminal. After
+    a restart the question of a configured team waits on; a team of the application's own asks again when it is run.
+    After a handoff to this agent the answer hands back to its source.
     """
 
     def __init__(

@@ -175,6 +175,8 @@ async def test_each_ending_is_delivered_and_reported_once_in_any_order(
         assert outcomes.items() >= outcomes_in(log, outcomes).items()
         ended = Counter((run["agent_id"], outcomes[turn_id]) for turn_id, run in started.items())
         assert reported(log) == ended, (number, order.end)
+        starts = Counter(one["agent_id"] for one in log if one["type"] == "subagent_started")
+        assert starts == Counter(run["agent_id"] for run in started.values()), (number, order.end)
         assert all(times == 1 for times in Counter(order.acted).values())
         acted.update(order.acted)
         ends.update(outcomes.values())
