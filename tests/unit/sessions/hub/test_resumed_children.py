@@ -259,7 +259,7 @@ async def test_an_answer_that_is_stored_just_before_a_kill_counts_unless_the_cal
     outcomes = [one["data"]["outcome"] for one in log if one["type"] == "tool_result"]
     ended_by = log[-1]["data"].get("code", "answer")
     assert (outcomes, ended_by) == ((["unknown"], "interrupted") if last == "call_began" else (["ok"], "answer"))
-    assert program.ran == ["a"]
+    assert program.ran == ["a"] or (last == "call_began" and program.ran == [])  # it had begun, as far as is known
     await hub.close()
 
 
