@@ -7,7 +7,7 @@ agents can call stays a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
@@ -16,7 +16,6 @@ __all__ = [
     "count_attachment_characters",
     "count_characters",
     "message_texts",
-    "quote_lines",
     "render_transcript",
     "snippets",
 ]
@@ -145,8 +144,3 @@ def _as_text(sender: str, call: ToolCall, result: ToolMessage) -> str:
         arguments = f"{arguments[:_ARGUMENT_CHARS]}… ({len(call.arguments)} characters)"
     ending = "" if result.outcome == "ok" else f" ({result.outcome})"
     return f"- {sender} used {call.name} with {arguments}{ending}: {result.content}"
-
-
-def quote_lines(text: str, looks_forged: Callable[[str], bool]) -> str:
-    """Return the text of an agent with `> ` before the lines that another agent could take for somebody else's."""
-    return "".join(f"> {line}" if looks_forged(line) else line for line in text.splitlines(keepends=True))

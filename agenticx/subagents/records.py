@@ -12,7 +12,6 @@ from unicodedata import category, normalize
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
-from agenticx.runtime.history_text import quote_lines
 from agenticx.runtime.session import Notice
 from agenticx.runtime.turn import Turn
 from agenticx.tools.permissions import PermissionMode
@@ -167,7 +166,8 @@ class SubagentEnding:
         A line of the result that looks like the first line of an ending is quoted.
         """
         what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
-        text = quote_lines(self._shown_text, _looks_like_ending)
+        lines = self._shown_text.splitlines(keepends=True)
+        text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
 
     @property

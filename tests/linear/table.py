@@ -119,10 +119,10 @@ EXEMPT: dict[str, str] = {
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_event
             sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position
-            sessions.store.sqlite._segments.envelope_bytes sessions.history.transcript.tool_call_ids
+            sessions.store.sqlite._segments.envelope_bytes
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput logs.hidden_members
-            cli.terminal.event_text.retry_note
+            cli.terminal.event_text.retry_note cli.terminal.event_text.question_payload
         """,
         "it reads what the application declares, or names": """
             logs.bind_ids logs.bound_ids logs.configure_logging logs.get_logger messages.new_id

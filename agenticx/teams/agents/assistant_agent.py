@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,7 +28,7 @@ from agenticx.runtime import (
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalData
-from agenticx.runtime.history_text import calls_of_others_as_text, quote_lines
+from agenticx.runtime.history_text import calls_of_others_as_text
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
@@ -66,7 +67,8 @@ _SYSTEM_MESSAGE = (
     "You are a helpful assistant. Solve tasks using your tools. Reply with TERMINATE when the task has been completed."
 )
 
-_SPEAKER_CHARS = 200  # of the longest line that may be the first one of a message
+_BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+_SPEAKER_LINE = re.compile(rf"(^|[{_BREAK}])([^{_BREAK}]{{1,200}} said:[ \t]*(?=[{_BREAK}]|$))")  # as of a message
 
 _IDS = pydantic.TypeAdapter(set[str])
 
@@ -365,10 +367,6 @@ def _told_context(reader: str, handoff: HandoffMessage) -> list[Message]:
     return calls_of_others_as_text(reader, (), messages)
 
 
-def _looks_like_speaker(line: str) -> bool:
-    return len(line) <= _SPEAKER_CHARS and line.rstrip().endswith(" said:")
-
-
 def _model_message(message: BaseChatMessage) -> UserMessage:
     """Return the message as the model reads it, with the same id and the name of a speaker that is not the user.
 
@@ -377,5 +375,6 @@ def _model_message(message: BaseChatMessage) -> UserMessage:
     read = message.to_model_message()
     content = read.content
     if message.source != "user":
-        content = f"{message.source} said:\n{quote_lines(content, _looks_like_speaker)}"
+        quoted = _SPEAKER_LINE.sub(r"\1> \2", content)
+        content = f"{message.source} said:\n{quoted}"
     return read.model_copy(update={"message_id": message.id, "content": clean_text(content)})
