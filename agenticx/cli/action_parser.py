@@ -21,7 +21,8 @@ class ActionParser(ArgumentParser):
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Namespace, list[str]]:
-        if self._is_parsing:  # called by `parse_known_intermixed_args`
+        # it is called again by `parse_known_intermixed_args`
+        if self._is_parsing or _has_dash_after_double_dash(args or ()):
             return super().parse_known_args(args, namespace)
         self._is_parsing = True
         try:
@@ -31,3 +32,9 @@ class ActionParser(ArgumentParser):
         if left_over:
             self.error(f"unrecognized arguments: {' '.join(left_over)}")
         return parsed, left_over
+
+
+def _has_dash_after_double_dash(args: Sequence[str]) -> bool:
+    """Return True for positional arguments like `-x` behind `--`, which `parse_known_intermixed_args` leaves out."""
+    behind = args[args.index("--") + 1 :] if "--" in args else ()
+    return any(arg.startswith("-") for arg in behind)

@@ -110,6 +110,11 @@ class Interrupts:
         """True if the body is to end, or ended, with a reason."""
         return self._reason is not None
 
+    @property
+    def reason(self) -> InterruptReason | None:
+        """The reason with which the body is to end, or ended, None if there is none."""
+        return self._reason
+
     def fire(self, reason: InterruptReason) -> None:
         """End the body with `reason`; only the first call counts. Before the scope is entered, it ends at its entry."""
         if self._reason is None:

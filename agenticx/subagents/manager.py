@@ -311,6 +311,7 @@ class AgentTeamManager:
 
     async def _begin(self, agent: Subagent, above: Turn | None, runtime: AgentRuntime) -> None:
         """Record the run of an agent, and begin it in a task; a run that may be recorded gets an ending in any case."""
+        self._start_limits.count(above)
         run, agent.above, agent.runtime = agent.run, above, runtime
         agent.tools = tools_left(agent, above)
         near = self._session if above is None else above.session
@@ -331,7 +332,6 @@ class AgentTeamManager:
 
     def _launch(self, agent: Subagent) -> None:
         self._tree.begin(agent)
-        self._start_limits.count(agent.above)
         started = self.reporter.emit_start(agent, agent.run)
         agent.work = asyncio.create_task(self._work(agent, started=started), name=f"agx sub-agent {agent.id}")
 

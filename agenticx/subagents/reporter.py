@@ -57,10 +57,10 @@ class SubagentReporter:
         if agent.session is not None:
             agent.session.return_notices()
             left, agent.session.notices = agent.session.notices, []
-        if self._host.is_durable and ending.state != "paused":
-            agent.session = None  # the host has it, for a message that may come
         self._inbox(agent.parent).extend([ending.notice(is_stored=self._host.is_durable), *left])
         agent.ended.set()
+        if self._host.is_durable:
+            self._tree.drop_conversations()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
         await self.write(event)
 

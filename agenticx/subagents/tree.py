@@ -10,6 +10,8 @@ from agenticx.subagents.records import Subagent, SubagentEnding, SubagentNotFoun
 
 __all__ = ["SubagentTree"]
 
+_KEPT_CONVERSATIONS = 50
+
 
 class SubagentTree:
     """All sub-agents by id, and those that work by the id of their turn."""
@@ -45,6 +47,12 @@ class SubagentTree:
         agent.state, agent.ending, agent.run_rounds = ending.state, ending, ending.rounds
         agent.above = agent.runtime = None
         agent.activity, agent.open_questions = "", 0
+
+    def drop_conversations(self) -> None:
+        """Drop the conversations of agents that have ended, which the host has, but for the latest and paused ones."""
+        ended = [agent for agent in self if agent.session is not None and agent.state in ("completed", "error")]
+        for agent in ended[:-_KEPT_CONVERSATIONS]:
+            agent.session = None
 
     def get(self, agent_id: str) -> Subagent | None:
         """Return a sub-agent, None if there is none of that id."""

@@ -213,9 +213,9 @@ class BaseGroupChat(Team):
         condition = None if self._condition is None else ConditionRun(self._condition)
         run = self._running = TeamRun(condition=condition, spending=Spending(self._budget, self._clock))
         run.obey(token)
-        if self._interrupted is not None:
-            run.go_on_from(self._interrupted)
-            self._interrupted = None
+        earlier, self._interrupted = self._interrupted, None
+        if earlier is not None and not task:
+            run.go_on_from(earlier)
             return run
         if task:
             self._selected = None
@@ -393,7 +393,8 @@ class BaseGroupChat(Team):
         await self._check_not_running("be reset")
         for participant in self._participants.values():
             await participant.reset(CancellationToken())
-        self._transcript, self._unfinished, self._is_restored = TeamTranscript(), None, True
+        self._transcript, self._is_restored = TeamTranscript(), True
+        self._unfinished = self._interrupted = None
         self._unpaused.set()
 
     async def pause(self) -> None:
@@ -439,6 +440,7 @@ class BaseGroupChat(Team):
             raise ValueError(f"the state has a speech of {unfinished!r}, who does not take part in the team")
         await load_states(self._participants, cast("Mapping[str, Mapping[str, Any]]", states))
         self._transcript, self._unfinished, self._is_restored = transcript, cast("str | None", unfinished), True
+        self._interrupted = None
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> EarlierRun:
         """Go on from a session's log, after the speeches that were finished, and return the last run in it.

@@ -11,6 +11,7 @@ from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
+from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.work import WorkResult
@@ -205,11 +206,14 @@ class _TurnWork:
             self._failure = exc
             raise
         except asyncio.CancelledError:
-            if not turn.stopped:  # by the token of the run
+            reason = turn.interrupts.reason
+            if reason is None:  # by the token of the run
                 turn.stop()
                 with suppress(asyncio.CancelledError):
                     await asyncio.Event().wait()  # for the cancellation that this requests
             await user_code.abandon(work, f"team {self._team!r}")
+            if reason not in (None, "stopped"):
+                self._failure = TeamError(f"team {self._team!r}: {TurnInterrupted(reason)}", code=reason)
             raise
         finally:
             unwatch()

@@ -46,6 +46,16 @@ async def test_a_result_is_delivered_between_two_rounds_and_stored_with_the_conv
         assert notices(session.main.requests[0]) == ["[sub-agent reader-1 completed]\nEmpty."]
 
 
+async def test_a_message_to_a_subagent_finds_what_it_was_told_of_its_own(tmp_path: Path, open_store: OpenStore) -> None:
+    message = call("message_subagent", {"agent_id": "mid-1", "text": "What was it?"})
+    session = SubagentSession(tmp_path, open_store)
+    script = [spawn("mid"), call("wait_subagents"), message, call("wait_subagents"), "It was 42."]
+    mid = [spawn("leaf"), call("wait_subagents"), "I know it.", "42."]
+    async with session.hub(script, mid=mid, leaf=["42"]) as hub:
+        await session.run(hub)
+        assert "[sub-agent leaf-2 completed]\n42" in notices(session.model("mid").requests[3])
+
+
 async def test_a_subagent_that_has_ended_goes_on_with_its_conversation(tmp_path: Path, open_store: OpenStore) -> None:
     message = call("message_subagent", {"agent_id": "reader-1", "text": "And the other?"})
     session = SubagentSession(tmp_path, open_store)

@@ -111,6 +111,16 @@ async def test_the_speech_of_an_inner_team_goes_on_after_a_cancellation(is_loade
     assert lines((await outer.run()).messages) == ["c: c here", "a: a here", "d: d here"]
 
 
+async def test_a_run_that_was_to_go_on_is_forgotten_by_a_reset_and_by_a_task() -> None:
+    inner = RoundRobinGroupChat([Saying("a"), Saying("b")], max_turns=1, name="inner")
+    await inner.run(task="first")
+    assert inner.continue_run([]) is not None
+    assert lines((await inner.run(task="second")).messages) == ["user: second", "b: b here"]
+    assert inner.continue_run([]) is not None
+    await inner.reset()
+    assert lines((await inner.run()).messages) == ["a: a here"]
+
+
 async def test_a_new_task_begins_a_new_run_of_an_inner_team_that_was_cancelled() -> None:
     b = Waiting("b")
     outer, token = in_two_teams(Saying("a"), b), CancellationToken()

@@ -34,6 +34,7 @@ from agenticx.tools.registry import tool
 from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.teams.child_turns import turns_by_agent
 from tests.support.teams.sessions import by_agent, log_of, open_session
+from tests.support.timeouts import PATIENCE
 from tests.unit.teams.chat_agents import Saying, Waiting, lines
 
 pytestmark = pytest.mark.anyio
@@ -372,3 +373,15 @@ async def test_a_team_in_a_tool_goes_on_with_its_own_talk(tmp_path: Path) -> Non
             writer = agent("writer", call("discuss"), "Done.", tools=[discuss])
             await RoundRobinGroupChat([writer], max_turns=1, session=session_id).run(task="go")
     assert [shown_to(model) for model in models] == [["inner"], ["inner", "First.", "inner"]]
+
+
+@pytest.mark.parametrize("is_stored", [False, True], ids=["in memory", "in a hub"])
+async def test_a_run_ends_at_the_time_limit_of_its_turn(tmp_path: Path, is_stored: bool) -> None:
+    settings = load_settings({"home": tmp_path / "home", "turn_timeout_seconds": 0.1}, environ={})
+    url = f"sqlite:///{tmp_path}/sessions.db"
+    async with open_hub(url, model=ScriptedModel([]), workspace=tmp_path, settings=settings) as hub:
+        session = (await hub.create()).id if is_stored else Session()
+        team = RoundRobinGroupChat([Waiting("a")], max_turns=1, session=session, settings=settings)
+        with pytest.raises(TeamError) as raised:
+            await asyncio.wait_for(team.run(task="go"), PATIENCE)
+    assert raised.value.code == "timeout.turn"
