@@ -298,13 +298,14 @@ class AgentTeamManager:
         if not agent.has_ended:
             return False
         self._start_limits.check(agent.parent, current_turn())
-        before, state, work, agent.run = agent.run, agent.state, agent.work, run
-        agent.state, agent.stop, agent.ended = "queued", StopSignal(), asyncio.Event()
+        before, work = replace(agent), agent.work
+        agent.run, agent.state, agent.stop, agent.ended = run, "queued", StopSignal(), asyncio.Event()
         try:
             await self._begin(agent, above, runtime)
         except (AgenticXError, asyncio.CancelledError):
             if agent.work is work:
-                agent.run, agent.state = before, state
+                agent.run, agent.state, agent.session = before.run, before.state, before.session
+                agent.turn_ids, agent.run_rounds, agent.unread = before.turn_ids, before.run_rounds, before.unread
                 agent.ended.set()
             raise
         return True

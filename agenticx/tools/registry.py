@@ -71,7 +71,8 @@ class FunctionTool:
         if not self.runs_in_thread:
             return await self.function(**keywords)
         function = partial(self.function, **keywords)
-        result = await run_in_thread(function, name=f"agx tool {self.schema.name}", check=context.raise_if_stopped)
+        check = getattr(context, "raise_if_stopped", None)  # applications may pass contexts of their own
+        result = await run_in_thread(function, name=f"agx tool {self.schema.name}", check=check)
         return await result if inspect.isawaitable(result) else result
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, 
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.stored_log import export_log, read_envelopes
 from agenticx.clocks import SystemClock, rfc3339
+from agenticx.errors import SessionNotFound, StoreError
 from agenticx.llms.catalog.resolve import list_models
 from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
@@ -186,8 +187,12 @@ class LocalClient:
                 await news.wait()
 
     async def working_subagents(self) -> int:
-        agents = [agent for session_id in self._used for agent in await self._hub.subagents(session_id)]
-        return sum(agent["state"] in ("queued", "running") for agent in agents)
+        working = 0
+        for session_id in self._used:
+            with suppress(SessionNotFound, StoreError):  # deleted, or another process has it
+                states = [agent["state"] for agent in await self._hub.subagents(session_id)]
+                working += states.count("queued") + states.count("running")
+        return working
 
     async def stop(self, session_id: str) -> None:
         await self._hub.stop(session_id)

@@ -21,6 +21,7 @@ __all__ = [
     "report_uncounted",
     "report_usage",
     "request_usage",
+    "timed_in_budgets",
     "waiting_for_person",
 ]
 
@@ -59,13 +60,8 @@ class Spending:
         return self._time.spent.seconds
 
     @contextmanager
-    def speech(self) -> Generator[None]:
-        """Count the time of a speech, with the choice of its speaker, in the budget.
-
-        Raises `BudgetExceeded` if the time of this budget, or of one above, is used up before it begins.
-        """
-        if (budget := current_budget()) is not None:
-            budget.check_seconds()
+    def timed(self) -> Generator[None]:
+        """Count the time of the block in the budget."""
         clock = self._started_clock(self.budget)
         self.work_clocks.append(clock)
         try:
@@ -98,6 +94,15 @@ def waiting_for_person() -> Generator[None]:
     with ExitStack() as waits:
         for clock in [clock for spending in _current.get() for clock in spending.work_clocks]:
             waits.enter_context(clock.waiting_for_person())
+        yield
+
+
+@contextmanager
+def timed_in_budgets() -> Generator[None]:
+    """Count the time of the block, in which no turn does so, in the budgets of the runs."""
+    with ExitStack() as clocks:
+        for spending in _current.get():
+            clocks.enter_context(spending.timed())
         yield
 
 

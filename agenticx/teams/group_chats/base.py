@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,7 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
-from agenticx.teams.agents.spending import Spending, collected_by, report_uncounted
+from agenticx.teams.agents.spending import Spending, collected_by, current_budget, report_uncounted, timed_in_budgets
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
@@ -293,9 +293,11 @@ class BaseGroupChat(Team):
         while not await self._is_over(run):
             await self._unpaused.wait()
             run.check()
-            with run.spending.speech():
-                name = await self._next_speaker(run, turn)
-                await self._speak(run, turn, self._participants[name])
+            if (budget := current_budget()) is not None:
+                budget.check_seconds()
+            participant = self._participants[await self._next_speaker(run, turn)]
+            with nullcontext() if participant.counts_its_time else timed_in_budgets():
+                await self._speak(run, turn, participant)
 
     async def _is_over(self, run: TeamRun) -> bool:
         """Return whether the condition or the limit of speeches ends the run."""

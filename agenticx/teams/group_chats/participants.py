@@ -16,6 +16,7 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.ids import AgentId
 from agenticx.teams.actors.protocols import MessageRuntime
+from agenticx.teams.agents.assistant_agent import AssistantAgent
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.group_chats.stored_talk import StoredTurns
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
@@ -36,7 +37,9 @@ class Emit(Protocol):
 
 
 class Participant(Protocol):
-    """An agent or a team as a participant."""
+    """An agent or a team as a participant; one that `counts_its_time` in budgets does so by turns."""
+
+    counts_its_time: bool
 
     @property
     def name(self) -> str: ...
@@ -86,6 +89,7 @@ class _AgentParticipant:
 
     def __init__(self, agent: ChatAgent) -> None:
         self._agent = agent
+        self.counts_its_time = isinstance(agent, AssistantAgent)
         self.name, self.description = agent.name, agent.description
         self.reset, self.pause, self.resume = agent.on_reset, agent.on_pause, agent.on_resume
         self.save_state, self.load_state = agent.save_state, agent.load_state
@@ -113,6 +117,7 @@ class _TeamParticipant:
 
     def __init__(self, team: Team) -> None:
         self._team = team
+        self.counts_its_time = isinstance(team, Continuable)
         self._shown = set[str]()  # the ids of the messages of the speech that it has emitted
         self.name, self.description = team.name, team.description
         self.save_state, self.load_state = team.save_state, team.load_state

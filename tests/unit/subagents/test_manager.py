@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from agenticx.errors import InvalidArguments, ToolError, UserCodeError
+from agenticx.errors import InvalidArguments, StoreError, ToolError, UserCodeError
 from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, RuntimeEvent, Session, StopSignal
 from agenticx.settings import load_settings
+from agenticx.subagents.host import MemoryHost
 from agenticx.subagents.manager import AgentTeamManager
-from agenticx.subagents.records import ModelUnavailable, SubagentLimits
+from agenticx.subagents.records import ModelUnavailable, SubagentLimits, SubagentRun
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools.registry import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
@@ -350,6 +351,31 @@ async def test_a_text_in_the_place_of_ids_and_a_model_that_cannot_be_chosen_are_
     manager = AgentTeamManager(team.runtime(ScriptedModel([])), session=team.session, settings=team.settings)
     with pytest.raises(ModelUnavailable, match="the model 'x' cannot be chosen: all sub-agents have the same one"):
         await manager.spawn("work", model="x")
+
+
+async def test_an_agent_that_could_not_begin_again_is_as_it_was(tmp_path: Path) -> None:
+    class Full(MemoryHost):
+        is_full = False
+
+        async def record_run(self, run: SubagentRun, /) -> None:
+            if self.is_full:
+                raise StoreError("disk full")
+
+    host, team = Full(), Team(tmp_path, [])
+    manager = AgentTeamManager(
+        team.runtime(ScriptedModel(["one", "two"])), session=team.session, settings=team.settings, host=host
+    )
+    agent_id = await manager.spawn("work")
+    await manager.wait([agent_id])
+    before, host.is_full = manager.status(agent_id), True
+    for begin_again in (manager.message(agent_id, "again"), manager.retry(agent_id)):
+        with pytest.raises(StoreError, match="disk full"):
+            await begin_again
+        assert manager.status(agent_id) == before
+    host.is_full = False
+    await manager.message(agent_id, "and now?")
+    await manager.wait([agent_id])
+    assert manager.status(agent_id)["rounds"] == 2
 
 
 def test_limits_must_be_above_zero() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from agenticx.errors import StoreError
-from agenticx.llms.scripted import call
+from agenticx.llms.scripted import call, hang
 from agenticx.sessions import MemoryStore, StoredEvent
 from agenticx.testing import check_grammar
 from tests.support.intercepted_store import InterceptedStore, Write
-from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, spawn
+from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 from tests.support.timeouts import wait_until
 
 pytestmark = pytest.mark.anyio
@@ -109,3 +109,31 @@ async def test_an_event_that_could_not_be_stored_is_not_taken_for_that_of_a_late
         await session.run(hub, "and?")
         found = reports(await session.envelopes())
         assert [found["subagent_completed", "a-1", text] for text in ("first", "second", "third")] == [1, 1, 1]
+
+
+async def test_an_ending_whose_turn_could_not_be_ended_is_told_once_also_after_a_kill(tmp_path: Path) -> None:
+    class Refusing(MortalStore):
+        async def _commit(self, write: Write) -> Sequence[StoredEvent]:
+            events = write.commit.events
+            if not self.is_dead and any(one.agent_id == "a-1" and one.type in ("final", "error") for one in events):
+                raise StoreError("disk full")
+            return await super()._commit(write)
+
+    memory = MemoryStore()
+    stores = iter([Refusing(memory), memory.other_worker()])
+    session = SubagentSession(tmp_path, lambda: next(stores))
+    await memory.create(session.record)
+    hub = session.new_hub([spawn("a"), call("wait_subagents"), hang()], {"a": ["one"]})
+    await hub.recover()
+    store: Any = session.store
+    turn = asyncio.create_task(session.run(hub))
+    await wait_until(lambda: len(session.main.requests) == 3)
+    turn.cancel()
+    store.die(session.id)
+    await hub.close()
+    hub = session.new_hub(["ok"], {})
+    await hub.recover()
+    await session.run(hub, "and?")
+    assert notices(session.main.requests[0]) == ["[sub-agent a-1 failed: storage]\ndisk full"]
+    assert reports(await session.envelopes())["subagent_error", "a-1", "storage"] == 1
+    await hub.close()

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from agenticx.runtime import Budget
+from agenticx.core import Agent, AgentExecutor, Task
+from agenticx.runtime import Budget, ConfirmGate
 from agenticx.teams import (
     AssistantAgent,
     BaseChatMessage,
@@ -18,7 +19,8 @@ from agenticx.teams import (
     TeamError,
     UserProxyAgent,
 )
-from agenticx.testing import ScriptedModel, say, usage
+from agenticx.testing import ScriptedModel, call, say, usage
+from agenticx.tools import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.unit.teams.chat_agents import Saying
 
@@ -111,6 +113,31 @@ async def test_seconds_that_pass_between_runs_in_a_pause_or_for_a_person_do_not_
     asyncio.get_running_loop().call_later(60, lambda: asyncio.ensure_future(team.resume()))
     await team.run()
     assert budget.spent.seconds == pytest.approx(6, abs=0.1)
+
+
+async def test_a_wait_for_a_person_in_a_turn_below_a_speech_does_not_count():
+    class Slow(ConfirmGate):
+        async def request_confirm(self, question: str, context: object) -> bool:
+            await asyncio.sleep(60)
+            return True
+
+    @tool(risk="execute")
+    def act() -> str:
+        """Act."""
+        return "done"
+
+    @tool(risk="read")
+    async def delegate() -> str:
+        """Have another agent act."""
+        result = await AgentExecutor(ScriptedModel([call("act"), "ok"])).arun(
+            Agent(tools=[act]), Task(description="do")
+        )
+        return str(result.success)
+
+    agent = AssistantAgent("a", ScriptedModel([call("delegate"), "yes"]), tools=[delegate], confirm_gate=Slow())
+    budget = Budget(seconds=5)
+    result = await RoundRobinGroupChat([agent], max_turns=1, budget=budget, clock=LoopClock()).run(task="go")
+    assert (result.messages[-1].to_text(), budget.spent.seconds) == ("yes", pytest.approx(0, abs=1))
 
 
 async def test_a_budget_must_be_a_budget():

@@ -52,6 +52,7 @@ class SessionSubagents:
         self._services = services
         self._ended_turn = ended_turn
         self._records = RunRecords.from_facts(facts)
+        self._known_endings = frozenset(self._records.endings)
         self._begun_here = set[str]()
         self._manager: AgentTeamManager | None = None
         self._turns = turns
@@ -191,10 +192,11 @@ class SessionSubagents:
             session.mark_delivered([fact.key for fact in facts if fact.kind == "subagent_delivered"])
 
     async def on_ended(self, turn_id: str, /) -> None:
-        """Deliver the ending of a run of an earlier process."""
+        """Deliver the ending of a run of an earlier process, unless that recorded it without the end of its turn."""
         if turn_id in self._records.runs and turn_id not in self._begun_here:
             await self._report_start(self._records.runs[turn_id])
-            await self.manager.reporter.deliver(self._records.endings[turn_id])
+            if turn_id not in self._known_endings:
+                await self.manager.reporter.deliver(self._records.endings[turn_id])
 
     # --- the host of the manager --------------------------------------------------------------------------------------
 
