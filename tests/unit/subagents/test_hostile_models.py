@@ -133,7 +133,7 @@ async def test_a_stop_ends_running_queued_and_asking_subagents_in_time_and_leave
         "queued": ["never"],
     }
     first = [spawn("paused"), call("wait_subagents")]
-    others = [[spawn("confirms"), spawn("asks"), spawn("slow"), spawn("queued")], hang()]
+    others = [spawn("confirms"), spawn("asks"), spawn("slow"), spawn("queued"), hang()]  # one after the other
     async with session.hub([*first, *others, "I see."], **workers) as hub:
         turn = asyncio.create_task(session.run(hub))
         await session.wait_for(lambda one: one["type"] in ("confirm_required", "question_asked"), 2)
