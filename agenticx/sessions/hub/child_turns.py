@@ -291,8 +291,7 @@ class _StoredChildTurn:
     """The writer of a turn; it has `begun` once an event of it is stored, and `ended` once its last one is.
 
     `open_questions` are its questions without an answer, `running_calls` its calls without a result that have begun,
-    and it is in that `round`.
-    Once it is `suspended`, nothing more is stored of it.
+    and it is in that `round`. Once it is `suspended`, nothing more is stored of it.
     """
 
     turns: SessionChildTurns

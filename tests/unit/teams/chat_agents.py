@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from agenticx.teams import (
     BaseAgentEvent,
     BaseChatAgent,
@@ -14,11 +16,12 @@ from agenticx.teams import (
     HandoffMessage,
     RequestUsage,
     Response,
+    Team,
     TextMessage,
     ThoughtEvent,
 )
 
-__all__ = ["Handing", "Saying", "Thinking", "Waiting", "lines"]
+__all__ = ["Handing", "Saying", "Thinking", "Waiting", "cancel_while_waiting", "lines"]
 
 
 def lines(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> list[str]:
@@ -108,3 +111,13 @@ class Waiting(Saying):
                 if not self._stubborn:
                     raise
         return await super().on_messages(messages, cancellation_token)
+
+
+async def cancel_while_waiting(team: Team, agent: Waiting) -> None:
+    """Run a team until that agent waits, and cancel the run."""
+    token = CancellationToken()
+    run = asyncio.ensure_future(team.run(task="go", cancellation_token=token))
+    await agent.begun.wait()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,6 @@ from pydantic import BaseModel, create_model
 from agenticx.teams import (
     AssistantAgent,
     BaseChatMessage,
-    CancellationToken,
     RequestUsage,
     RoundRobinGroupChat,
     Run,
@@ -23,7 +21,7 @@ from agenticx.teams import (
     TextMessage,
 )
 from agenticx.testing import ScriptedModel, say, usage
-from tests.unit.teams.chat_agents import Saying, Waiting, lines
+from tests.unit.teams.chat_agents import Saying, Waiting, cancel_while_waiting, lines
 
 pytestmark = pytest.mark.anyio
 
@@ -65,12 +63,7 @@ async def test_after_a_cancellation_an_inner_team_does_not_get_its_task_again_al
         return b, in_two_teams(Saying("a"), b)
 
     b, first = team()
-    token = CancellationToken()
-    run = asyncio.ensure_future(first.run(task="go", cancellation_token=token))
-    await b.begun.wait()
-    token.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await cancel_while_waiting(first, b)
     loaded_b, loaded = team()
     loaded_b.begun.set()
     await loaded.load_state(json.loads(json.dumps(await first.save_state())))
@@ -95,12 +88,7 @@ async def test_the_speech_of_an_inner_team_goes_on_after_a_cancellation(is_loade
         return b, d, RoundRobinGroupChat([inner, d], max_turns=2, name="outer")
 
     b, d, outer = team()
-    token = CancellationToken()
-    run = asyncio.ensure_future(outer.run(task="go", cancellation_token=token))
-    await b.begun.wait()
-    token.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await cancel_while_waiting(outer, b)
     if is_loaded:
         state = json.loads(json.dumps(await outer.save_state()))
         b, d, outer = team()
@@ -123,12 +111,8 @@ async def test_a_run_that_was_to_go_on_is_forgotten_by_a_reset_and_by_a_task() -
 
 async def test_a_new_task_begins_a_new_run_of_an_inner_team_that_was_cancelled() -> None:
     b = Waiting("b")
-    outer, token = in_two_teams(Saying("a"), b), CancellationToken()
-    run = asyncio.ensure_future(outer.run(task="go", cancellation_token=token))
-    await b.begun.wait()
-    token.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    outer = in_two_teams(Saying("a"), b)
+    await cancel_while_waiting(outer, b)
     assert lines((await outer.run(task="no, stop")).messages) == ["user: no, stop", "b: b here", "a: a here"]
 
 

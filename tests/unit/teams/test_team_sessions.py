@@ -35,7 +35,7 @@ from tests.support.sessions import wait_for_event, wait_for_turn_end
 from tests.support.teams.child_turns import turns_by_agent
 from tests.support.teams.sessions import by_agent, log_of, open_session
 from tests.support.timeouts import PATIENCE
-from tests.unit.teams.chat_agents import Saying, Waiting, lines
+from tests.unit.teams.chat_agents import Saying, Waiting, cancel_while_waiting, lines
 
 pytestmark = pytest.mark.anyio
 
@@ -303,12 +303,7 @@ async def test_the_speech_of_an_inner_team_goes_on_after_a_restart(tmp_path: Pat
 
     async with open_session(tmp_path) as (hub, session_id):
         b, outer = team(session_id)
-        token = CancellationToken()
-        run = asyncio.ensure_future(outer.run(task="go", cancellation_token=token))
-        await b.begun.wait()
-        token.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
+        await cancel_while_waiting(outer, b)
         await wait_for_turn_end(hub.store, session_id, ends=2)
         b, outer = team(session_id)
         b.begun.set()
