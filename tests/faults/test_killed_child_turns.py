@@ -41,9 +41,12 @@ def hub_over(store: Store, folder: Path) -> Hub:
 
         return note
 
-    leaf = asks("leaf", [call("note"), "leaf ends"], [noting("leaf")])
+    leaf = asks("leaf", [call("note"), "leaf ends"], [noting("leaf")], permission_mode="auto")
     script = [[call("note"), call("ask_leaf")], "a ends"]
-    tools = [asks("a", script, [noting("a"), leaf]), asks("b", [call("note"), "b ends"], [noting("b")])]
+    tools = [
+        asks("a", script, [noting("a"), leaf], permission_mode="auto"),
+        asks("b", [call("note"), "b ends"], [noting("b")], permission_mode="auto"),
+    ]
     model = ScriptedModel([[call("ask_a"), call("ask_b")], "done"])
     return Hub(store, models=lambda _: model, tools=lambda _: tools, settings=settings_in(folder))
 
@@ -96,6 +99,7 @@ def check_ends(log: list[dict[str, Any]], folder: Path, codes: set[str]) -> None
     ends = {one["turn_id"]: one for one in log if one["type"] in ("final", "error")}
     codes |= {one["data"].get("code", "") for one in ends.values()}
     for one in log:
+        assert one["type"] != "confirm_required"  # which nobody answers
         if one["type"] == "turn_started" and (parent := one["data"].get("parent_turn_id")) is not None:
             assert ends[one["turn_id"]]["seq"] < ends[parent]["seq"]
     notes = (folder / "notes").read_text().split() if (folder / "notes").exists() else []
