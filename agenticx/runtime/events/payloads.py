@@ -314,6 +314,7 @@ class SessionChangedData(TypedDict, total=False):
     pinned: bool
     archived: bool
     rewound_to: str | None
+    team_reset: str
 
 
 class FinalUsageData(TypedDict):

@@ -7,7 +7,7 @@ each is the message that was last when it was added; the conversation is the pat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,7 @@ class Conversation:
         self._turns: dict[str | None, bool] = {}  # by id, whether its messages are among them
         self.entries: dict[str, TranscriptEntry] = {}
         self.head: str | None = None
+        self._resets: list[tuple[int, str | None]] = []  # the number of each `team_reset`, and the last message before
         self._seq = 0
         self._turn_id: str | None = None
         self._is_talk = False  # whether the team of this turn has chosen a speaker: what it says then is no task
@@ -157,6 +158,11 @@ class Conversation:
             current_id = path[-1].parent_id
         return path[::-1]
 
+    def resets_on(self, path: Sequence[TranscriptEntry]) -> set[int]:
+        """Return the numbers of the events that reset a team and are part of the path: they follow a message of it."""
+        ids = {entry.id for entry in path}
+        return {seq for seq, last_id in self._resets if last_id in ids}
+
     def messages(self) -> list[dict[str, Any]]:
         """Return the path in the form of `transcript`."""
         return [entry.message for entry in self.path()]
@@ -186,11 +192,17 @@ class Conversation:
                 self._reply_entry(data["message_id"]).message["content"] = data["text"]
             case "speaker_selected" | "team_message":
                 self._feed_talk(data)
-            case "session_changed" if "rewound_to" in data:
-                self.head = data["rewound_to"]
-                self._reply = self._speech = None
+            case "session_changed":
+                self._feed_change(data)
             case _:
                 pass
+
+    def _feed_change(self, data: dict[str, Any]) -> None:
+        if "rewound_to" in data:
+            self.head = data["rewound_to"]
+            self._reply = self._speech = None
+        if "team_reset" in data:
+            self._resets.append((self._seq, self.head))
 
     def _append_text(self, entry: TranscriptEntry, text: str) -> None:
         """Collect a chunk of the message's text; chunks are joined once, as appending to a long string copies it."""

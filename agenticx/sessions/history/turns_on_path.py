@@ -16,14 +16,18 @@ __all__ = ["calls_on_path", "read_events_on_path", "turns_on_path"]
 async def read_events_on_path(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
     """Return the events of these types of all turns of the conversation, and of the turns below them, in order.
 
-    Of the turn to which the conversation was rewound, they are those up to its last message that was kept.
+    Of the turn to which the conversation was rewound, they are those up to its last message that was kept. Of the
+    session's own events they are those that reset a team.
     """
     events, conversation = list[StoredEvent](), Conversation()
     async for page in read_log_pages(log, session_id):
         events += (event for event in page if event.type in types or event.type == "turn_started")
         conversation.feed(page)
-    turns = turns_on_path(events, conversation, conversation.path())
-    return sorted((event for turn in turns for event in turn if event.type in types), key=lambda event: event.seq)
+    path = conversation.path()
+    resets = conversation.resets_on(path)
+    found = [event for turn in turns_on_path(events, conversation, path) for event in turn]
+    found += (event for event in events if event.seq in resets)
+    return sorted((event for event in found if event.type in types), key=lambda event: event.seq)
 
 
 def turns_on_path(

@@ -29,6 +29,7 @@ __all__ = [
     "DirectSubagent",
     "ListSubagents",
     "NothingStored",
+    "ResetTeam",
     "Rewind",
     "Stop",
     "Submit",
@@ -78,6 +79,14 @@ class Rewind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResetTeam:
+    """Record that a team begins anew."""
+
+    team: str
+    name: Literal["reset_team"] = "reset_team"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """Answer a confirmation; the result is the decision."""
 
@@ -104,7 +113,9 @@ class Delete:
     name: Literal["delete"] = "delete"
 
 
-Command = Submit | Stop | Change | Rewind | Answer | AnswerQuestion | Delete | ListSubagents | DirectSubagent
+Command = (
+    Submit | Stop | Change | Rewind | ResetTeam | Answer | AnswerQuestion | Delete | ListSubagents | DirectSubagent
+)
 
 
 def repeatable(command: Command) -> Command:
@@ -157,6 +168,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "stop": TurnRecord | None,
         "change": SessionRecord,
         "rewind": RewindResult,
+        "reset_team": None,
         "answer": ConfirmAnswer,
         "answer_question": QuestionAnswer,
         "delete": None,

@@ -43,6 +43,7 @@ from agenticx.sessions.hub.commands import (
 )
 from agenticx.sessions.hub.methods.questions import QuestionMethods
 from agenticx.sessions.hub.methods.subagents import SubagentMethods
+from agenticx.sessions.hub.methods.teams import TeamMethods
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
@@ -77,7 +78,7 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 _log = get_logger(__name__)
 
 
-class Hub(QuestionMethods, SubagentMethods):
+class Hub(QuestionMethods, SubagentMethods, TeamMethods):
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an

@@ -18,7 +18,7 @@ __all__ = ["OpenHub", "hub_of", "register_hub", "remove_hub"]
 
 
 class OpenHub(Protocol):
-    """The methods of a `Hub` that run an application's own work as a turn."""
+    """The methods of a `Hub` that run an application's own work as turns."""
 
     store: Store
 
@@ -26,6 +26,7 @@ class OpenHub(Protocol):
     async def wait_for_turn(self, session_id: str, turn_id: str) -> None: ...
     def follow(self, session_id: str, *, after: int = 0) -> AsyncGenerator[SessionEvent]: ...
     async def stop(self, session_id: str) -> TurnRecord | None: ...
+    async def reset_team(self, session_id: str, team: str) -> None: ...
 
 
 _open: WeakKeyDictionary[OpenHub, asyncio.AbstractEventLoop] = WeakKeyDictionary()

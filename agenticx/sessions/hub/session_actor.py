@@ -89,6 +89,8 @@ class SessionActor:
                 return await self.change(command.changes)
             case commands.Rewind():
                 return await run_to_completion(self.rewind(command.message_id))
+            case commands.ResetTeam():
+                return await self.append_change({"team_reset": command.team})
             case commands.Answer() | commands.AnswerQuestion():
                 return await self.answer(command)
             case commands.Delete():
@@ -450,6 +452,12 @@ class SessionActor:
             await run_to_completion(self._writer.commit(None, [event], record=record))
             self.session.permission_mode, self.session.active_agent = record.permission_mode, record.agent
             return record
+
+    async def append_change(self, change: dict[str, Any]) -> None:
+        """Append a `session_changed` event with a change that the session's record does not have."""
+        async with self.turns.record_lock:
+            self._check_exists()
+            await run_to_completion(self._writer.commit(None, [RuntimeEvent(EventType.SESSION_CHANGED, change)]))
 
     async def rewind(self, message_id: str | None) -> RewindResult:
         """Truncate the conversation after that message, see `Hub.rewind`; do not cancel it midway."""

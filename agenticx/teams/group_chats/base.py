@@ -31,11 +31,12 @@ from agenticx.teams.group_chats.participants import (
     ActorParticipants,
     Emit,
     Participant,
+    call_all,
     checked_participants,
     load_states,
 )
-from agenticx.teams.group_chats.stored_talk import EarlierRun, StoredTurns, read_talk
-from agenticx.teams.group_chats.team_run import Speaking, TeamRun
+from agenticx.teams.group_chats.stored_talk import EarlierRun, StoredTurns, events_since_reset, read_talk
+from agenticx.teams.group_chats.team_run import Speaking, TeamRun, is_being_cancelled, outcome
 from agenticx.teams.group_chats.team_turns import TeamTurn, TeamTurns
 from agenticx.teams.group_chats.transcript import MessageTypes, TeamTranscript
 from agenticx.teams.messages import (
@@ -119,7 +120,7 @@ class BaseGroupChat(Team):
         self._turns = TeamTurns(self._name, session, settings)
         self._clock = clock or SystemClock()
         self._transcript = TeamTranscript()
-        self._is_restored = False
+        self._catching_up = asyncio.Lock()  # held by a start that reads the log, so that no other one begins meanwhile
         self._selected: str | None = None  # the speaker of a speech in the log that was not finished
         self._unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
         self._interrupted: EarlierRun | None = None  # the run with which the next one goes on
@@ -175,7 +176,7 @@ class BaseGroupChat(Team):
         selector fails, and CancelledError within 200 ms after the token was cancelled; no message follows then. After
         all of these the team can be run again: a speech that was not finished is made again.
         """
-        run = await self._begin(self._checked_task(task), cancellation_token or CancellationToken())
+        run = await self._begin(self._types.checked(task_messages(task)), cancellation_token or CancellationToken())
         work = asyncio.create_task(self._run(run, output_task_messages), name=f"agx team {self.name}")
         work.add_done_callback(lambda _: run.queue.close())
         try:
@@ -186,7 +187,7 @@ class BaseGroupChat(Team):
             run.check()
             if not work.done() or run.stopped:
                 raise asyncio.CancelledError
-            await _outcome(work)
+            await outcome(work)
         finally:
             try:
                 if not work.done():
@@ -202,13 +203,11 @@ class BaseGroupChat(Team):
     async def _begin(self, task: Sequence[BaseChatMessage], token: CancellationToken) -> TeamRun:
         """Return a new run on a task, with which the team is busy from now on; raises as `run_stream` does."""
         _check(token)
-        if not self._is_restored and (events := await self._turns.stored_events()):
-            self.restore(events)
-        self._is_restored = True
-        self.check_start(self._transcript, task)
         await self._wait_for_abandoned_run()
+        await self._catch_up()
         if self._running is not None:
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
+        self.check_start(self._transcript, task)
         _check(token)
         condition = None if self._condition is None else ConditionRun(self._condition)
         run = self._running = TeamRun(condition=condition, spending=Spending(self._budget, self._clock))
@@ -246,6 +245,12 @@ class BaseGroupChat(Team):
         self._interrupted = earlier = self._transcript.last_run(task)
         return None if earlier is None else earlier.said
 
+    async def _catch_up(self) -> None:
+        """Go on from what the session's log has more than the team knows, such as a rewind, unless the team runs."""
+        async with self._catching_up:
+            if self._running is None and (events := await self._turns.new_events()) is not None:
+                self.restore(events)
+
     async def _wait_for_abandoned_run(self) -> None:
         """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
         for _ in range(_CLOSING_ITERATIONS):
@@ -269,7 +274,7 @@ class BaseGroupChat(Team):
         except AgenticXError as exc:
             raise TeamError.of(exc, f"team {self.name!r}") from (exc.__cause__ or exc)
         except asyncio.CancelledError:
-            if not _is_being_cancelled():  # its turn was stopped
+            if not is_being_cancelled():  # its turn was stopped
                 run.stopped = True
                 run.cancel()
             raise
@@ -381,41 +386,41 @@ class BaseGroupChat(Team):
             run.warned = True
             _log.warning("the participants of a team only repeat themselves", team=self.name, speeches=count)
 
-    def _checked_task(self, task: TaskInput) -> Sequence[BaseChatMessage]:
-        given = task_messages(task)
-        for message in given:
-            if (problem := self._types.problem(message)) is not None:
-                raise ValueError(problem)
-        return given
-
     # --- control and state --------------------------------------------------------------------------------------------
 
     async def reset(self) -> None:
-        """Return the team and its participants to the beginning; RuntimeError while it runs."""
-        await self._check_not_running("be reset")
-        for participant in self._participants.values():
-            await participant.reset(CancellationToken())
-        self._transcript, self._is_restored = TeamTranscript(), True
-        self._unfinished = self._interrupted = None
-        self._unpaused.set()
+        """Return the team and its participants to the beginning; RuntimeError while it runs.
+
+        In a session of a hub this is an event, so the next process begins there too. `TeamError` if the reset of a
+        participant failed; all others are reset then, as is the team.
+        """
+        async with self._catching_up:
+            await self._check_not_running("be reset")
+            await self._turns.record_reset()
+            self._transcript = TeamTranscript()
+            self._unfinished = self._interrupted = self._selected = None
+            self._unpaused.set()
+            await call_all(self._participants, self.name, "on_reset", lambda one: one.reset(CancellationToken()))
 
     async def pause(self) -> None:
         """Pause the participants, also one that is at work; no further speech begins before `resume`."""
         self._unpaused.clear()
-        for participant in self._participants.values():
-            await participant.pause(CancellationToken())
+        await call_all(self._participants, self.name, "on_pause", lambda one: one.pause(CancellationToken()))
 
     async def resume(self) -> None:
         """Resume after `pause`."""
-        for participant in self._participants.values():
-            await participant.resume(CancellationToken())
-        self._unpaused.set()
+        try:
+            await call_all(self._participants, self.name, "on_resume", lambda one: one.resume(CancellationToken()))
+        finally:
+            self._unpaused.set()
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the state of the team and its participants as a JSON mapping, at any moment.
 
-        A speech that is not finished is not part of it; `run` makes it again.
+        A speech that is not finished is not part of it; `run` makes it again. Raises as `run_stream` does for a session
+        that cannot be read.
         """
+        await self._catch_up()
         transcript = self._transcript.dump()
         states = {name: await participant.save_state() for name, participant in self._participants.items()}
         return {
@@ -429,8 +434,14 @@ class BaseGroupChat(Team):
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Load what `save_state` of a team with the same participants returned.
 
-        Raises ValueError for another kind of team, version or participants, RuntimeError while the team runs.
+        Raises ValueError for another kind of team, version or participants, and for a team in a session of a hub, whose
+        log is its state; RuntimeError while the team runs.
         """
+        if self._turns.are_stored:
+            raise ValueError(
+                f"team {self.name!r} goes on from the log of its session, and loads no other state; load it into a "
+                "team without a session, or with one in memory"
+            )
         await self._check_not_running("load a state")
         state = checked_state(state, type(self).__name__, f"team {self.name!r}")
         states = state.get("participants")
@@ -441,24 +452,23 @@ class BaseGroupChat(Team):
         if (unfinished := state.get("unfinished")) not in (None, *names):
             raise ValueError(f"the state has a speech of {unfinished!r}, who does not take part in the team")
         await load_states(self._participants, cast("Mapping[str, Mapping[str, Any]]", states))
-        self._transcript, self._unfinished, self._is_restored = transcript, cast("str | None", unfinished), True
-        self._interrupted = None
+        self._transcript, self._unfinished = transcript, cast("str | None", unfinished)
+        self._interrupted = self._selected = None
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> EarlierRun:
         """Go on from a session's log, after the speeches that were finished, and return the last run in it.
 
-        The first run in a session does it. Participants that do not have a `restore` begin anew. ValueError if other
-        participants have spoken.
+        A run in a session does it first, if the log has something new. Participants that do not have a `restore` begin
+        anew. ValueError if other participants have spoken.
         """
-        turns = StoredTurns(events, self.name)
+        turns = StoredTurns(events_since_reset(events, self.name), self.name)
         talk = read_talk(turns, self._types)
         speakers = {*talk.transcript.speakers, *([] if talk.selected is None else [talk.selected])}
         if unknown := sorted(speakers - self._participants.keys()):
             raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")
         for name, participant in self._participants.items():
             participant.restore(turns, talk.transcript.said_by_others(name))
-        self._transcript, self._selected, self._is_restored = talk.transcript, talk.selected, True
-        self._unfinished = talk.selected
+        self._transcript, self._selected, self._unfinished = talk.transcript, talk.selected, talk.selected
         return talk.last_run
 
     async def _check_not_running(self, purpose: str) -> None:
@@ -478,21 +488,9 @@ def _produced_types(participants: Sequence[ChatAgent | Team]) -> list[type[BaseC
     return types
 
 
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 def _check(token: CancellationToken) -> None:
     if token.is_cancelled():
         raise asyncio.CancelledError
-
-
-async def _outcome(task: asyncio.Task[None]) -> None:
-    """Raise what a task that has ended raised."""
-    if task.cancelled():
-        raise TeamError("the run of the team was cancelled by code of a participant")
-    await task
 
 
 def _sum(messages: Sequence[Speaking]) -> RequestUsage:

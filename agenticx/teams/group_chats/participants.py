@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
@@ -18,13 +18,14 @@ from agenticx.teams.actors.ids import AgentId
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.assistant_agent import AssistantAgent
 from agenticx.teams.agents.protocols import ChatAgent, Team
+from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.stored_talk import StoredTurns
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["ActorParticipants", "Emit", "Participant", "checked_participants", "load_states"]
+__all__ = ["ActorParticipants", "Emit", "Participant", "call_all", "checked_participants", "load_states"]
 
 
 _NOT_IN_A_TYPE = re.compile(r"[^\w.-]")  # the characters that the type of an actor does not have
@@ -188,6 +189,25 @@ def checked_participants(members: Sequence[ChatAgent | Team]) -> dict[str, Parti
             f"a participant cannot have the name {MAIN_AGENT!r}, which is that of the turn of the team's run"
         )
     return {participant.name: participant for participant in made}
+
+
+async def call_all(
+    participants: Mapping[str, Participant], team: str, what: str, call: Callable[[Participant], Awaitable[None]]
+) -> None:
+    """Call a method of all participants of a team; the first failure is raised afterwards, as `TeamError`."""
+    failure: TeamError | None = None
+    for name, participant in participants.items():
+        try:
+            with user_code.translated_errors(f"{what} of {name!r}"):
+                await call(participant)
+        except TeamError as exc:  # of a team that takes part
+            failure = failure or exc
+        except AgenticXError as exc:
+            failed = TeamError.of(exc, f"team {team!r}", name)
+            failed.__cause__ = exc.__cause__ or exc
+            failure = failure or failed
+    if failure is not None:
+        raise failure
 
 
 async def load_states(participants: Mapping[str, Participant], states: Mapping[str, Mapping[str, Any]]) -> None:

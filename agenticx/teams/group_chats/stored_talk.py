@@ -15,11 +15,11 @@ from agenticx.teams.messages import BaseChatMessage
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["TALK_EVENTS", "StoredTalk", "StoredTurns", "events_at", "read_talk"]
+__all__ = ["TALK_EVENTS", "StoredTalk", "StoredTurns", "events_at", "events_since_reset", "read_talk"]
 
 TALK_EVENTS = frozenset(
     {
-        *("speaker_selected", "team_message", "usage", "error", "subagent_paused"),
+        *("speaker_selected", "team_message", "usage", "error", "subagent_paused", "session_changed"),
         *("turn_started", "steered", "round_start", "token", "thinking", "tool_call", "tool_result", "final"),
     }
 )
@@ -69,6 +69,13 @@ def events_at(events: Sequence[StoredEvent], path: Sequence[str]) -> list[Stored
             envelope = _envelope(event)
             paths[event.turn_id] = (*paths.get(envelope["data"].get("parent_turn_id"), ()), envelope["agent_id"])
     return _of_turns(events, [turn_id for turn_id, known in paths.items() if known[: len(path)] == path])
+
+
+def events_since_reset(events: Sequence[StoredEvent], team: str) -> list[StoredEvent]:
+    """Return the events behind the last reset of a team, all of them if there is none."""
+    resets = (event for event in events if event.type == "session_changed")
+    last = max((event.seq for event in resets if _data(event).get("team_reset") == team), default=0)
+    return [event for event in events if event.seq > last]
 
 
 def _of_turns(events: Sequence[StoredEvent], turn_ids: Collection[str | None]) -> list[StoredEvent]:

@@ -12,12 +12,13 @@ from agenticx.batch_queue import BatchQueue
 from agenticx.runtime import StopSignal
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.spending import Spending
+from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.stored_talk import EarlierRun
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent
 from agenticx.teams.termination.base import ConditionRun, Run
 from agenticx.teams.termination.repetition import Repetition
 
-__all__ = ["Speaking", "TeamRun"]
+__all__ = ["Speaking", "TeamRun", "is_being_cancelled", "outcome"]
 
 Speaking = BaseAgentEvent | BaseChatMessage
 
@@ -121,3 +122,16 @@ class TeamRun:
             stop = await self.condition.check(run)
         self.stop_reason = None if stop is None else stop.content
         return stop is not None
+
+
+def is_being_cancelled() -> bool:
+    """Return whether the current task is being cancelled from outside."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def outcome(task: asyncio.Task[None]) -> None:
+    """Raise what a task that has ended raised."""
+    if task.cancelled():
+        raise TeamError("the run of the team was cancelled by code of a participant")
+    await task

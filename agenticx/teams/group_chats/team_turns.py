@@ -23,6 +23,7 @@ from agenticx.teams.group_chats.stored_talk import TALK_EVENTS, events_at
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
 
 if TYPE_CHECKING:
+    from agenticx.sessions.hub.open_hubs import OpenHub
     from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
@@ -104,19 +105,50 @@ class TeamTurns:
         self._session = session
         self._settings = settings
         self._last: asyncio.Task[None] | None = None  # the last turn of a hub, which may still be ending
+        self._known_head: int | None = None  # the number of the last event of the session that the team knows of
 
-    async def stored_events(self) -> Sequence[StoredEvent]:
-        """Return what the session's log has of teams, in a turn of those at its place; nothing for one in memory."""
+    @property
+    def are_stored(self) -> bool:
+        """True for the turns of a session of a hub, whose log has the state of the team."""
+        return isinstance(self._session, str)
+
+    async def new_events(self) -> Sequence[StoredEvent] | None:
+        """Return what the session's log has of teams, in a turn of those at its place.
+
+        Returns None if the log has nothing that the team does not know, as it has for a session in memory.
+        """
         if not isinstance(self._session, str):
-            return ()
+            return None
         from agenticx.sessions.history.turns_on_path import read_events_on_path  # on first use: it imports the stores
-        from agenticx.sessions.hub.open_hubs import hub_of
 
-        events = await read_events_on_path((await hub_of(self._session)).store.log, self._session, TALK_EVENTS)
-        parent = current_turn()
-        if parent is None or not parent.accepts_children:
-            return events
-        return events_at(events, (*parent.agent_path, self._team))
+        await self._wait_for_last()
+        log, parent = (await self._hub(self._session)).store.log, current_turn()
+        is_below = parent is not None and parent.accepts_children
+        head = await log.head(self._session)
+        if head == self._known_head or (is_below and self._known_head is not None):
+            return None
+        events = await read_events_on_path(log, self._session, TALK_EVENTS)
+        self._known_head = head
+        return events if parent is None or not is_below else events_at(events, (*parent.agent_path, self._team))
+
+    async def record_reset(self) -> None:
+        """Append to the log of a stored session that the team begins anew; raises `SessionNotFound`, `StoreError`."""
+        if not isinstance(self._session, str):
+            return
+        await self._wait_for_last()
+        hub = await self._hub(self._session)
+        await hub.reset_team(self._session, self._team)
+        self._known_head = await hub.store.log.head(self._session)
+
+    async def _wait_for_last(self) -> None:
+        """Wait, bounded, for the end of the last turn of a hub."""
+        if self._last is not None and not self._last.done():
+            await asyncio.wait({self._last}, timeout=_ENDING_SECONDS)
+
+    async def _hub(self, session_id: str) -> OpenHub:
+        from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
+
+        return await hub_of(session_id)
 
     async def run(self, text: str, work: Work) -> None:
         """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.
@@ -156,17 +188,16 @@ class TeamTurns:
             raise TeamError(end.data["text"], code=end.data["code"])
 
     async def _run_in_hub(self, text: str, work: Work, session_id: str) -> None:
-        from agenticx.sessions.hub.open_hubs import hub_of  # on first use: it imports the stores
-        from agenticx.sessions.store.base import SessionOwnedElsewhere
+        from agenticx.sessions.store.base import SessionOwnedElsewhere  # on first use: it imports the stores
 
-        hub, running = await hub_of(session_id), _TurnWork(self._team, work)
+        hub, running = await self._hub(session_id), _TurnWork(self._team, work)
 
         async def run_turn() -> None:
             turn = await hub.run_work(session_id, text, running)
             await hub.wait_for_turn(session_id, turn.id)
+            self._known_head = await hub.store.log.head(session_id)
 
-        if self._last is not None and not self._last.done():
-            await asyncio.wait({self._last}, timeout=_ENDING_SECONDS)
+        await self._wait_for_last()
         turn = self._last = asyncio.create_task(run_turn(), name=f"agx turn of team {self._team}")
         try:
             await asyncio.shield(turn)

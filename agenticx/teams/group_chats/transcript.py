@@ -50,6 +50,12 @@ class MessageTypes:
             return None
         return f"Message type {type(message)} is not registered with this team; list it in custom_message_types"
 
+    def checked(self, messages: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
+        """Return messages of known types; raises ValueError for one of another."""
+        for problem in filter(None, map(self.problem, messages)):
+            raise ValueError(problem)
+        return messages
+
     def load(self, data: Mapping[str, Any]) -> BaseChatMessage | BaseAgentEvent:
         """Return the message that `dump` wrote; raises ValueError."""
         name, problem = data.get("type"), None
