@@ -89,15 +89,17 @@ def test_a_server_that_takes_over_replaces_one_that_waits_for_the_turn_of_a_chat
     chat.wait_for("› ")
     chat.type("Write a.txt with the text hi\r")
     chat.wait_for("[e]dit: ")
-    with agx.start("serve", "--port", "0") as first, agx.start("serve", "--port", "0", "--take-over") as second:
-        assert first.stderr.readline() == second.stderr.readline() == waiting_line(chat)
-        chat.type("y\n")
-        assert re.search(r"http://127\.0\.0\.1:\d+/#", second.stderr.readline())
-        assert first.wait(PATIENCE) in (0, 1)  # it was replaced, or refused because the second one was faster
-        assert json.loads((home / "studio.json").read_text())["pid"] == second.pid
-        chat.type("\x04")
-        assert chat.exit_code() == 0
-        second.terminate()
+    with agx.start("serve", "--port", "0") as first:
+        assert first.stderr.readline() == waiting_line(chat)
+        with agx.start("serve", "--port", "0", "--take-over") as second:
+            assert second.stderr.readline() == waiting_line(chat)
+            chat.type("y\n")
+            assert re.search(r"http://127\.0\.0\.1:\d+/#", second.stderr.readline())
+            assert first.wait(PATIENCE) in (0, 1)  # it was replaced, or refused because the second one was faster
+            assert json.loads((home / "studio.json").read_text())["pid"] == second.pid
+            chat.type("\x04")
+            assert chat.exit_code() == 0
+            second.terminate()
 
 
 def waiting_line(chat: Any) -> str:

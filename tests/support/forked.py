@@ -162,7 +162,10 @@ class Process:
     def __enter__(self) -> Process:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, type_: type[BaseException] | None, *_: object) -> None:
+        """Close the streams and wait for the end; after a failure the program is killed, as nothing may end it then."""
+        if type_ is not None:
+            self.kill()
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 _close_quietly(stream)
