@@ -47,12 +47,18 @@ def _blocking(
     """Return a method that waits for `method`, for code without a running event loop, or in one that may block.
 
     In the thread of a tool it runs on the event loop of the tool's turn, as part of that; else on a loop of its own,
-    whose connections are closed then.
+    whose connections are closed then. On the event loop of a turn it raises `RuntimeError`: the turn would stand still,
+    and what runs elsewhere is no part of it.
     """
 
     @wraps(method, assigned=("__doc__",))
     def run(self: AgentExecutor, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        turn = None if has_running_loop() else current_turn()
+        turn = current_turn()
+        if turn is not None and has_running_loop():
+            raise RuntimeError(
+                f"{method.__name__[1:]} cannot be called on the event loop of a turn, such as in an async tool; "
+                f"use `await executor.{method.__name__}(...)`"
+            )
         if turn is not None and turn.loop is not None:
             return asyncio.run_coroutine_threadsafe(method(self, *args, **kwargs), turn.loop).result()
 
@@ -83,7 +89,8 @@ class AgentExecutor:
     With a `store`, one that is open or a URL as of `open_hub`, each task is a turn of a stored session, by default a
     new one (`ExecutionResult.session_id`), which a later executor can continue; its attempts are turns below that one,
     as `agx sessions replay` shows. A store that is opened here belongs to one event loop until `aclose`. Chats are not
-    stored: their rows are the application's.
+    stored: their rows are the application's. Within a turn, such as in a tool, a task is stored where that turn is, so
+    an executor with a store is refused there.
     """
 
     def __init__(
@@ -142,7 +149,8 @@ class AgentExecutor:
 
         A run that fails is a result without `success`, also while the session runs another turn (`session_busy`);
         `TypeError` and `ValueError` are raised for wrong arguments, `SettingsError` for a model that cannot be used,
-        `SessionNotFound` for a session that no hub of this event loop has. `context_variables` are injected into tools
+        `SessionNotFound` for a session that no hub of this event loop has, `RuntimeError` within a turn for an executor
+        with a store. `context_variables` are injected into tools
         and instructions that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at
         any depth. `max_turns` is the largest number of model calls of this run, where it is smaller than both
         `max_iterations`. With `execute_tools` False the first reply with calls ends the run, and they are not run.
@@ -248,6 +256,7 @@ class AgentExecutor:
         if not isinstance(task, Task):
             raise TypeError(f"task must be a Task, not {type(task).__name__}")
         agent = _checked_agent(agent or task.agent or self._active)
+        self._check_place()
         limits = [self._max_iterations, agent.max_iterations]
         if max_turns is not None:
             limits.append(_positive(max_turns, "max_turns"))
@@ -270,6 +279,15 @@ class AgentExecutor:
             budget=self._budget,
             clock=self._clock,
         )
+
+    def _check_place(self) -> None:
+        """Raise `RuntimeError` for a store of one's own within a turn, which its user would not see."""
+        turn = current_turn()
+        if self._stored is not None and self._stored.is_own and turn is not None and turn.accepts_children:
+            raise RuntimeError(
+                f"an executor with a store cannot be used within a turn, here of agent {turn.agent_id!r}: the task is "
+                "part of that turn and stored where it is; use an executor without a store"
+            )
 
     def _gate_below(self) -> ConfirmGate | None:
         """Return the gate of turns below another one, None for that one's: the default gate approves only here."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from agenticx.core.agent import Agent
 from agenticx.core.results import ChatResponse
 from agenticx.llms.openai_rows import messages_to_rows
-from agenticx.messages import AssistantMessage, UserMessage
-from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, RuntimeEvent, Session, TurnContext, current_turn
-from agenticx.runtime.events import Event
-from agenticx.runtime.results import turn_error
-from agenticx.runtime.resume import ResumePoint
+from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
+from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.turn_agent import TurnAgent
 
 __all__ = ["chat_response", "run_chat"]
@@ -30,35 +28,36 @@ async def run_chat(
     budget: Budget | None,
     gate: ConfirmGate | None,
 ) -> None:
-    """Run a turn of `session`, whose last message is answered, and append what it adds.
+    """Run a turn of `session`, whose last messages are answered, and append what it adds.
 
-    Where the code runs in a turn, that of a user's message is one below it, which asks its gate unless there is a
-    `gate`. Running out of model calls ends it without an error. Raises `TurnError` for another fatal error, and
-    `ValueError` if there are no messages.
+    These are one of the user, or the results of calls that the application made itself. Where the code runs in a turn,
+    it is one below that, which asks its gate unless there is a `gate`. Running out of model calls ends it without an
+    error. Raises `TurnError` for another fatal error, and `ValueError` if there are no messages.
     """
     if not session.messages:
         raise ValueError("messages must not be empty: the last one is what is answered")
     context = TurnContext(
         agent=acting, max_rounds=max_rounds, on_exhausted="error", execute_tools=execute, budget=budget
     )
-    events: list[RuntimeEvent] = []
     parent = current_turn()
-
-    async def keep(batch: Sequence[RuntimeEvent]) -> None:
-        events.extend(batch)
-
-    if isinstance(last := session.messages[-1], UserMessage):
+    if parent is not None and parent.accepts_children:
+        context = replace(context, parent=parent, gate=gate)
+        session.inherit(parent.session, parent.permission_mode)
+    if isinstance(message := session.messages[-1], UserMessage):
         session.messages.pop()
-        if parent is not None and parent.accepts_children:
-            context = replace(context, parent=parent, gate=gate)
-            session.inherit(parent.session, parent.permission_mode)
-        async with aclosing(runtime.run_turn(last, session, context=context)) as turn:
-            await keep([event async for event in turn])
-    else:  # results of calls that the application made itself: nothing new is said
-        await runtime.resume_turn(ResumePoint(round=0, calls=()), session, keep, context=context)
-    end = events[-1]
+    else:
+        message, context = _last_of_user(session.messages), replace(context, continues=True)
+    async with aclosing(runtime.run_turn(message, session, context=context)) as turn:
+        events = [event async for event in turn]
+    end = own_events(events)[-1]
     if end.type == "error" and end.data["code"] != "max_rounds":
-        raise turn_error(cast("Sequence[Event]", events))
+        raise turn_error(events)
+
+
+def _last_of_user(messages: Sequence[Message]) -> UserMessage:
+    """Return the last message of the user, an empty one if there is none."""
+    spoken = (message for message in reversed(messages) if isinstance(message, UserMessage))
+    return next(spoken, UserMessage(content=""))
 
 
 def chat_response(session: Session, before: set[str], agent: Agent) -> ChatResponse:

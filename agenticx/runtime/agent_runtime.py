@@ -47,7 +47,7 @@ from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import ToolCalls
-from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnWork, check_turn_arguments
+from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnWork
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_task import TurnTask, begin_turn, wait_for_abandoned_turn
 from agenticx.runtime.turns.work import WorkResult
@@ -162,7 +162,7 @@ class AgentRuntime(RunMethods):
         """
         message, session = user_message(user_input), Session() if session is None else checked_session(session)
         check_stop_signal(should_stop)
-        check_turn_arguments(agent_id, system_prompt, context)
+        _check_turn_arguments(agent_id, system_prompt, context)
         turn = self._new_turn(session, tools, agent_id, system_prompt, output_type, context, sampling)
         await wait_for_abandoned_turn(session)
         calls = begin_turn(turn, message)
@@ -485,6 +485,14 @@ def _check_arguments(system_prompt: object, max_tool_rounds: int | None, compact
         check_type("compactor", compactor, ContextCompactor, "a ContextCompactor")
     if settings is not None:
         check_type("settings", settings, Settings, "Settings, as load_settings returns them")
+
+
+def _check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
+    """Raise `TypeError` for an argument of another type."""
+    check_str("agent_id", agent_id)
+    check_type("system_prompt", system_prompt, (str, type(None)), "a str")
+    if context is not None:
+        check_type("context", context, TurnContext, "a TurnContext")
 
 
 def _max_tool_rounds(settings: Settings) -> int:

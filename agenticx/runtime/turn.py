@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import check_attachments
 from agenticx.batch_queue import BatchQueue
 from agenticx.clocks import Clock
@@ -49,7 +48,6 @@ __all__ = [
     "TurnContext",
     "TurnWork",
     "attachment_data",
-    "check_turn_arguments",
     "current_turn",
     "usage_data",
     "usage_from_data",
@@ -127,8 +125,10 @@ class TurnContext:
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
     turns below it are written, by default its own events. `gate` is asked instead of the parent's or the runtime's.
-    `work` takes the place of the rounds of model calls: its result is the answer. `resumed` is a turn of an earlier
-    process, with which this one goes on; by default the one below the same parent that waits and has the same agent.
+    `work` takes the place of the rounds of model calls: its result is the answer. With `continues` nothing new is said:
+    the user's message is in the conversation already, before results of calls that the application made itself.
+    `resumed` is a turn of an earlier process, with which this one goes on; by default the one below the same parent
+    that waits and has the same agent.
     """
 
     client_turn_id: str | None = None
@@ -138,6 +138,7 @@ class TurnContext:
     child_turns: ChildTurns | None = None
     gate: ConfirmGate | None = None
     work: TurnWork | None = None
+    continues: bool = False
     resumed: ResumedTurn | None = None
     journal: CallJournal = field(default_factory=NullCallJournal)
     steering: Steering = field(default_factory=Steering)
@@ -150,15 +151,6 @@ class TurnContext:
     execute_tools: bool = True
     budget: Budget | None = None
     work_seconds: float | None = None
-
-
-def check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
-    """Raise `TypeError` for an argument of another type."""
-    check_str("agent_id", agent_id)
-    if system_prompt is not None:
-        check_str("system_prompt", system_prompt)
-    if context is not None:
-        check_type("context", context, TurnContext, "a TurnContext")
 
 
 CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None)
@@ -298,7 +290,10 @@ class Turn:
         return call.id in self.read_only_calls or (call.name in self.tools and self.tools.get(call.name).read_only)
 
     def begin(self, message: UserMessage) -> None:
-        """Reserve the session, emit the first event and append the user's message, whose attachments are checked."""
+        """Reserve the session, emit the first event and append the user's message, if it is new.
+
+        Its attachments are checked.
+        """
         if message.attachments:
             check_attachments(message.attachments)
         self.session.begin_turn(self)
@@ -308,7 +303,8 @@ class Turn:
         ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": parent_id}
         optional = {**ids, **attachment_data(message)}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
-        self.append(message)
+        if not context.continues:
+            self.append(message)
 
     async def end_children(self) -> None:
         """Stop the turns below this one, but for those that outlive it, and wait until their ends are written."""
