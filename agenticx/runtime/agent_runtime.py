@@ -403,7 +403,7 @@ class AgentRuntime(RunMethods):
 
     async def _act(self, turn: Turn, reply: Reply, message_id: str, calls: Sequence[ToolCall]) -> None:
         turn.append_reply(reply, message_id, calls)
-        turn.made_calls = True
+        turn.calling_replies.add(message_id)
         outcomes = await self._calls.run(turn, calls, cut=not reply.is_whole)
         await check_for_loop(turn, calls, outcomes)
 

@@ -1,13 +1,14 @@
 """The texts of a history: its transcript as the input of a summary, its size, and calls told as text.
 
 A model that sees calls of tools which it does not have imitates them, and some providers refuse the request. So calls
-that another agent made of tools which the reader lacks are told in the user's role, with their results. What both
-agents can call stays a call.
+of tools which the reader lacks are told in the user's role, with their results, unless the reader itself made them in
+this turn: names do not tell agents apart, and rows of an application need not name who spoke. What the reader can call
+stays a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
@@ -103,15 +104,22 @@ def message_texts(messages: Sequence[Message]) -> Iterator[str]:
 # --- calls of other agents ---
 
 
-def calls_of_others_as_text(reader: str, tool_names: Sequence[str], messages: Sequence[Message]) -> list[Message]:
-    """Return valid `messages` as the agent `reader`, which has tools of these names, is to read them."""
-    return list(_rewritten(reader, frozenset(tool_names), messages))
+def calls_of_others_as_text(
+    tool_names: Collection[str], own_replies: Collection[str], messages: Sequence[Message]
+) -> list[Message]:
+    """Return valid `messages` as an agent is to read them that has tools of these names.
+
+    `own_replies` are the ids of messages whose calls it has made itself, which stay as they are.
+    """
+    return list(_rewritten(frozenset(tool_names), own_replies, messages))
 
 
-def _rewritten(reader: str, tool_names: frozenset[str], messages: Sequence[Message]) -> Iterator[Message]:
+def _rewritten(
+    tool_names: frozenset[str], own_replies: Collection[str], messages: Sequence[Message]
+) -> Iterator[Message]:
     told: dict[str, ToolCall] = {}  # calls whose results follow and are told, by id
     lines: list[str] = []
-    sender = ""
+    sender: str | None = None
     for message in messages:
         if isinstance(message, ToolMessage) and message.tool_call_id in told:
             call = told.pop(message.tool_call_id)
@@ -120,7 +128,7 @@ def _rewritten(reader: str, tool_names: frozenset[str], messages: Sequence[Messa
         if lines and not isinstance(message, ToolMessage):
             yield _note(lines)
             lines = []
-        if not isinstance(message, AssistantMessage) or message.sender in (None, reader):
+        if not isinstance(message, AssistantMessage) or message.message_id in own_replies:
             yield message
             continue
         sender, told = message.sender, {call.id: call for call in message.tool_calls if call.name not in tool_names}
@@ -138,9 +146,9 @@ def _note(lines: Sequence[str]) -> UserMessage:
     return UserMessage(content="\n".join(["[history] Earlier work of another agent:", *lines]), injected=True)
 
 
-def _as_text(sender: str, call: ToolCall, result: ToolMessage) -> str:
+def _as_text(sender: str | None, call: ToolCall, result: ToolMessage) -> str:
     arguments = call.arguments
     if len(arguments) > _ARGUMENT_CHARS:
         arguments = f"{arguments[:_ARGUMENT_CHARS]}… ({len(call.arguments)} characters)"
     ending = "" if result.outcome == "ok" else f" ({result.outcome})"
-    return f"- {sender} used {call.name} with {arguments}{ending}: {result.content}"
+    return f"- {sender or 'An agent'} used {call.name} with {arguments}{ending}: {result.content}"

@@ -43,7 +43,7 @@ class RequestBuilder:
         if is_due:
             history = await self._compact(turn, history)
         agent = turn.agent
-        required = None if turn.made_calls else agent.required_tool
+        required = None if turn.calling_replies else agent.required_tool
         request = ModelRequest(
             messages=await self._messages(turn, history),
             tools=agent.tools.schemas(),
@@ -78,7 +78,8 @@ class RequestBuilder:
         agent = turn.agent
         messages = list(history)
         if agent.shares_history:
-            messages = await _run_by_size(calls_of_others_as_text, agent.name, agent.tools.names, messages)
+            tool_names = (*agent.tools.names, *turn.output.tool_names)
+            messages = await _run_by_size(calls_of_others_as_text, tool_names, turn.calling_replies, messages)
         prompt = agent.system_prompt
         if prompt is not None and not isinstance(prompt, str):
             prompt = await prompt(turn.session.state.context_variables)

@@ -175,8 +175,9 @@ class Turn:
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
     `resumed_questions` are those of an interrupted turn, by call id. `closing` is there once the consumer
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
-    are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`. `made_calls`
-    is true once the acting agent has made a call. `loop` runs the turn. `gate` is asked before risky calls.
+    are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`.
+    `calling_replies` holds the ids of the replies with which the acting agent has made calls. `loop` runs the turn.
+    `gate` is asked before risky calls.
 
     `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
     on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a turn below another
@@ -200,7 +201,7 @@ class Turn:
     model_name: str = field(init=False)
     next_agent: TurnAgent | None = None
     ending: EndReason | None = None
-    made_calls: bool = False
+    calling_replies: set[str] = field(default_factory=set[str])
     handover_reason: str = ""
     poll_backoff: PollBackoff = field(default_factory=PollBackoff)
     read_only_calls: set[str] = field(default_factory=set[str])
@@ -422,7 +423,8 @@ class Turn:
         data = {"from_agent": self.agent.name, "to_agent": agent.name}
         self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
         self._use(self._within_budget(agent))
-        self.made_calls, self.last_input_tokens, self.session.active_agent = False, None, agent.name
+        self.calling_replies.clear()
+        self.last_input_tokens, self.session.active_agent = None, agent.name
         agent.on_handover()
         bind_ids(agent=agent.name, organization=agent.organization_id)
         self.output.use(self.agent.model, agent.tools.names)

@@ -191,7 +191,7 @@ _ANYTHING: dict[str, Any] = {
 RUNTIME_CASES = [
     LinearCase(
         of=calls_of_others_as_text,
-        run=lambda history: calls_of_others_as_text("reader", (), history),
+        run=lambda history: calls_of_others_as_text((), (), history),
         inputs=LONG_HISTORIES,
         where="thread",
     ),

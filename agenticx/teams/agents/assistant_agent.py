@@ -303,7 +303,7 @@ class AssistantAgent(BaseChatAgent):
 
     def _as_read(self, message: BaseChatMessage) -> list[Message]:
         """Return the message as the model reads it, after its context if it hands over."""
-        context = _told_context(self.name, message) if isinstance(message, HandoffMessage) else []
+        context = _told_context(message) if isinstance(message, HandoffMessage) else []
         return [*context, _model_message(message)]
 
     async def _answer(self, final: FinalData, reader: TurnMessages, output: OutputType | None) -> BaseChatMessage:
@@ -356,7 +356,7 @@ async def _replayed(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
         yield event
 
 
-def _told_context(reader: str, handoff: HandoffMessage) -> list[Message]:
+def _told_context(handoff: HandoffMessage) -> list[Message]:
     """Return the context of a handoff with its calls as text, which the reader's model does not imitate."""
     messages = [
         message.model_copy(update={"sender": message.sender or handoff.source, "provider_state": None})
@@ -364,7 +364,7 @@ def _told_context(reader: str, handoff: HandoffMessage) -> list[Message]:
         else message
         for message in handoff.context
     ]
-    return calls_of_others_as_text(reader, (), messages)
+    return calls_of_others_as_text((), (), messages)
 
 
 def _model_message(message: BaseChatMessage) -> UserMessage:

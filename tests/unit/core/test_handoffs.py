@@ -145,7 +145,7 @@ async def test_an_agent_that_gets_the_turn_back_reads_its_own_calls_as_calls() -
     @tool(risk="read")
     def back() -> Agent:
         """Hand back."""
-        return triage
+        return boss
 
     helper = Agent(name="Helper", tools=(back,))
 
@@ -380,3 +380,41 @@ async def test_log_lines_name_the_agent_that_acts_and_its_organization(caplog: p
     assert ids == [["Triage", "my-org"], ["Billing", "default-org"]]
     handoffs = [line.split()[-2:] for line in lines if line.startswith("agent_handoff")]
     assert handoffs == [["from_agent='Triage'", "to_agent='Billing'"]]
+
+
+async def test_calls_of_an_agent_of_the_same_name_reach_the_new_agent_as_text() -> None:
+    second = Agent(instructions="Sum up.", tools=(look_up,))
+
+    @tool(risk="read")
+    def pass_on() -> Agent:
+        """Hand over."""
+        return second
+
+    first = Agent(tools=(list_invoices, look_up, pass_on))
+    calls = [call("list_invoices"), call("look_up", {"invoice": 3}), call("pass_on"), call("nope"), "Paid."]
+    model = ScriptedModel(calls)
+    await execute(model, first)
+    last = model.requests[-1].messages
+    made = [made.name for message in last if message.role == "assistant" for made in message.tool_calls]
+    assert made == ["look_up", "nope"]  # what it has called itself stays a call, also of a tool that nobody has
+    assert [message.content for message in last if message.role == "user"][1:] == [
+        "[history] Earlier work of another agent:\n- Agent used list_invoices with {}: 3, 4",
+        '[history] Earlier work of another agent:\n- Agent used pass_on with {}: {"assistant": "Agent"}',
+    ]
+
+
+async def test_calls_in_rows_that_do_not_name_who_spoke_reach_an_agent_without_the_tool_as_text() -> None:
+    made = {"id": "c1", "type": "function", "function": {"name": "list_invoices", "arguments": "{}"}}
+    rows = [
+        {"role": "user", "content": "Which?"},
+        {"role": "assistant", "content": "I look.", "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": "c1", "content": "3, 4"},
+        {"role": "user", "content": "Is 3 paid?"},
+    ]
+    model = ScriptedModel(["Paid."] * 2)
+    for agent in (billing, triage):
+        await AgentExecutor(model).achat(agent, rows)
+    told, raw = (shown(request)[2:-1] for request in model.requests)
+    note = "[history] Earlier work of another agent:\n- An agent used list_invoices with {}: 3, 4"
+    assert told == [("assistant", "I look."), ("user", note)]
+    assert raw == [("assistant", "I look."), ("tool", "3, 4")]
