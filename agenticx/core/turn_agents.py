@@ -18,7 +18,7 @@ from agenticx.runtime.turn_agent import EndReason, SystemPrompt, ToolResult, Tur
 from agenticx.settings import Settings
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, Tool, ToolContext, is_idempotent, is_parallel, runs_in_thread
-from agenticx.tools.registry import FunctionTool, Toolbox, as_tool
+from agenticx.tools.registry import Toolbox, as_tool
 
 __all__ = ["Models", "TurnAgents"]
 
@@ -105,8 +105,8 @@ class TurnAgents:
         return await run_in_thread(self.of, agent, name="agx models")
 
     def handing_over(self, tools: Sequence[Tool]) -> list[Tool]:
-        """Return the tools; those that are functions may hand over to an agent that they return."""
-        return [_AgentTool(tool, self) if isinstance(tool, FunctionTool) else tool for tool in tools]
+        """Return the tools as ones that hand over to an agent which they return."""
+        return [_AgentTool(tool, self) for tool in tools]
 
     def _make(self, agent: Agent) -> TurnAgent:
         tools = Toolbox(self.handing_over([as_tool(tool) for tool in agent.tools]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -22,11 +22,12 @@ from agenticx.core import (
     case_not_resolved,
     case_resolved,
 )
-from agenticx.llms.base import ModelRequest
+from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.messages import ProviderState
 from agenticx.runtime import AgentHook, Session
 from agenticx.testing import ScriptedModel, call, check_grammar, finish
 from agenticx.tools import tool
+from agenticx.tools.base import Assessment, ToolContext
 
 pytestmark = pytest.mark.anyio
 
@@ -418,3 +419,39 @@ async def test_calls_in_rows_that_do_not_name_who_spoke_reach_an_agent_without_t
     note = "[history] Earlier work of another agent:\n- An agent used list_invoices with {}: 3, 4"
     assert told == [("assistant", "I look."), ("user", note)]
     assert raw == [("assistant", "I look."), ("tool", "3, 4")]
+
+
+class Transfer:
+    """A tool that is no function, and returns what it was made with."""
+
+    read_only = True
+    timeout = None
+    schema = ToolSchema("transfer", "Hand over.", {"type": "object", "properties": {}})
+
+    def __init__(self, returned: object) -> None:
+        self.returned = returned
+
+    def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        return Assessment(risk="read")
+
+    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
+
+    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
+        return self.returned
+
+
+@pytest.mark.parametrize(
+    ("returned", "text", "variables"),
+    [
+        (sales, '{"assistant": "Sales"}', {}),
+        (Result(value="Sales.", agent=sales, context_variables={"k": "s3cret"}), "Sales.", {"k": "s3cret"}),
+    ],
+    ids=["agent", "result"],
+)
+async def test_a_tool_that_is_no_function_hands_over_too(returned: object, text: str, variables: Any) -> None:
+    model = ScriptedModel([call("transfer"), "Buy."])
+    result = await execute(model, Agent(name="First", tools=(Transfer(returned),)))
+    assert (result.agent, result.context_variables) == (sales, variables)
+    assert results_of(result) == [("ok", text)]
+    assert "s3cret" not in repr(result.events) + repr([shown(request) for request in model.requests])
