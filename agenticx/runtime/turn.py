@@ -446,6 +446,7 @@ class Turn:
             texts = [notice.text for notice in self.session.take_notices()]
             self.append(UserMessage(content="\n\n".join(texts), injected=True))
         for message in self.steering.take() if self.steering.left else ():
+            self.loops.record_user_message()
             self.emit(
                 EventType.STEERED,
                 {"message_id": message.message_id, "text": message.content, **attachment_data(message)},

@@ -7,6 +7,7 @@ Differences from the originally specified detector:
 2. A round in which the user (or the mode) denied a call is no part of a loop: counting restarts after it.
 3. A read-only call whose unchanged result reports that something is pending, running or queued has three times the
    thresholds (`result_text.reports_pending`; the runtime also waits before it repeats such a call: `polling`).
+4. A handoff is recorded as one call from agent to agent, whatever its tool, its arguments and its result are.
 """
 
 from __future__ import annotations
@@ -157,6 +158,10 @@ class LoopDetector:
         """Record an artifact; a new one is progress of the current round."""
         if _remember(self._known_changes, _digest("artifact", *parts)):
             self._has_progress = True
+
+    def record_user_message(self) -> None:
+        """Record that the user has said something: no streak goes on beyond it."""
+        self._reset()
 
     def record_round(self, calls: Sequence[RecordedCall]) -> None:
         """Record the calls of one round together."""
