@@ -42,15 +42,22 @@ class _Attempt:
     """One turn and what is known of its answer.
 
     `problem` is None for a result that can be returned; `code` is that of the error which ended the work, if one did.
-    `has_output` says that the answer is the object that was asked for.
+    `has_output` says that the answer is the object that was asked for, `is_resolved` is false if it says why the case
+    could not be resolved.
     """
 
     text: str = ""
     has_output: bool = False
+    is_resolved: bool = True
     problem: str | None = None
     code: str | None = None
     is_repeatable: bool = False
     verdicts: tuple[GuideRailVerdict, ...] = ()
+
+    @property
+    def error(self) -> str | None:
+        """The reason why the run is no success, None if it is one."""
+        return self.problem if self.is_resolved or self.problem else f"not_resolved: {self.text}".rstrip(": ")
 
     def refuse(self, reason: str) -> None:
         """Take the answer back, which the guide rails refuse."""
@@ -128,10 +135,10 @@ class Execution:
         attempt = self._attempt
         output = self._output.value if self._output and attempt.has_output and attempt.problem is None else None
         return ExecutionResult(
-            success=attempt.problem is None,
+            success=attempt.error is None,
             result=attempt.text,
             output=output,
-            error=attempt.problem,
+            error=attempt.error,
             events=tuple(self._events),
             stats=self._stats(),
             agent=self.agents.active or self.agent,
@@ -203,9 +210,8 @@ class Execution:
             problem = f"{code}: the model gave no usable {self._output.name}: its reply was not finished"
             return _Attempt(problem=problem, code=code, is_repeatable=True)
         elif reason in ("resolved", "not_resolved"):
-            text = text or _case_text(events)
-        problem = f"not_resolved: {text}".rstrip(": ") if reason == "not_resolved" else None
-        return _Attempt(text=text, has_output="output" in end.data, problem=problem)
+            text = _case_text(events) or text
+        return _Attempt(text=text, has_output="output" in end.data, is_resolved=reason != "not_resolved")
 
     async def _check(self, number: int, parent: Turn | None) -> AsyncGenerator[Event, None]:
         """Pass the answer through the guide rails, and yield the events of the turns in which they ask a model."""

@@ -65,7 +65,8 @@ class ExecutionStats:
 class ExecutionResult:
     """The end of a task.
 
-    `result` is the text of the answer as the guide rails left it, empty if they refused it; `output` is the object that
+    `result` is the text of the answer as the guide rails left it, empty if they refused it; that of a case which a call
+    ended is what the call says, else the text of its reply. `output` is the object that
     the task's `output_type` asked for. Without `success`, `error` says why. `agent` acted last. `guide_rails` are the
     verdicts on the last attempt, `events` those of all attempts. `session_id` is the id of the stored session, if there
     is one.

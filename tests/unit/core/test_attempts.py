@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agenticx.core import Agent, AgentExecutor, GuideRailContext, GuideRailVerdict, Task, case_resolved
+from agenticx.core import (
+    Agent,
+    AgentExecutor,
+    GuideRailContext,
+    GuideRailVerdict,
+    Task,
+    case_not_resolved,
+    case_resolved,
+)
 from agenticx.testing import ScriptedModel, call, finish, say
 from agenticx.tools import tool
 
@@ -170,3 +178,41 @@ async def test_only_attempts_that_follow_are_logged_as_retries(caplog: pytest.Lo
     with caplog.at_level(logging.WARNING, logger="agenticx"):
         await AgentExecutor(ScriptedModel(["1", "2"]), guide_rails=[rail]).arun(agent, task())
     assert [record.message for record in caplog.records] == ["retry attempt=1 error='guide_rail: wrong 0'"]
+
+
+@pytest.mark.parametrize(
+    ("case", "argument", "text", "error"),
+    [
+        ("case_resolved", {"result": "42"}, "42", None),
+        ("case_resolved", {}, "Closing.", None),
+        ("case_not_resolved", {"reason": "no network"}, "no network", "not_resolved: no network"),
+        ("case_not_resolved", {}, "Closing.", "not_resolved: Closing."),
+    ],
+)
+async def test_the_text_of_the_call_that_ends_a_case_comes_before_that_of_its_reply(
+    case: str, argument: dict[str, str], text: str, error: str | None
+) -> None:
+    model = ScriptedModel([[say("Closing."), call(case, argument)]])
+    result = await AgentExecutor(model).arun(Agent(tools=(case_resolved, case_not_resolved)), task())
+    assert (result.success, result.result, result.error) == (error is None, text, error)
+
+
+async def test_guide_rails_check_what_is_said_of_a_case_that_is_not_resolved() -> None:
+    agent = Agent(tools=(case_not_resolved,), max_retry_limit=1)
+    script = [call("case_not_resolved", {"reason": "the password is 1234"})]
+    rail = Rail(GuideRailVerdict("modify", text="(left out)"))
+    result = await AgentExecutor(ScriptedModel(script), guide_rails=[rail]).arun(agent, task())
+    assert rail.seen[0][0] == "the password is 1234"
+    assert (result.success, result.result, result.error) == (False, "(left out)", "not_resolved: (left out)")
+    assert [verdict.action for verdict in result.guide_rails] == ["modify"]
+
+    rail = Rail(*[GuideRailVerdict("abort", reason="a secret")] * 2)
+    result = await AgentExecutor(ScriptedModel(script * 2), guide_rails=[rail]).arun(agent, task())
+    assert (result.success, result.result, result.error) == (False, "", "guide_rail: a secret")
+
+
+async def test_guide_rails_check_a_case_that_the_text_says_is_not_resolved() -> None:
+    rail = Rail(GuideRailVerdict("modify", text="(left out)"))
+    executor = AgentExecutor(ScriptedModel(["case_not_resolved: 1234"]), guide_rails=[rail], resolve_on_text=True)
+    result = await executor.arun(Agent(), task())
+    assert (result.success, result.result, result.error) == (False, "(left out)", "not_resolved: (left out)")
