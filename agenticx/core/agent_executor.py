@@ -153,7 +153,8 @@ class AgentExecutor:
         with a store. `context_variables` are injected into tools
         and instructions that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at
         any depth. `max_turns` is the largest number of model calls of this run, where it is smaller than both
-        `max_iterations`. With `execute_tools` False the first reply with calls ends the run, and they are not run.
+        `max_iterations`. With `execute_tools` False the first reply with calls ends the run, and `tool_calls` of
+        the result are these calls, which are not run; the object of an `output_type` is accepted nevertheless.
         """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         try:

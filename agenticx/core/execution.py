@@ -20,7 +20,7 @@ from agenticx.core.turn_agents import TurnAgents
 from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
-from agenticx.messages import Message
+from agenticx.messages import AssistantMessage, Message, ToolCall
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
@@ -53,6 +53,7 @@ class _Attempt:
     code: str | None = None
     is_repeatable: bool = False
     verdicts: tuple[GuideRailVerdict, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
 
     @property
     def error(self) -> str | None:
@@ -61,7 +62,8 @@ class _Attempt:
 
     def refuse(self, reason: str) -> None:
         """Take the answer back, which the guide rails refuse."""
-        self.text, self.problem, self.code, self.is_repeatable = "", f"guide_rail: {reason}", "hook_failed", True
+        self.text, self.tool_calls = "", ()
+        self.problem, self.code, self.is_repeatable = f"guide_rail: {reason}", "hook_failed", True
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,6 +146,7 @@ class Execution:
             agent=self.agents.active or self.agent,
             context_variables=self._variables,
             guide_rails=attempt.verdicts,
+            tool_calls=attempt.tool_calls,
             session_id=self.session_id,
         )
 
@@ -190,6 +193,8 @@ class Execution:
         self._calls += _round_count(events)
         self._variables = copied_variables(session.state.context_variables)
         self._attempt = self._read(events)
+        if self._attempt.problem is None and not self.execute_tools:
+            self._attempt.tool_calls = _last_calls(session.messages)
         if number > 1 and self._attempt.code == "max_rounds":
             limit = f"max_rounds: no model call of the run is left (limit {self.max_rounds})"
             self._attempt.problem = f"{limit}; attempt {number - 1} ended with {before}"
@@ -271,6 +276,11 @@ class Execution:
 
 def _round_count(events: Sequence[Event]) -> int:
     return sum(event.type == "round_start" for event in events)
+
+
+def _last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """Return the calls of a reply that nothing follows."""
+    return messages[-1].tool_calls if messages and isinstance(messages[-1], AssistantMessage) else ()
 
 
 def _case_text(events: Sequence[Event]) -> str:

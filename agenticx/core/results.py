@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agenticx.core.agent import Agent
 from agenticx.core.guide_rails import GuideRailVerdict
+from agenticx.messages import ToolCall
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.runtime.events.payloads import FinalUsageData
 
@@ -66,10 +67,10 @@ class ExecutionResult:
     """The end of a task.
 
     `result` is the text of the answer as the guide rails left it, empty if they refused it; that of a case which a call
-    ended is what the call says, else the text of its reply. `output` is the object that
-    the task's `output_type` asked for. Without `success`, `error` says why. `agent` acted last. `guide_rails` are the
-    verdicts on the last attempt, `events` those of all attempts. `session_id` is the id of the stored session, if there
-    is one.
+    ended is what the call says, else the text of its reply. `output` is the object that the task's `output_type` asked
+    for. Without `success`, `error` says why. `agent` acted last. `guide_rails` are the verdicts on the last attempt,
+    `events` those of all attempts. `tool_calls` are the calls of the last reply, which were not run: only with
+    `execute_tools` False are there any. `session_id` is the id of the stored session, if there is one.
     """
 
     success: bool
@@ -81,4 +82,5 @@ class ExecutionResult:
     agent: Agent
     context_variables: dict[str, Any] = field(repr=False)
     guide_rails: tuple[GuideRailVerdict, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
     session_id: str | None = None

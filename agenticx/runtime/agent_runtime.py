@@ -344,7 +344,7 @@ class AgentRuntime(RunMethods):
             if calls is None:
                 self._remind_of_tools(turn, reply, message_id)
             elif calls:
-                if not turn.context.execute_tools:
+                if not (turn.context.execute_tools or turn.output.is_submitted_by(calls)):
                     return await self._finish(turn, reply, message_id, calls)
                 await self._act(turn, reply, message_id, calls)
             elif turn.output.is_requested and (problem := await self._submit_text(turn, reply)):

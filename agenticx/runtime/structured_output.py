@@ -157,6 +157,10 @@ class TurnOutput:
             return replace(request, tools=[*request.tools, self._tool])
         return replace(request, output_schema=self._type.schema)
 
+    def is_submitted_by(self, calls: Sequence[ToolCall]) -> bool:
+        """Return whether all of these calls submit the object, so that no tool runs."""
+        return self._tool is not None and all(call.name == self._tool.name for call in calls)
+
     def submit_calls(self, calls: Sequence[ToolCall], *, cut: bool) -> Mapping[str, OutputCallResult]:
         """Submit the calls of a reply and return the result of each `submit_output` call by its id.
 

@@ -119,8 +119,9 @@ class TurnContext:
     of model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
-    reply with calls ends the turn, and they are not run. All model calls of the turn, and of those below it, are made
-    within `budget`. After `work_seconds`, in which waiting for a person does not count, it ends with `timeout.turn`.
+    reply with calls ends the turn, and they are not run, unless they only submit the object that is asked for. All
+    model calls of the turn, and of those below it, are made within `budget`. After `work_seconds`, in which waiting for
+    a person does not count, it ends with `timeout.turn`.
 
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the

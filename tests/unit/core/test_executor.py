@@ -241,6 +241,25 @@ async def test_calls_are_returned_unrun_if_tools_are_not_to_be_executed() -> Non
     model = ScriptedModel([[say("Adding."), call("add", {"a": 1, "b": 2})]])
     result = await AgentExecutor(model).arun(adder, task(), execute_tools=False)
     assert (result.success, result.result, result.stats.tool_calls) == (True, "Adding.", 0)
+    assert [(made.name, made.arguments) for made in result.tool_calls] == [("add", '{"a": 1, "b": 2}')]
+
+
+@pytest.mark.parametrize("script", [[[say("Adding."), call("add", {"a": 1, "b": 2})], "3"], ["3"]])
+async def test_a_result_has_no_calls_if_they_were_run_or_there_were_none(script: list[Any]) -> None:
+    result = await AgentExecutor(ScriptedModel(script)).arun(adder, task(), execute_tools=len(script) > 1)
+    assert (result.result, result.tool_calls) == ("3", ())
+
+
+async def test_an_object_is_accepted_where_no_tool_is_to_be_executed() -> None:
+    submit, add_ = call("submit_output", {"value": 3}), call("add", {"a": 1, "b": 2})
+    for script, output, names in (
+        ([call("submit_output", {"value": "x"}), submit], 3, []),
+        ([add_], None, ["add"]),
+        ([[add_, submit]], None, ["add", "submit_output"]),
+    ):
+        job = task(output_type=int)
+        result = await AgentExecutor(ScriptedModel(script)).arun(adder, job, execute_tools=False)
+        assert (result.success, result.output, [made.name for made in result.tool_calls]) == (True, output, names)
 
 
 # --- chats ------------------------------------------------------------------------------------------------------------
