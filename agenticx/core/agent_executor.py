@@ -9,13 +9,13 @@ from contextlib import aclosing
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from agenticx.argument_types import check_mapping
+from agenticx.argument_types import check_mapping, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
 from agenticx.core.context_variables import copied_variables
 from agenticx.core.execution import Execution
-from agenticx.core.guide_rails import GuideRail
+from agenticx.core.guide_rails import GuideRail, checked_rails
 from agenticx.core.results import ChatResponse, ExecutionResult
 from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
@@ -114,7 +114,8 @@ class AgentExecutor:
         self._max_iterations = _positive(max_iterations, "max_iterations")
         self._own_gate = confirm_gate
         self._gate = AutoApproveConfirmGate() if confirm_gate is None else confirm_gate
-        self._guide_rails = tuple(guide_rails)
+        check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
+        self._guide_rails = checked_rails(guide_rails)
         limit = self._clock.real(self._settings.hook_timeout_seconds)
         self._hooks = HookRegistry(tuple(hooks), limit=limit)
         self._budget = checked_budget(budget)
@@ -277,6 +278,7 @@ class AgentExecutor:
             max_rounds=min(limits),
             execute_tools=execute_tools,
             guide_rails=self._guide_rails,
+            rail_seconds=self._settings.tool_timeout_seconds,
             budget=self._budget,
             clock=self._clock,
         )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
@@ -71,7 +71,8 @@ class Execution:
     """A run of `task`. `result` returns its outcome once `events` is exhausted.
 
     Without a `session` each attempt is a conversation of its own, after the messages of `history`. Where the code runs
-    in a turn, the attempts are turns below it, which ask its gate unless there is a `gate`.
+    in a turn, the attempts are turns below it, which ask its gate unless there is a `gate`. Each guide rail may take
+    `rail_seconds`.
     """
 
     agent: Agent
@@ -86,6 +87,7 @@ class Execution:
     max_rounds: int
     execute_tools: bool
     guide_rails: Sequence[GuideRail]
+    rail_seconds: float
     budget: Budget | None
     clock: Clock
     history: Sequence[Message] = ()
@@ -228,7 +230,10 @@ class Execution:
             attempt=number,
             _ask=partial(self._ask, asked, parent),
         )
-        attempt.text, attempt.verdicts = await check_result(self.guide_rails, attempt.text, context)
+        with self._at_work():
+            attempt.text, attempt.verdicts = await check_result(
+                self.guide_rails, attempt.text, context, self._real_seconds_left
+            )
         if attempt.verdicts and (last := attempt.verdicts[-1]).action == "abort":
             attempt.refuse(last.reason or "the result was refused")
         elif any(verdict.action == "modify" for verdict in attempt.verdicts):
@@ -236,6 +241,22 @@ class Execution:
         self._events += asked
         for event in asked:
             yield event
+
+    @contextmanager
+    def _at_work(self) -> Generator[None]:
+        """Count the time of the block in the budget."""
+        if self.budget is not None:
+            self.budget.start_work(self.clock)
+        try:
+            yield
+        finally:
+            if self.budget is not None:
+                self.budget.end_work(self.clock)
+
+    def _real_seconds_left(self) -> float:
+        """Return the real seconds that a guide rail may take, within the time that is left of the budget."""
+        left = self.rail_seconds if self.budget is None else min(self.rail_seconds, self.budget.seconds_left())
+        return self.clock.real(left)
 
     def _read_modified(self) -> None:
         """Validate the answer as the guide rails left it, where an object was asked for; `output` is that then."""

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agenticx import user_code
+from agenticx.argument_types import check_sequence
 from agenticx.errors import AgenticXError
 
 if TYPE_CHECKING:
     from agenticx.core.agent import Agent
     from agenticx.core.task import Task
 
-__all__ = ["GuideRail", "GuideRailContext", "GuideRailVerdict", "check_result"]
+__all__ = ["GuideRail", "GuideRailContext", "GuideRailVerdict", "check_result", "checked_rails"]
+
+
+_RAILS = "objects with a method check(text, context)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +55,32 @@ class GuideRailContext:
 
 
 class GuideRail(Protocol):
-    """A check of results, plain or async."""
+    """A check of results, plain or async; like a call of a tool it may take `AGX_TOOL_TIMEOUT_SECONDS`."""
 
     async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict: ...
 
 
+def checked_rails(rails: Sequence[GuideRail]) -> tuple[GuideRail, ...]:
+    """Return the guide rails; raise `TypeError` for what is none."""
+    check_sequence("guide_rails", rails, _RAILS)
+    for rail in rails:
+        if isinstance(rail, type):
+            raise TypeError(f"guide_rails must be a list of {_RAILS}, not the class {rail.__name__} itself")
+        if not callable(getattr(rail, "check", None)):
+            raise TypeError(f"guide_rails must be a list of {_RAILS}, which {type(rail).__name__} is not")
+    return tuple(rails)
+
+
 async def check_result(
-    rails: Sequence[GuideRail], text: str, context: GuideRailContext
+    rails: Sequence[GuideRail], text: str, context: GuideRailContext, limit: Callable[[], float]
 ) -> tuple[str, tuple[GuideRailVerdict, ...]]:
-    """Return the text as the rails leave it, and their verdicts; an abort, also by a rail that fails, is the last."""
+    """Return the text as the rails leave it, and their verdicts; an abort, also by a rail that fails, is the last.
+
+    `limit` returns the real seconds that the next rail may take.
+    """
     verdicts: list[GuideRailVerdict] = []
     for rail in rails:
-        verdict = await _verdict(rail, text, context)
+        verdict = await _verdict(rail, text, context, limit())
         verdicts.append(verdict)
         if verdict.action == "abort":
             break
@@ -71,10 +89,10 @@ async def check_result(
     return text, tuple(verdicts)
 
 
-async def _verdict(rail: GuideRail, text: str, context: GuideRailContext) -> GuideRailVerdict:
+async def _verdict(rail: GuideRail, text: str, context: GuideRailContext, limit: float) -> GuideRailVerdict:
     what = f"guide rail {type(rail).__name__}"
     try:
-        verdict: object = await user_code.call(rail.check, text, context, what=what)
+        verdict: object = await user_code.call(rail.check, text, context, what=what, limit=limit)
     except AgenticXError as exc:
         return GuideRailVerdict("abort", reason=str(exc))
     if not isinstance(verdict, GuideRailVerdict):

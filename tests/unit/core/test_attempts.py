@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -17,8 +19,11 @@ from agenticx.core import (
     case_not_resolved,
     case_resolved,
 )
+from agenticx.runtime import Budget
+from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, finish, say
 from agenticx.tools import tool
+from tests.support.jumping_clock import LoopClock
 
 pytestmark = pytest.mark.anyio
 
@@ -216,3 +221,42 @@ async def test_guide_rails_check_a_case_that_the_text_says_is_not_resolved() -> 
     executor = AgentExecutor(ScriptedModel(["case_not_resolved: 1234"]), guide_rails=[rail], resolve_on_text=True)
     result = await executor.arun(Agent(), task())
     assert (result.success, result.result, result.error) == (False, "(left out)", "not_resolved: (left out)")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"guide_rails": 5}, "guide_rails must be a list of objects with a method check(text, context), not int"),
+        (
+            {"guide_rails": [5]},
+            "guide_rails must be a list of objects with a method check(text, context), which int is not",
+        ),
+        ({"guide_rails": [lambda text, context: None]}, "which function is not"),
+        ({"guide_rails": [Rail]}, "not the class Rail itself"),
+        ({"confirm_gate": 5}, "confirm_gate must be a ConfirmGate, such as a subclass with request_confirm, not int"),
+    ],
+)
+def test_guide_rails_and_gates_that_are_none_are_refused_when_the_executor_is_made(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(problem)):
+        AgentExecutor(ScriptedModel([]), **options)
+
+
+class Hung:
+    async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict:
+        return await asyncio.get_running_loop().create_future()
+
+
+async def test_a_guide_rail_that_hangs_refuses_the_result_after_the_time_limit_of_tools() -> None:
+    agent, settings = Agent(max_retry_limit=0), load_settings({"tool_timeout_seconds": 30}, environ={})
+    result = await AgentExecutor(ScriptedModel(["3"]), guide_rails=[Hung()], settings=settings).arun(agent, task())
+    assert (result.success, result.error) == (False, "guide_rail: guide rail Hung did not answer within 30 s")
+
+
+async def test_the_time_of_guide_rails_counts_in_the_budget_and_ends_with_it() -> None:
+    budget, model = Budget(seconds=10), ScriptedModel(["3"])
+    executor = AgentExecutor(model, guide_rails=[Hung()], budget=budget, clock=LoopClock())
+    result = await executor.arun(Agent(), task())
+    assert (result.success, (result.error or "").partition(":")[0]) == (False, "budget_exceeded")
+    assert 10 <= budget.spent.seconds < 11
