@@ -85,12 +85,12 @@ class AgentExecutor:
     mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
 
     With a `session` all tasks continue that conversation, one at a time; without one each is a conversation of its own.
-    It is one in memory, or the id of one of an open hub; the agent that acted last does a task for which none is given.
-    With a `store`, one that is open or a URL as of `open_hub`, each task is a turn of a stored session, by default a
-    new one (`ExecutionResult.session_id`), which a later executor can continue; its attempts are turns below that one,
-    as `agx sessions replay` shows. A store that is opened here belongs to one event loop until `aclose`. Chats are not
-    stored: their rows are the application's. Within a turn, such as in a tool, a task is stored where that turn is, so
-    an executor with a store is refused there.
+    It is one in memory, in which a refused answer is followed by the reason, or the id of one of an open hub; the agent
+    that acted last does a task for which none is given. With a `store`, one that is open or a URL as of `open_hub`,
+    each task is a turn of a stored session, by default a new one (`ExecutionResult.session_id`), which a later executor
+    can continue; its attempts are turns below that one, as `agx sessions replay` shows. A store that is opened here
+    belongs to one event loop until `aclose`. Chats are not stored: their rows are the application's. Within a turn,
+    such as in a tool, a task is stored where that turn is, so an executor with a store is refused there.
     """
 
     def __init__(
@@ -151,11 +151,11 @@ class AgentExecutor:
         A run that fails is a result without `success`, also while the session runs another turn (`session_busy`);
         `TypeError` and `ValueError` are raised for wrong arguments, `SettingsError` for a model that cannot be used,
         `SessionNotFound` for a session that no hub of this event loop has, `RuntimeError` within a turn for an executor
-        with a store. `context_variables` are injected into tools
-        and instructions that take them; each attempt has a copy, in which dicts, lists, sets and tuples are copies at
-        any depth. `max_turns` is the largest number of model calls of this run, where it is smaller than both
-        `max_iterations`. With `execute_tools` False the first reply with calls ends the run, and `tool_calls` of
-        the result are these calls, which are not run; the object of an `output_type` is accepted nevertheless.
+        with a store. `context_variables` are injected into tools and instructions that take them; each attempt has a
+        copy as they are at the beginning, in which dicts, lists, sets and tuples are copies at any depth. `max_turns`
+        is the largest number of model calls of this run, where it is smaller than both `max_iterations`. With
+        `execute_tools` False the first reply with calls ends the run, and `tool_calls` of the result are these calls,
+        which are not run; the object of an `output_type` is accepted nevertheless.
         """
         execution = await self._execution(agent, task, context_variables, max_turns, execute_tools)
         try:

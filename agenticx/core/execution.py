@@ -19,8 +19,8 @@ from agenticx.core.task import Task
 from agenticx.core.turn_agents import TurnAgents
 from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.llms.base import Usage
-from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, ToolCall
+from agenticx.logs import bound_ids, get_logger
+from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
@@ -70,7 +70,8 @@ class _Attempt:
 class Execution:
     """A run of `task`. `result` returns its outcome once `events` is exhausted.
 
-    Without a `session` each attempt is a conversation of its own, after the messages of `history`. Where the code runs
+    Without a `session` each attempt is a conversation of its own, after the messages of `history`; in one, the next
+    attempt follows the refused one and the reason why it was refused. Where the code runs
     in a turn, the attempts are turns below it, which ask its gate unless there is a `gate`. Each guide rail may take
     `rail_seconds`.
     """
@@ -94,6 +95,7 @@ class Execution:
     session_id: str | None = None
     _events: list[Event] = field(default_factory=list[Event], init=False)
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(problem="the run did not end"), init=False)
+    _given: dict[str, Any] | None = field(default=None, init=False)
     _variables: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
     _rounds: int = field(default=0, init=False)
     _calls: int = field(default=0, init=False)
@@ -111,9 +113,9 @@ class Execution:
         parent = current_turn()
         place = parent if parent is not None and parent.accepts_children else None
         for number in range(1, self.agent.max_retry_limit + 2):
-            if number > 1:
-                _log.warning("retry", attempt=number - 1, error=self._attempt.problem)
             session = self._session_below(place)
+            if number > 1:
+                self._log_retry(number - 1, session.id if place is None else place.session_id)
             turn, events = await self._begin_turn(session, place), list[Event]()
             try:
                 async for event in turn:
@@ -127,6 +129,7 @@ class Execution:
                     yield event
             if self._attempt.problem is None or not self._attempt.is_repeatable:
                 break
+            self._report_refusal()
             if self._calls >= self.max_rounds and number <= self.agent.max_retry_limit:
                 self._attempt.problem += (
                     f"; not tried again: no model call of the run is left (limit {self.max_rounds})"
@@ -166,6 +169,17 @@ class Execution:
         if self._attempt.code is not None:
             raise WorkFailed(self._attempt.problem or "", code=self._attempt.code)
 
+    def _log_retry(self, attempt: int, session_id: str) -> None:
+        agent = self.agent
+        with bound_ids(session=session_id, agent=agent.name, organization=agent.organization_id):
+            _log.warning("retry", attempt=attempt, error=self._attempt.problem)
+
+    def _report_refusal(self) -> None:
+        """Tell the agents of a conversation that goes on why its last answer was refused."""
+        if self.session is not None:
+            text = f"[reminder] The answer to this task was refused: {self._attempt.problem}"
+            self.session.messages.append(UserMessage(content=clean_text(text), injected=True))
+
     def _session_below(self, parent: Turn | None) -> Session:
         """Return the session of an attempt; one of its own has workspace and mode of the turn above it."""
         if self.session is not None:
@@ -178,7 +192,9 @@ class Execution:
     async def _begin_turn(self, session: Session, parent: Turn | None) -> AsyncGenerator[Event, None]:
         await wait_for_abandoned_turn(session)
         session.check_free()  # before its state, which the turn at work uses, is changed
-        session.state.context_variables.update(copied_variables(self.context_variables))
+        if self._given is None:
+            self._given = copied_variables({**session.state.context_variables, **self.context_variables})
+        session.state.context_variables = copied_variables(self._given)
         session.active_agent, self.agents.active = self.agent.name, None
         context = self._context(self.acting, parent)
         context = replace(context, max_rounds=self.max_rounds - self._calls, execute_tools=self.execute_tools)

@@ -15,11 +15,12 @@ from agenticx.core import (
     AgentExecutor,
     GuideRailContext,
     GuideRailVerdict,
+    Result,
     Task,
     case_not_resolved,
     case_resolved,
 )
-from agenticx.runtime import Budget
+from agenticx.runtime import Budget, Session
 from agenticx.settings import load_settings
 from agenticx.testing import ScriptedModel, call, finish, say
 from agenticx.tools import tool
@@ -58,6 +59,13 @@ class Rail:
         return verdict
 
 
+def without_ids(line: str) -> str:
+    """Return a log line without the id of its session, which it must have."""
+    line, count = re.subn(r" session='ses_\w+'", "", line)
+    assert count == 1
+    return line
+
+
 async def test_guide_rails_pass_and_modify_in_order() -> None:
     first, second = Rail(GuideRailVerdict("modify", text="three", reason="words")), Rail()
     result = await AgentExecutor(ScriptedModel(["3"]), guide_rails=[first, second]).arun(adder, task())
@@ -82,7 +90,9 @@ async def test_a_second_attempt_may_succeed(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.WARNING, logger="agenticx"):
         result = await AgentExecutor(ScriptedModel(["3", "three"]), guide_rails=[rail]).arun(adder, task())
     assert (result.success, result.result) == (True, "three")
-    assert [record.message for record in caplog.records] == ["retry attempt=1 error='guide_rail: too short'"]
+    assert [without_ids(record.message) for record in caplog.records] == [
+        "retry agent='Adder' organization='default-org' attempt=1 error='guide_rail: too short'"
+    ]
 
 
 async def test_the_attempts_of_a_run_share_its_model_calls() -> None:
@@ -182,7 +192,9 @@ async def test_only_attempts_that_follow_are_logged_as_retries(caplog: pytest.Lo
     agent = adder.model_copy(update={"max_retry_limit": 1})
     with caplog.at_level(logging.WARNING, logger="agenticx"):
         await AgentExecutor(ScriptedModel(["1", "2"]), guide_rails=[rail]).arun(agent, task())
-    assert [record.message for record in caplog.records] == ["retry attempt=1 error='guide_rail: wrong 0'"]
+    assert [without_ids(record.message) for record in caplog.records] == [
+        "retry agent='Adder' organization='default-org' attempt=1 error='guide_rail: wrong 0'"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -260,3 +272,34 @@ async def test_the_time_of_guide_rails_counts_in_the_budget_and_ends_with_it() -
     result = await executor.arun(Agent(), task())
     assert (result.success, (result.error or "").partition(":")[0]) == (False, "budget_exceeded")
     assert 10 <= budget.spent.seconds < 11
+
+
+@pytest.mark.parametrize("is_continued", [False, True])
+async def test_each_attempt_has_the_context_variables_of_the_beginning(is_continued: bool) -> None:
+    @tool(risk="read")
+    def count(context_variables: dict[str, Any]) -> Result:
+        """Count."""
+        context_variables["rows"].append("new")
+        variables = {"count": context_variables.get("count", 0) + 1, "own": context_variables.get("own", 0) + 1}
+        return Result(value=str(variables), context_variables=variables)
+
+    session = Session() if is_continued else None
+    if session is not None:
+        session.state.context_variables["own"] = 10
+    model = ScriptedModel([call("count"), "3", call("count"), "three"])
+    executor = AgentExecutor(model, guide_rails=[Rail(GuideRailVerdict("abort"))], session=session)
+    result = await executor.arun(Agent(tools=(count,)), task(), context_variables={"rows": []})
+    own = 11 if is_continued else 1
+    assert (result.result, result.context_variables) == ("three", {"count": 1, "own": own, "rows": ["new"]})
+    assert session is None or session.state.context_variables == result.context_variables
+
+
+async def test_in_a_session_a_refused_answer_is_followed_by_the_reason() -> None:
+    session, model = Session(), ScriptedModel(["3", "three", "You are welcome."])
+    rail = Rail(GuideRailVerdict("abort", reason="too short"))
+    executor = AgentExecutor(model, guide_rails=[rail], session=session)
+    assert (await executor.arun(adder, task())).result == "three"
+    await executor.arun(adder, task("Thank you."))
+    refused = "[reminder] The answer to this task was refused: guide_rail: too short"
+    assert [message.content for message in model.requests[1].messages][1:] == ["1 + 2?", "3", refused, "1 + 2?"]
+    assert [message.content for message in session.messages][-2:] == ["Thank you.", "You are welcome."]
