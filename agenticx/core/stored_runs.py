@@ -2,7 +2,7 @@
 
 A run is a turn of its session; the attempts, and the turns in which guide rails ask a model, are turns below it. All
 are stored as they happen: after a crash the log shows what had begun, and the next run ends the open turns as
-interrupted.
+interrupted. Its agents read what a run without an answer has done.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agenticx.threads import run_in_thread
 if TYPE_CHECKING:
     from agenticx.sessions.hub.hub import Hub
     from agenticx.sessions.hub.open_hubs import OpenHub
-    from agenticx.sessions.store.base import Store
+    from agenticx.sessions.store.base import Log, Store
 
 __all__ = ["StoredRuns"]
 
@@ -66,7 +66,7 @@ class StoredRuns:
         """
         hub, session_id = await self._session_for(execution)
         execution.session_id = session_id
-        turn = await hub.run_work(session_id, execution.prompt, _Work(execution))
+        turn = await hub.run_work(session_id, execution.prompt, _Work(execution, hub.store.log, session_id))
         turn_ids, below, is_over = {turn.id}, list[Event](), False
         try:
             async for item in hub.follow(session_id, after=turn.after_seq or 0):
@@ -133,12 +133,18 @@ class StoredRuns:
 class _Work:
     """The work of a run's turn: its attempts and their checks, whose answer is that of the turn."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, log: Log, session_id: str) -> None:
         self._execution = execution
+        self._log = log
+        self._session_id = session_id
 
     async def __call__(self, turn: Turn) -> str:
+        from agenticx.sessions.history.unanswered_runs import (
+            with_unanswered_runs,  # on first use: it imports the stores
+        )
+
         execution, variables = self._execution, turn.session.state.context_variables
-        execution.history = tuple(turn.session.messages[:-1])
+        execution.history = await with_unanswered_runs(self._log, self._session_id, turn.session.messages[:-1])
         execution.context_variables = {**variables, **execution.context_variables}
         async for _ in execution.events():
             pass

@@ -46,14 +46,15 @@ NOT_BEGUN = "Cancelled: the program ended before this call began to run."
 class InterruptedTurn:
     """The state of a turn in its log and its facts.
 
-    `agent_id` is the agent that began the turn. `questions` and `responses` hold payloads by the ids of their
-    questions, which are confirmations or questions of the agent; `answers` the stored answers in the same way;
-    `begun_calls` the ids of calls. `results` are those of the last round, `askers` the agents that asked, and
-    `last_type` is the type of the last event.
+    `agent_id` is the agent that began the turn, `acting_agent_id` that of the last round. `questions` and `responses`
+    hold payloads by the ids of their questions, which are confirmations or questions of the agent; `answers` the stored
+    answers in the same way; `begun_calls` the ids of calls. `results` are those of the last round, `askers` the agents
+    that asked, and `last_type` is the type of the last event.
     """
 
     session_id: str = ""
     agent_id: str = "meta"
+    acting_agent_id: str = "meta"
     state: str = "idle"
     round: int = 0
     usage: Usage | None = None
@@ -80,6 +81,9 @@ class InterruptedTurn:
                 envelope = json.loads(event.frame_json)
                 if not turn.session_id:
                     turn.session_id, turn.agent_id = event.session_id, envelope["agent_id"]
+                    turn.acting_agent_id = turn.agent_id
+                elif event.type == "round_start":
+                    turn.acting_agent_id = envelope["agent_id"]
                 turn.ended, turn.last_type = turn.ended or event.terminal, event.type
                 if event.type in ASKING_EVENTS:
                     turn.askers.add(envelope["agent_id"])
@@ -125,7 +129,9 @@ class InterruptedTurn:
     def _resumed(self, id_: str) -> ResumedQuestion:
         data, response = self.questions[id_], self.responses.get(id_)
         return ResumedQuestion(
-            request=(confirm_request if "context" in data else question_request)(data, self.session_id, self.agent_id),
+            request=(confirm_request if "context" in data else question_request)(
+                data, self.session_id, self.acting_agent_id
+            ),
             answer=self.answers.get(id_) if response is None else answer_from_data(response),
             is_response_logged=response is not None,
         )
@@ -175,7 +181,7 @@ class InterruptedTurn:
         if self.state != "done":
             events.append(RuntimeEvent(EventType.STATE, {"state": "done"}))
         events.append(RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True}))
-        return [replace(event, agent_id=self.agent_id) for event in events]
+        return [replace(event, agent_id=self.acting_agent_id) for event in events]
 
     def _call_outcome(self, call_id: str) -> tuple[str, ToolOutcome]:
         return (OUTCOME_UNKNOWN, "unknown") if call_id in self.begun_calls else (NOT_BEGUN, "cancelled")

@@ -14,6 +14,7 @@ import pytest
 from agenticx import ConfirmAnswer, open_hub
 from agenticx.core import Agent, AgentExecutor, GuideRailContext, GuideRailVerdict, Task
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound
+from agenticx.messages import AssistantMessage, ToolMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
 from agenticx.sessions import MemoryStore, Store, transcript
 from agenticx.sessions.store.base import read_log_pages
@@ -189,6 +190,52 @@ async def test_after_a_kill_the_log_shows_the_call_that_had_begun_and_the_next_r
     executor = AgentExecutor(model, store=url, session=record.id, settings=settings)
     assert (await executor.arun(billing, Task(description="Is it paid?"))).result == "I do not know."
     await executor.aclose()
+    begun, result = model.requests[0].messages[2:4]
+    assert isinstance(begun, AssistantMessage)
+    assert isinstance(result, ToolMessage)
+    assert [(made.name, json.loads(made.arguments)) for made in begun.tool_calls] == [("pay", {"invoice": 7})]
+    assert (result.name, result.outcome) == ("pay", "unknown")
+    assert [message.content for message in model.requests[0].messages if message.role == "user"] == [
+        "Pay 7.",
+        "Is it paid?",
+    ]
+
+
+async def test_the_events_that_end_an_interrupted_run_are_those_of_the_agent_that_acted(tmp_path: Path) -> None:
+    url, settings = f"sqlite:///{tmp_path}/runs.db", settings_in(tmp_path)
+    handing_over = "def transfer():\n    return billing\n\nmodel = ScriptedModel([call('transfer'), "
+    program = KILLED.replace("model = ScriptedModel([", handing_over)
+    program = program.replace(".run(billing,", ".run(Agent(name='Triage', tools=[transfer]),")
+    environment = {"AGX_HOME": str(tmp_path / "home"), "AGX_WORKSPACE_ROOT": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", program, url], env=environment, timeout=60, check=False)
+    assert killed.returncode == -9
+    async with open_hub(url, model=ScriptedModel([]), settings=settings) as hub:
+        (record,) = await hub.store.catalog.sessions()
+        stored = await envelopes(hub.store, record.id)
+    check_grammar(stored)
+    results = [(event["agent_id"], event["data"]["outcome"]) for event in stored if event["type"] == "tool_result"]
+    assert results == [("Triage", "ok"), ("Billing", "unknown")]
+    assert [event["agent_id"] for event in stored if event["data"].get("fatal")] == ["Billing", "meta"]
+
+
+async def test_the_next_run_reads_what_a_run_without_an_answer_has_done_and_no_refused_answer(tmp_path: Path) -> None:
+    session_id, read = "", list[str]()
+    store, settings = MemoryStore(), settings_in(tmp_path)
+    failing = [PAYING[0], fail(ModelError("no such key", code="provider.auth"))]
+    for script, rails, text in (
+        (failing, [], "Pay 7."),
+        ([PAYING[0], say("A secret.")], [Refusing()], "Pay 7 again."),
+        (["Hello."], [], "Hi"),
+        (["Twice."], [], "Is it paid?"),
+    ):
+        model, agent = ScriptedModel(script), billing.model_copy(update={"max_retry_limit": 0})
+        executor = AgentExecutor(model, store=store, session=session_id or None, guide_rails=rails, settings=settings)
+        result = await executor.arun(agent, Task(description=text), context_variables=ANN)
+        await executor.aclose()
+        session_id = result.session_id or ""
+        read = [message.content for message in model.requests[-1].messages[1:]]
+    paid = ["", "invoice 7 is paid by Ann"]
+    assert read == ["Pay 7.", *paid, "Pay 7 again.", *paid, "Hi", "Hello.", "Is it paid?"]
 
 
 # --- a session of an open hub -----------------------------------------------------------------------------------------
