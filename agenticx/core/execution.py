@@ -6,27 +6,25 @@ import json
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from operator import add
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
 from agenticx.core.context_variables import copied_variables
 from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerdict, check_result
-from agenticx.core.results import ExecutionResult, ExecutionStats
+from agenticx.core.results import ExecutionResult
+from agenticx.core.run_stats import RunUsage, round_count
 from agenticx.core.task import Task
 from agenticx.core.turn_agents import TurnAgents
 from agenticx.errors import InvalidArguments, WorkFailed
-from agenticx.llms.base import Usage
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
 from agenticx.runtime.events import Event
-from agenticx.runtime.events.payloads import FinalUsageData
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import Turn, usage_data, usage_from_data
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
 
@@ -93,6 +91,7 @@ class Execution:
     clock: Clock
     history: Sequence[Message] = ()
     session_id: str | None = None
+    _usage: RunUsage = field(init=False)
     _events: list[Event] = field(default_factory=list[Event], init=False)
     _attempt: _Attempt = field(default_factory=lambda: _Attempt(problem="the run did not end"), init=False)
     _given: dict[str, Any] | None = field(default=None, init=False)
@@ -102,6 +101,9 @@ class Execution:
     _output: OutputType | None = field(default=None, init=False)
     _started: float = field(default=0.0, init=False)
     _seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        self._usage = RunUsage(self.agent)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run the attempts, at most `max_retry_limit` after the first, and yield their events.
@@ -119,6 +121,8 @@ class Execution:
             turn, events = await self._begin_turn(session, place), list[Event]()
             try:
                 async for event in turn:
+                    if not events:
+                        self._usage.begin_attempt(event.turn_id, self.agents.taken_over)
                     events.append(event)
                     yield event
             finally:
@@ -147,7 +151,7 @@ class Execution:
             output=output,
             error=attempt.error,
             events=tuple(self._events),
-            stats=self._stats(),
+            stats=self._usage.stats(self._events, rounds=self._rounds, seconds=self._seconds),
             agent=self.agents.active or self.agent,
             context_variables=self._variables,
             guide_rails=attempt.verdicts,
@@ -161,7 +165,7 @@ class Execution:
             return
         self._attempt = replace(self._attempt, problem=f"{code}: {text}", code=code)
         if events:
-            self._events, self._rounds = list(events), _round_count(events)
+            self._events, self._rounds = list(events), round_count(events)
             self._seconds = self.clock.monotonic() - self._started
 
     def check(self) -> None:
@@ -195,7 +199,7 @@ class Execution:
         if self._given is None:
             self._given = copied_variables({**session.state.context_variables, **self.context_variables})
         session.state.context_variables = copied_variables(self._given)
-        session.active_agent, self.agents.active = self.agent.name, None
+        session.active_agent, self.agents.taken_over = self.agent.name, []
         context = self._context(self.acting, parent)
         context = replace(context, max_rounds=self.max_rounds - self._calls, execute_tools=self.execute_tools)
         return self.runtime.run_turn(self.prompt, session, output_type=self._output, context=context)
@@ -206,9 +210,9 @@ class Execution:
     def _end_attempt(self, number: int, session: Session, events: Sequence[Event]) -> None:
         before = self._attempt.problem
         self._events += events
-        self._rounds += _round_count(events)
+        self._rounds += round_count(events)
         events = own_events(events)
-        self._calls += _round_count(events)
+        self._calls += round_count(events)
         self._variables = copied_variables(session.state.context_variables)
         self._attempt = self._read(events)
         if self._attempt.problem is None and not self.execute_tools:
@@ -286,7 +290,9 @@ class Execution:
 
     async def _ask(self, asked: list[Event], parent: Turn | None, prompt: str, name: str, model: Any) -> str:
         """Return the answer of a model to a guide rail, which is the agent `name` of a turn of its own."""
-        rail = Agent(name=name, instructions="", model=self.acting.model if model is None else model)
+        organization_id = (self.agents.active or self.agent).organization_id
+        model = self.acting.model if model is None else model
+        rail = Agent(name=name, instructions="", model=model, organization_id=organization_id)
         context = replace(self._context(await self.agents.taking_over(rail), parent), max_rounds=1)
         events: list[Event] = []
         async with aclosing(self.runtime.run_turn(prompt, context=context)) as turn:
@@ -297,22 +303,6 @@ class Execution:
         if end.type != "final":
             raise turn_error(events)
         return end.data["text"]
-
-    def _stats(self) -> ExecutionStats:
-        usages = [usage_from_data(event.data) for event in self._events if event.type == "usage"]
-        usage = usage_data(reduce(add, usages, Usage() if not usages else usages.pop()))
-        return ExecutionStats(
-            rounds=self._rounds,
-            tool_calls=sum(event.type == "tool_result" for event in self._events),
-            usage=cast("FinalUsageData", usage),
-            cost_usd=usage.get("cost_usd"),
-            seconds=round(self._seconds, 3),
-            organization_id=self.agent.organization_id,
-        )
-
-
-def _round_count(events: Sequence[Event]) -> int:
-    return sum(event.type == "round_start" for event in events)
 
 
 def _last_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:

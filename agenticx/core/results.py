@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +47,9 @@ Response = ChatResponse
 class ExecutionStats:
     """The counts of a run and all of its attempts: `usage` and `cost_usd` as in the `final` event, and seconds.
 
-    The fields can also be read as items, `stats["rounds"]`.
+    `organization_id` is that of the agent with which the run began. `usage_by_organization` has the part of `usage`
+    that counts to each organization: a model call counts to that of the agent that acts, and so do the calls of turns
+    below an attempt and of guide rails. The fields can also be read as items, `stats["rounds"]`.
     """
 
     rounds: int
@@ -55,6 +58,7 @@ class ExecutionStats:
     cost_usd: str | None
     seconds: float
     organization_id: str
+    usage_by_organization: Mapping[str, FinalUsageData] = field(default_factory=dict[str, FinalUsageData])
 
     def __getitem__(self, name: str) -> Any:
         if name not in self.__slots__:

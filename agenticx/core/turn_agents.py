@@ -69,8 +69,8 @@ class TurnAgents:
     """The agents of one run, each as the runtime uses it.
 
     `model_of` returns the model of an agent. `hooks` run while any of them acts, before its own. An agent to which a
-    handoff is made is `active` from then on, and added to `by_name`. With `resolve_on_text` an answer that names one of
-    the tools `case_*` ends the turn as that does.
+    handoff is made is the last of `taken_over` from then on, and added to `by_name`. With `resolve_on_text` an answer
+    that names one of the tools `case_*` ends the turn as that does.
     """
 
     def __init__(
@@ -88,7 +88,12 @@ class TurnAgents:
         self._endings: Mapping[str, EndReason] = ENDINGS_BY_NAME if resolve_on_text else {}
         self._made: dict[int, tuple[Agent, TurnAgent]] = {}
         self._by_name: dict[str, Agent] = {} if by_name is None else by_name
-        self.active: Agent | None = None
+        self.taken_over: list[Agent] = []
+
+    @property
+    def active(self) -> Agent | None:
+        """The agent that took over last, if one did."""
+        return self.taken_over[-1] if self.taken_over else None
 
     def of(self, agent: Agent) -> TurnAgent:
         """Return `agent` as the runtime uses it.
@@ -129,7 +134,8 @@ class TurnAgents:
         )
 
     def _hand_over_to(self, agent: Agent) -> None:
-        self.active = self._by_name[agent.name] = agent
+        self._by_name[agent.name] = agent
+        self.taken_over.append(agent)
 
     def _system_prompt(self, agent: Agent) -> SystemPrompt:
         async def prompt(variables: Mapping[str, Any]) -> str:

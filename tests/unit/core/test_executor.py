@@ -151,6 +151,7 @@ async def test_a_result_has_text_events_stats_and_agent() -> None:
     assert (result.stats.rounds, result.stats.tool_calls) == (2, 1)
     assert result.stats["usage"] == {"input_tokens": 30, "output_tokens": 5}
     assert (result.stats["cost_usd"], result.stats["organization_id"]) == (None, "default-org")
+    assert result.stats.usage_by_organization == {"default-org": result.stats.usage}
     with pytest.raises(KeyError):
         result.stats["verbose"]
     check_grammar(result.events)

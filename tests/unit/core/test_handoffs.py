@@ -27,7 +27,7 @@ from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.messages import ProviderState
 from agenticx.runtime import AgentHook, AgentRuntime, AutoApproveConfirmGate, Session, Steering, TurnContext
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.testing import ScriptedModel, call, check_grammar, finish, say
+from agenticx.testing import ScriptedModel, call, check_grammar, finish, say, usage
 from agenticx.tools import Tool, tool
 from agenticx.tools.base import Assessment, ToolContext
 
@@ -295,6 +295,14 @@ async def test_context_variables_are_injected_merged_and_never_shown() -> None:
     assert model.requests[0].tools[0].parameters["properties"] == {}
 
 
+class AsksAndRefusesOnce:
+    """A guide rail that asks a model, and aborts the first attempt."""
+
+    async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict:
+        await context.ask("Right?")
+        return GuideRailVerdict("abort" if context.attempt == 1 else "pass")
+
+
 class RefusesOnce:
     """A guide rail that aborts the first attempt."""
 
@@ -427,6 +435,18 @@ async def test_a_session_keeps_the_agent_that_a_handoff_made_active() -> None:
     await executor.arun(triage, Task(description="Something else"))
     senders = [message.sender for message in session.messages if message.role == "assistant"]
     assert (senders, session.active_agent) == (["Triage", "Billing", "Billing", "Triage"], "Triage")
+
+
+async def test_usage_counts_to_the_organization_of_the_agent_that_acts() -> None:
+    first = triage.model_copy(update={"organization_id": "my-org"})  # that of billing is the default
+    replies = [[call("transfer_to_billing"), usage(10, 1)], [say("Paid."), usage(20, 2)], [say("Yes."), usage(5, 5)]]
+    executor = AgentExecutor(ScriptedModel(replies * 2), guide_rails=[AsksAndRefusesOnce()])
+    stats = (await executor.arun(first, Task(description="Is invoice 3 paid?"))).stats
+    assert stats.usage == {"input_tokens": 70, "output_tokens": 16}
+    assert (stats.organization_id, stats.usage_by_organization) == (
+        "my-org",
+        {"my-org": {"input_tokens": 20, "output_tokens": 2}, "default-org": {"input_tokens": 50, "output_tokens": 14}},
+    )
 
 
 async def test_log_lines_name_the_agent_that_acts_and_its_organization(caplog: pytest.LogCaptureFixture) -> None:
