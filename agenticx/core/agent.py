@@ -62,6 +62,14 @@ class Agent(BaseModel):
             raise ValueError("a name must be one line without control characters")
         return name
 
+    @field_validator("tools")
+    @classmethod
+    def _check_tools(cls, tools: Sequence[Tool | Callable[..., Any]]) -> Sequence[Tool | Callable[..., Any]]:
+        for tool in tools:
+            if not isinstance(tool, Tool):
+                inspect.signature(tool)  # raises ValueError for what has none, such as `dict`
+        return tools
+
     @field_validator("model")
     @classmethod
     def _check_model(cls, model: Any) -> Any:

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from agenticx.argument_types import check_mapping, check_type
+from agenticx.argument_types import check_mapping, check_sequence, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
@@ -211,6 +211,7 @@ class AgentExecutor:
         fails, and what `arun` raises.
         """
         _checked_agent(agent)
+        check_sequence("messages", messages, "dict rows of Chat Completions")
         override = None if model is None else self._models.resolve(model)
         agents = self._agents(override=override)
         variables = _checked_variables(context_variables)

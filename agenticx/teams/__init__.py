@@ -37,6 +37,10 @@ the same name. The names that differ, also those of AutoAgent's MetaChain, of wh
     Response of MetaChain                   core.ChatResponse
     Agent.functions                         core.Agent.tools
     function_to_json                        tools.tool
+    MetaChain.get_chat_completion           runtime.AgentRuntime (its model calls, which are retried)
+    MetaChain.handle_tool_calls             runtime.AgentRuntime (the calls of each reply)
+    fn_call_converter                       the XML format for tools, put around models without function calling
+    NOT_SUPPORT_FN_CALL                     models without `tools` in `capabilities` of config/models.toml
     LoggerManager                           logs.get_logger
     AgentExecutor.run(agent, task)          core.AgentExecutor.run
     BaseTool                                tools.Tool
@@ -78,6 +82,8 @@ Differences from MetaChain:
  2. A reply without calls ends the run.
  3. `case_resolved` and `case_not_resolved` are listed in the tools of an agent, not added to it. Their call ends the
     run; their mention in a text counts with `AgentExecutor(resolve_on_text=True)` only.
+ 4. The `context_variables` and the `messages` of the caller are not changed: those of the response are new.
+ 5. `max_turns` counts model calls; there it is the number of rows that a run may add.
 """
 
 from __future__ import annotations

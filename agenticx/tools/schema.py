@@ -79,7 +79,11 @@ def read_signature(function: Callable[..., Any]) -> CallSchema:
     fields: dict[str, Any] = {}
     context_name: str | None = None
     takes_variables = False
-    for name, parameter in inspect.signature(function).parameters.items():
+    try:
+        signature = inspect.signature(function)
+    except ValueError as exc:
+        raise TypeError(f"{function!r} cannot be a tool: it has no signature, as a function of your own has") from exc
+    for name, parameter in signature.parameters.items():
         annotation = _annotation(function, parameter)
         if annotation is ToolContext:
             context_name = name

@@ -147,11 +147,18 @@ def _parse_spec(spec: str, catalog: ModelCatalog) -> tuple[Provider, str]:
     if not (colon and model.strip()):
         raise SettingsError(
             f"model {spec!r} is not provider:name, as in 'openai-chat:gpt-4o'; {_known_providers(catalog)}"
+            + _full_name(spec, catalog)
         )
     provider = catalog.providers.get(name)
     if provider is None:
         raise SettingsError(f"model {spec!r} names the unknown provider {name!r}; {_known_providers(catalog)}")
     return provider, model
+
+
+def _full_name(model: str, catalog: ModelCatalog) -> str:
+    """Return the end of an error about a model whose provider is missing: the names with one, if it is known."""
+    specs = [spec for spec in catalog.models if spec.partition(":")[2] == model]
+    return f"; {model!r} is {' or '.join(map(repr, specs))}" if specs else ""
 
 
 def _known_providers(catalog: ModelCatalog) -> str:

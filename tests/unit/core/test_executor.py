@@ -86,6 +86,7 @@ def test_functions_are_another_name_for_tools_and_agents_are_frozen() -> None:
         ({"name": ""}, "at least 1 character"),
         ({"name": "a\nb"}, "one line without control characters"),
         ({"tools": (5,)}, "tools"),
+        ({"tools": [dict]}, r"tools\n.*no signature found for builtin type <class 'dict'>"),
     ],
 )
 def test_a_field_of_an_agent_that_cannot_be_used_is_refused(fields: dict[str, Any], text: str) -> None:
@@ -356,6 +357,8 @@ async def test_limits_and_rows_that_cannot_be_used_are_refused() -> None:
         await executor.arun(adder, task(), max_turns="3")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="messages must not be empty"):
         await executor.achat(adder, [])
+    with pytest.raises(TypeError, match="messages must be a list of dict rows of Chat Completions, not NoneType"):
+        await executor.achat(adder, None)  # pyright: ignore[reportArgumentType]
     with pytest.raises(TypeError, match=r"messages\[0\]: the role must be one of"):
         await executor.achat(adder, [{"role": "nobody"}])
 
