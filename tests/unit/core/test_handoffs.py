@@ -22,13 +22,11 @@ from agenticx.core import (
     case_not_resolved,
     case_resolved,
 )
-from agenticx.core.turn_agents import TurnAgents
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.messages import ProviderState
-from agenticx.runtime import AgentHook, AgentRuntime, AutoApproveConfirmGate, Session, Steering, TurnContext
-from agenticx.runtime.hooks import HookRegistry
+from agenticx.runtime import AgentHook, Session
 from agenticx.testing import ScriptedModel, call, check_grammar, finish, say, usage
-from agenticx.tools import Tool, tool
+from agenticx.tools import tool
 from agenticx.tools.base import Assessment, ToolContext
 
 pytestmark = pytest.mark.anyio
@@ -216,62 +214,6 @@ async def test_agents_that_only_hand_over_to_each_other_are_stopped_by_the_loop_
     assert not result.success
     assert result.events[-1].data["code"] == "loop_detected"
     assert result.stats.rounds <= 16
-
-
-@tool(risk="read")
-def count(to: int) -> str:
-    """Count."""
-    return " ".join(map(str, range(to)))
-
-
-def in_circle(names: str) -> Agent:
-    """Return the first of agents that each hand over to the next one, giving reasons, the last one to the first."""
-    agents: dict[str, Agent] = {}
-
-    def passing_on(successor: str) -> Tool:
-        @tool(risk="read")
-        def pass_on(reason: str) -> Result:
-            """Hand over."""
-            return Result(value=f"{successor} takes over: {reason}", agent=agents[successor])
-
-        return pass_on
-
-    for name, successor in zip(names, names[1:] + names[0], strict=True):
-        agents[name] = Agent(name=name, tools=(passing_on(successor), count), max_iterations=40)
-    return agents[names[0]]
-
-
-@pytest.mark.parametrize("names", ["A", "AB", "ABC"])
-async def test_agents_that_only_hand_over_to_each_other_are_stopped_whatever_their_reasons(names: str) -> None:
-    model = ScriptedModel([[say(f"Text {n}."), call("pass_on", {"reason": f"reason {n}"})] for n in range(30)])
-    result = await execute(model, in_circle(names))
-    assert not result.success
-    assert result.events[-1].data["code"] == "loop_detected"
-    assert result.stats.rounds <= 12
-
-
-@pytest.mark.parametrize("names", ["A", "AB", "ABC"])
-@pytest.mark.parametrize("is_same_round", [False, True])
-async def test_agents_that_work_before_they_hand_over_are_no_loop(names: str, is_same_round: bool) -> None:
-    pairs = [[call("count", {"to": n}), call("pass_on", {"reason": "next"})] for n in range(1, 16)]
-    script: list[Any] = pairs if is_same_round else [one for pair in pairs for one in pair]
-    result = await execute(ScriptedModel([*script, "Done."]), in_circle(names))
-    assert result.result == "Done."
-    assert [event for event in result.events if event.type == "error"] == []
-
-
-async def test_a_word_of_the_user_ends_a_streak_of_handoffs() -> None:
-    model = ScriptedModel([*[call("pass_on", {"reason": str(n)}) for n in range(10)], "Done."])
-    steering, agents = Steering(), TurnAgents(lambda _: model, HookRegistry())
-    context = TurnContext(agent=agents.of(in_circle("AB")), steering=steering, max_rounds=20)
-    runtime = AgentRuntime(model, AutoApproveConfirmGate())
-    errors: list[str] = []
-    async for event in runtime.run_turn("Go", context=context):
-        if event.type == "round_start" and event.data["round"] % 3 == 0:
-            steering.put("Go on, please.")
-        if event.type == "error":
-            errors.append(event.data["code"])
-    assert errors == []
 
 
 async def test_context_variables_are_injected_merged_and_never_shown() -> None:
