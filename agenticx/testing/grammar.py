@@ -20,7 +20,7 @@ _FATAL = frozenset(
         *(f"provider.{kind}" for kind in ("auth", "rate_limited", "bad_request", "bad_reply", "overloaded")),
         *(f"provider.{kind}" for kind in ("truncated", "content_filter", "transport")),
         *("context_overflow", "loop_detected", "max_rounds", "budget_exceeded", "hook_failed"),
-        *("storage", "interrupted", "internal"),
+        *("team_unavailable", "storage", "interrupted", "internal"),
     }
 )
 _NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})

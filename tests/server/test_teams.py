@@ -81,6 +81,24 @@ async def test_an_unknown_team_is_refused_and_the_team_of_a_session_does_not_cha
         assert changed.status_code == 422
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind = ", "not TOML"),
+        (PAIR.replace('"Write."', '"Write."\ntools = ["fly"]'), "participant 'writer': "),
+        (PAIR.replace('"Write."', '"Write."\nmodel = "nobody:none"'), "unknown provider 'nobody'"),
+    ],
+)
+async def test_a_team_whose_file_has_a_problem_is_refused_with_a_code_of_its_own(
+    make_studio: StudioMaker, text: str, problem: str
+) -> None:
+    async with make_studio() as studio:
+        team_file(studio.services.settings.home, text, "broken")
+        refused = await studio.client.post("/api/sessions", json={"team": "broken"})
+        assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (422, "bad_team", "team")
+        assert problem in refused.json()["detail"]
+
+
 async def test_an_agent_for_a_session_with_a_team_is_refused_when_it_is_created_and_when_it_is_changed(
     make_studio: StudioMaker,
 ) -> None:

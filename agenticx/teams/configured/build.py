@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.clocks import Clock
-from agenticx.errors import ToolError
+from agenticx.errors import SettingsError, ToolError
 from agenticx.llms.base import ChatModel
 from agenticx.runtime import HookRegistry
 from agenticx.settings import Settings
@@ -57,11 +57,15 @@ def check_parts(name: str, config: TeamConfig, models: Callable[[str], object], 
 
 
 def build_team(name: str, config: TeamConfig, parts: TeamParts) -> BaseGroupChat:
-    """Return the team `name`; raise `TeamConfigError` if the session cannot run it, and what `models` raises."""
+    """Return the team `name`; raise `TeamConfigError` if the session cannot run it, also for an unknown model."""
     toolbox = Toolbox(parts.tools)
     try:
         members = [_participant(name, participant, parts, toolbox) for participant in config.participants]
         return _team(name, config, parts, members)
+    except TeamConfigError:
+        raise
+    except SettingsError as exc:
+        raise TeamConfigError(f"team {name!r}: {exc}") from exc
     except (ValueError, TypeError) as exc:
         raise TeamConfigError(f"team {name!r} cannot be made: {exc}") from exc
 
