@@ -16,6 +16,8 @@ async def test_the_teams_are_listed_with_their_participants_and_problems(make_st
         home = studio.services.settings.home
         team_file(home)
         path = team_file(home, 'kind = "duel"', "broken")
+        team_file(home, PAIR.replace('"Write."', '"Write."\ntools = ["fly"]'), "flying")
+        team_file(home, PAIR.replace('"Write."', '"Write."\nmodel = "nobody:none"'), "modern")
         listed = {team.pop("name"): team for team in (await studio.client.get("/api/teams")).json()["teams"]}
     assert listed["pair"] == {
         "kind": "round_robin",
@@ -34,6 +36,9 @@ async def test_the_teams_are_listed_with_their_participants_and_problems(make_st
         "origin": "user",
         "problem": f"{path}: kind is 'duel'; right would be one of 'round_robin', 'selector', 'swarm'",
     }
+    assert listed["flying"]["kind"] == "round_robin"
+    assert listed["flying"]["problem"].startswith("team 'flying': participant 'writer': unknown tool 'fly'")
+    assert "unknown provider 'nobody'" in listed["modern"]["problem"]
     assert {name for name, team in listed.items() if team["origin"] == "packaged"} == {
         "review",
         "triage",
