@@ -56,6 +56,8 @@ class Endings:
     async def final(self, turn: Turn, text: str, message_id: str, reason: FinalReason, **more: str) -> None:
         """End the turn with an answer, whole or partial, or because a call ended it."""
         await self._end_work(turn, reason, text)
+        if reason == "handoff":
+            turn.emit(EventType.HANDOFF, turn.handover.handoff_data(turn.agent.name))
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
         turn.emit(EventType.FINAL, {**data, **turn.output.data, **more})

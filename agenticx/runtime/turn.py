@@ -176,9 +176,9 @@ class Turn:
     `read_only_calls` holds the ids of the round's calls whose command seems to change nothing, though their tool might.
     `resumed_questions` are those of an interrupted turn, by call id. `closing` is there once the consumer
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
-    are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`.
-    `calling_replies` holds the ids of the replies with which the acting agent has made calls. `loop` runs the turn.
-    `gate` is asked before risky calls.
+    are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`; its result
+    is `handover` then. `calling_replies` holds the ids of the replies with which the acting agent has made calls.
+    `loop` runs the turn. `gate` is asked before risky calls.
 
     `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
     on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a turn below another
@@ -203,7 +203,7 @@ class Turn:
     next_agent: TurnAgent | None = None
     ending: EndReason | None = None
     calling_replies: set[str] = field(default_factory=set[str])
-    handover_reason: str = ""
+    handover: ToolResult = field(default_factory=ToolResult)
     poll_backoff: PollBackoff = field(default_factory=PollBackoff)
     read_only_calls: set[str] = field(default_factory=set[str])
     context: TurnContext = field(default_factory=TurnContext)
@@ -394,7 +394,7 @@ class Turn:
                 return f"an earlier call of this round has handed over to {self.next_agent.name!r}"
             if self.ending is not None:
                 return f"an earlier call of this round has ended the turn as {self.ending!r}"
-            self.next_agent, self.ending, self.handover_reason = result.handover, result.ending, result.reason
+            self.next_agent, self.ending, self.handover = result.handover, result.ending, result
         self.session.state.context_variables.update(result.variables or {})
         return None
 
@@ -421,8 +421,7 @@ class Turn:
         agent, self.next_agent = self.next_agent, None
         if agent is None:
             return
-        data = {"from_agent": self.agent.name, "to_agent": agent.name}
-        self.emit(EventType.HANDOFF, data | ({"reason": self.handover_reason} if self.handover_reason else {}))
+        self.emit(EventType.HANDOFF, self.handover.handoff_data(self.agent.name))
         self._use(self._within_budget(agent))
         self.calling_replies.clear()
         self.last_input_tokens, self.session.active_agent = None, agent.name

@@ -152,11 +152,19 @@ class StopMessage(BaseTextChatMessage, frozen=True):
 
 
 class HandoffMessage(BaseTextChatMessage, frozen=True):
-    """A message that gives control to `target`; `context` are messages for the target's model."""
+    """A message that gives control to `target`; `context` are messages for the target's model.
+
+    The `reason` in its `metadata` says why, for example with a question; models and persons read it after the content.
+    """
 
     target: _Text
     context: list[Message] = []
     type: Literal["HandoffMessage"] = "HandoffMessage"
+
+    def to_model_text(self) -> str:
+        """Return the content, and the reason of the handoff if there is one."""
+        reason = self.metadata.get("reason")
+        return f"{self.content}\nReason: {reason}" if reason else self.content
 
 
 class ToolCallSummaryMessage(BaseTextChatMessage, frozen=True):

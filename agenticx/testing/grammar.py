@@ -20,7 +20,7 @@ _FATAL = frozenset(
         *(f"provider.{kind}" for kind in ("auth", "rate_limited", "bad_request", "bad_reply", "overloaded")),
         *(f"provider.{kind}" for kind in ("truncated", "content_filter", "transport")),
         *("context_overflow", "loop_detected", "max_rounds", "budget_exceeded", "hook_failed"),
-        *("storage", "interrupted", "internal"),
+        *("team_unavailable", "storage", "interrupted", "internal"),
     }
 )
 _NOT_FATAL = frozenset({"loop_warning", "hook_failed", "tool_failed"})
@@ -60,7 +60,7 @@ def check_grammar(events: Iterable[AnyEvent], *, complete: bool = True) -> None:
        only in a waiting token, of which a model call has one at most.
     8. `state` events are changes, never `idle`; `done` comes just before the terminal event.
     9. `final` repeats the streamed text of its message. Only that of a team's run, a turn without rounds, has a
-       `stop_reason`.
+       `stop_reason`. With the reason `handoff` it comes after a `handoff` from its agent.
     10. Every payload has the keys and types of the contract and no others, and error codes are known.
     11. The `seq` of a session counts up.
     12. A message that is `queued` starts the turn named by its last `queued`, or is `steered` into it, or is
@@ -160,6 +160,7 @@ class _Turn:
     call_ids: set[str]
     agent_id: str = ""
     started: bool = False
+    has_handed_over: bool = False
     ended_by: str | None = None
     round: int = 0
     state: str | None = None
@@ -300,6 +301,10 @@ class _Turn:
             return [f"{id_} was asked by {asked_by}"]
         return [f"{id_} is answered twice"] if answered else []
 
+    def check_handoff(self, event: View) -> list[str]:
+        self.has_handed_over = True
+        return []
+
     # -- the end --
 
     def _is_terminal(self, event: View) -> bool:
@@ -315,6 +320,8 @@ class _Turn:
             problems.append(f"state done must come just before it; the state is {self.state}")
         if event.type == "final":
             problems += self._check_final_text(event.data)
+            is_handoff = event.data.get("reason") == "handoff"
+            problems += ["there is no handoff before it"] if is_handoff and not self.has_handed_over else []
             problems += ["a turn with rounds has no stop_reason"] if self.round and "stop_reason" in event.data else []
         return problems
 
@@ -343,5 +350,6 @@ _RULE_BY_TYPE: Mapping[str, Callable[[_Turn, View], list[str]]] = {
     "confirm_response": _Turn.check_answer,
     "question_asked": _Turn.check_question,
     "question_answered": _Turn.check_answer,
+    "handoff": _Turn.check_handoff,
     "error": _check_error,
 }

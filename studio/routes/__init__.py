@@ -77,7 +77,15 @@ TABLE: tuple[RouteSpec, ...] = (
         "Create a session",
         _json(sessions.SessionResponse, 201),
         body=sessions.CreateSessionBody,
-        problems=("unknown_model", "unknown_tool", "unknown_agent", "unknown_team", "bad_workspace", "storage"),
+        problems=(
+            "unknown_model",
+            "unknown_tool",
+            "unknown_agent",
+            "unknown_team",
+            "bad_team",
+            "bad_workspace",
+            "storage",
+        ),
     ),
     RouteSpec(
         "GET",

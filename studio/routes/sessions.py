@@ -23,7 +23,7 @@ from agenticx.sessions.hub.records import (
 )
 from agenticx.sessions.store.base import ArchivedFilter, SearchResult
 from agenticx.sessions.store.records import SessionRecord
-from agenticx.teams.configured.errors import TeamConfigError
+from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import agents_file_names
 from agenticx.tools.permissions import PermissionMode
@@ -182,8 +182,10 @@ async def create(request: Request) -> Response:
             agent=body.agent,
             team=body.team,
         )
-    except TeamConfigError as exc:
+    except UnknownTeam as exc:
         raise Problem("unknown_team", str(exc), field="team") from exc
+    except TeamConfigError as exc:
+        raise Problem("bad_team", str(exc), field="team") from exc
     return JSONResponse(session_json(record, None), 201, headers={"Location": f"/api/sessions/{record.id}"})
 
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
+from agenticx.teams.configured.build import with_problems
 from agenticx.teams.configured.files import TeamFiles, TeamItem
 from agenticx.threads import run_in_thread
 from studio.services import services
@@ -18,6 +19,9 @@ class TeamListResponse(TypedDict):
 
 
 async def teams(request: Request) -> Response:
-    files = TeamFiles(services(request).settings.home)
-    found = await run_in_thread(files.list_all, name="agx teams")
+    """List the configured teams, with the problems of those that cannot be used in sessions with all tools."""
+    studio = services(request)
+    await studio.models.refresh()
+    found = await run_in_thread(TeamFiles(studio.settings.home).list_all, name="agx teams")
+    found = with_problems(found, studio.models.get, studio.toolbox)
     return JSONResponse(TeamListResponse(teams=[team.to_json() for team in found]))

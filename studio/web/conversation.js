@@ -288,7 +288,9 @@ export class Conversation {
     if (fatal) this.running = false;
   }
 
-  on_handoff({ from_agent, to_agent }) { this.addNote(`${from_agent} hands over to ${to_agent}.`); }
+  on_handoff({ from_agent, to_agent, reason }) {
+    this.addNote(`${from_agent} hands over to ${to_agent}${reason ? `: ${escapeHidden(reason)}` : "."}`);
+  }
 
   on_compaction({ compacted_count }) { this.addNote(`${compacted_count} older messages were summarised.`); }
 

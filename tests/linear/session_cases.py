@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from agenticx.cli.terminal.event_text import (
@@ -23,6 +24,9 @@ from agenticx.sessions.store.memory import MemoryStore
 from agenticx.sessions.store.records import SessionRecord, StoredEvent, encode_events
 from agenticx.sessions.store.search import SearchableText, SearchQuery, normalize_words, searchable_texts
 from agenticx.sessions.store.sqlite._segments import PAGE_BYTES, decode_segment, encode_segments, merge_bodies
+from agenticx.teams.configured.config import AssistantConfig, SelectorConfig, UserConfig, parse_team
+from agenticx.teams.configured.errors import TeamConfigError
+from agenticx.teams.configured.table import ConfigTable, known_names, problems, repeated_name, shortened
 from studio.relay import Relay
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
@@ -55,6 +59,30 @@ def _calls(size: int) -> list[RuntimeEvent]:
         rows.append(_event(EventType.TOOL_CALL, {**call, "arguments": {"a": number}}))
         rows.append(_event(EventType.TOOL_RESULT, {**call, "result": "ok", "is_error": False}))
     return rows
+
+
+def _team(participants: Callable[[int], str]) -> Make:
+    return lambda size: f'kind = "swarm"\n{participants(size)}'
+
+
+def _handoffs(size: int) -> str:
+    names = ", ".join(f'"p{number}"' for number in range(size // 10))
+    return f'[[participants]]\nname = "a"\nsystem_message = "A."\nhandoffs = [{names}]'
+
+
+_TEAMS: Mapping[str, Make] = {
+    "handoffs": _team(_handoffs),
+    "participants": _team(lambda size: '[[participants]]\nname = "a"\nsystem_message = "A."\n' * (size // 50)),
+    "no participants": _team(lambda size: f"participants = [{'1, ' * (size // 3)}]"),
+    "unknown keys": _team(lambda size: "".join(f"key{number} = 1\n" for number in range(size // 14))),
+    "long name": _team(lambda size: f'[[participants]]\nname = "{"a" * size}"\nsystem_message = "A."'),
+    "long message": _team(lambda size: f'[[participants]]\nname = "a"\nsystem_message = "{"a" * size}"'),
+}
+
+
+def _refused_team(text: str) -> None:
+    with suppress(TeamConfigError):
+        parse_team(text, "a.toml")
 
 
 def _same_calls(size: int) -> list[RuntimeEvent]:
@@ -232,4 +260,14 @@ SESSION_CASES = [
     ),
     LinearCase(of=question_notes, run=_asked, inputs=TEXTS, where="program"),
     LinearCase(of=PlainOutput, run=_shown, inputs=TEXTS, where="program"),
+    LinearCase(
+        of=parse_team,
+        run=_refused_team,
+        inputs=_TEAMS,
+        where="thread",
+        also=(
+            *(AssistantConfig, SelectorConfig, UserConfig, ConfigTable),
+            *(known_names, problems, repeated_name, shortened),
+        ),
+    ),
 ]

@@ -16,6 +16,8 @@ async def test_the_teams_are_listed_with_their_participants_and_problems(make_st
         home = studio.services.settings.home
         team_file(home)
         path = team_file(home, 'kind = "duel"', "broken")
+        team_file(home, PAIR.replace('"Write."', '"Write."\ntools = ["fly"]'), "flying")
+        team_file(home, PAIR.replace('"Write."', '"Write."\nmodel = "nobody:none"'), "modern")
         listed = {team.pop("name"): team for team in (await studio.client.get("/api/teams")).json()["teams"]}
     assert listed["pair"] == {
         "kind": "round_robin",
@@ -34,6 +36,9 @@ async def test_the_teams_are_listed_with_their_participants_and_problems(make_st
         "origin": "user",
         "problem": f"{path}: kind is 'duel'; right would be one of 'round_robin', 'selector', 'swarm'",
     }
+    assert listed["flying"]["kind"] == "round_robin"
+    assert listed["flying"]["problem"].startswith("team 'flying': participant 'writer': unknown tool 'fly'")
+    assert "unknown provider 'nobody'" in listed["modern"]["problem"]
     assert {name for name, team in listed.items() if team["origin"] == "packaged"} == {
         "review",
         "triage",
@@ -79,6 +84,24 @@ async def test_an_unknown_team_is_refused_and_the_team_of_a_session_does_not_cha
         assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (422, "unknown_team", "team")
         changed = await studio.client.patch(f"/api/sessions/{await studio.session()}", json={"team": "review"})
         assert changed.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind = ", "not TOML"),
+        (PAIR.replace('"Write."', '"Write."\ntools = ["fly"]'), "participant 'writer': "),
+        (PAIR.replace('"Write."', '"Write."\nmodel = "nobody:none"'), "unknown provider 'nobody'"),
+    ],
+)
+async def test_a_team_whose_file_has_a_problem_is_refused_with_a_code_of_its_own(
+    make_studio: StudioMaker, text: str, problem: str
+) -> None:
+    async with make_studio() as studio:
+        team_file(studio.services.settings.home, text, "broken")
+        refused = await studio.client.post("/api/sessions", json={"team": "broken"})
+        assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (422, "bad_team", "team")
+        assert problem in refused.json()["detail"]
 
 
 async def test_an_agent_for_a_session_with_a_team_is_refused_when_it_is_created_and_when_it_is_changed(

@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 
+from agenticx.assembly import make_toolbox
 from agenticx.cli.action_parser import ActionParser
 from agenticx.cli.commands.message_input import add_attach_option, load_attachments, read_task
 from agenticx.cli.exit_codes import DONE, USAGE
@@ -14,8 +15,10 @@ from agenticx.cli.terminal.conversation import TerminalConversation, open_conver
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.output import output_for
 from agenticx.errors import AttachmentRefused, SessionBusy, SettingsError
+from agenticx.llms.model_cache import NamedModels
 from agenticx.messages import UserMessage
 from agenticx.settings import load_settings
+from agenticx.teams.configured.build import with_problems
 from agenticx.teams.configured.files import ConfiguredTeam, TeamFiles
 from agenticx.tools.visible import visible_line
 
@@ -96,7 +99,9 @@ def run(arguments: Namespace) -> int:
 
 
 def _list(arguments: Namespace) -> int:
-    for team in TeamFiles(load_settings(project=current_folder()).home).list_all():
+    settings = load_settings(project=current_folder())
+    found = TeamFiles(settings.home).list_all()
+    for team in with_problems(found, NamedModels(settings).get, make_toolbox(None, settings)):
         print(
             json.dumps({**team.to_json(), "path": str(team.path)})
             if arguments.json
@@ -106,9 +111,10 @@ def _list(arguments: Namespace) -> int:
 
 
 def _to_line(team: ConfiguredTeam) -> str:
-    if team.config is None:
+    if team.problem is not None:
         return f"{team.name:<16}  cannot be used: {team.problem}"
-    origin = team.origin if team.origin == "packaged" else str(team.path)
+    assert team.config is not None
+    origin = f"packaged: {team.path}" if team.origin == "packaged" else str(team.path)
     return f"{team.name:<16}  {team.config.kind:<11}  {', '.join(team.config.names)}  ({origin})"
 
 

@@ -196,7 +196,8 @@ def _session_changed(data: Mapping[str, Any]) -> Note:
 
 def _handoff(data: Mapping[str, Any]) -> Note:
     giving, taking = (visible_line(data[name], _NAME_CHARS) for name in ("from_agent", "to_agent"))
-    return Note(f"… {giving} hands over to {taking}")
+    reason = f": {visible_line(data['reason'], _SENTENCE_CHARS)}" if "reason" in data else ""
+    return Note(f"… {giving} hands over to {taking}{reason}")
 
 
 def _question_answered(data: Mapping[str, Any]) -> Note:

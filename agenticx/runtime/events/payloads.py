@@ -337,6 +337,15 @@ class FinalData(TypedDict):
 
 
 class ErrorData(TypedDict):
+    """The payload of `error`, which ends the turn if it is `fatal`.
+
+    Fatal codes: `stopped`, `timeout.` and `first_chunk`, `heartbeat`, `hard` or `turn`, `provider.` and `auth`,
+    `rate_limited`, `bad_request`, `bad_reply`, `overloaded`, `truncated`, `content_filter` or `transport`,
+    `context_overflow`, `loop_detected`, `max_rounds`, `budget_exceeded`, `hook_failed`, `storage`, `interrupted` (the
+    process died), `team_unavailable` (the session's configured team cannot run now), `internal` (a bug of AgenticX).
+    Others: `loop_warning` with a `detector`, `hook_failed`, `tool_failed`.
+    """
+
     text: str
     code: str
     fatal: bool

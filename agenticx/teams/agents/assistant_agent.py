@@ -85,10 +85,10 @@ class AssistantAgent(BaseChatAgent):
     `{arguments}`, `{result}` and `{is_error}`, or what `tool_call_summary_formatter(call, result)` returns.
 
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
-    the round. With `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked
-    before risky calls; by default that of the team, or of the turn in which the agent answers, and without these
-    functions of the application run, and built-in tools that write or execute ask at the terminal. Model calls are made
-    within `budget` and those of the teams in which the agent speaks.
+    the round, its metadata the `reason` that the model gave. With `model_client_stream` replies come in chunks too.
+    Answers have `metadata`. `confirm_gate` is asked before risky calls; by default that of the team, or of the turn in
+    which the agent answers, and without these functions of the application run, and built-in tools that write or
+    execute ask at the terminal. Model calls are made within `budget` and those of the teams in which the agent speaks.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, for a
     `max_tool_iterations` below 1, and for a format with fields that the output does not have.
@@ -207,7 +207,10 @@ class AssistantAgent(BaseChatAgent):
             raise asyncio.CancelledError
         if end.type != "final":
             raise turn_error(events)
-        answer = await self._answer(end.data, reader, output)
+        if end.data["reason"] == "handoff":
+            answer = self._handoff_message(reader, own_events(events))
+        else:
+            answer = await self._answer(end.data, reader, output)
         self._unanswered.clear()
         yield Response(chat_message=answer, inner_messages=inner)
 
@@ -308,13 +311,7 @@ class AssistantAgent(BaseChatAgent):
 
     async def _answer(self, final: FinalData, reader: TurnMessages, output: OutputType | None) -> BaseChatMessage:
         """Return the answer of a turn that ended with `final`."""
-        common: dict[str, Any] = {
-            "source": self.name,
-            "models_usage": reader.take_usage(),
-            "metadata": self._metadata,
-        }
-        if final["reason"] == "handoff":
-            return self._handoff_message(reader, common)
+        common = self._common_fields(reader)
         if output is not None and "output" in final:
             kind = StructuredMessage[self._output_content_type]  # pyright: ignore[reportInvalidTypeArguments]
             text_format = self._output_content_type_format
@@ -326,7 +323,12 @@ class AssistantAgent(BaseChatAgent):
             )
         return TextMessage(content=final["text"], id=final["message_id"], **common)
 
-    def _handoff_message(self, reader: TurnMessages, common: dict[str, Any]) -> HandoffMessage:
+    def _common_fields(self, reader: TurnMessages) -> dict[str, Any]:
+        """Return the fields that all answers have."""
+        return {"source": self.name, "models_usage": reader.take_usage(), "metadata": self._metadata}
+
+    def _handoff_message(self, reader: TurnMessages, events: Sequence[Event]) -> HandoffMessage:
+        """Return the handoff of a turn with these events, whose metadata has the reason that the model gave."""
         results = [result for result in reader.results if result.name not in self._handoffs]
         chosen = next(result for result in reader.results if result.name in self._handoffs and not result.is_error)
         handoff = self._handoffs[chosen.name]
@@ -335,7 +337,10 @@ class AssistantAgent(BaseChatAgent):
             UserMessage(content=f"[{self.name} called {r.name}({arguments[r.call_id]}), result:]\n{r.content}")
             for r in results
         ]
-        return HandoffMessage(content=handoff.message, target=handoff.target, context=context, **common)
+        reason = next((event.data.get("reason") for event in events if event.type == "handoff"), None)
+        metadata = self._metadata if reason is None else {**self._metadata, "reason": reason}
+        fields: dict[str, Any] = {**self._common_fields(reader), "metadata": metadata}
+        return HandoffMessage(content=handoff.message, target=handoff.target, context=context, **fields)
 
     async def _summarize(self, call: FunctionCall, results: Sequence[FunctionExecutionResult]) -> str:
         """Return the text for one call of a summary; raises `AgenticXError` for a format that cannot be used."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.llms.base import ToolSchema
+from agenticx.messages import clean_text
 from agenticx.runtime.turn_agent import ToolResult
 from agenticx.tools.base import Assessment, ToolContext
 
@@ -18,7 +19,8 @@ class Handoff:
     """A participant's way to give control to `target`, as a tool that its model may call.
 
     The default `name` is `handoff_to_TARGET`. `message` is the content of the `HandoffMessage`. Raises ValueError for a
-    name that is no identifier.
+    name that is no identifier. The `reason` that the model gives is in the message's metadata and in what the target
+    reads.
     """
 
     target: str
@@ -43,15 +45,16 @@ class HandoffTool:
     timeout: float | None = None
 
     def __init__(self, handoff: Handoff) -> None:
-        self._message = handoff.message
-        parameters = {"type": "object", "properties": {"reason": {"type": "string"}}}
+        self._message, self._target = handoff.message, handoff.target
+        about = f"Why you hand over, and what {handoff.target} needs to know, such as a question to answer."
+        parameters = {"type": "object", "properties": {"reason": {"type": "string", "description": about}}}
         self.schema = ToolSchema(handoff.name, handoff.description, parameters)
 
     def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         return Assessment(risk="read")
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return {"reason": str(arguments.get("reason") or "")}
+        return {"reason": clean_text(str(arguments.get("reason") or ""))}
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolResult:
-        return ToolResult(text=self._message, ending="handoff", reason=arguments["reason"])
+        return ToolResult(text=self._message, ending="handoff", target=self._target, reason=arguments["reason"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
@@ -12,7 +12,7 @@ from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
 from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.teams.context_scopes import scoped
-from agenticx.teams.messages import RequestUsage
+from agenticx.teams.messages import RequestUsage, TeamRecord
 
 __all__ = [
     "Spending",
@@ -117,8 +117,11 @@ def report_usage(usage: Usage) -> None:
         spending.add(usage)
 
 
-def report_uncounted(usage: RequestUsage) -> None:
-    """Report calls that an agent made by itself, of which its message names the tokens, to the runs of the code."""
+def report_uncounted(messages: Sequence[TeamRecord]) -> None:
+    """Report calls that an agent made by itself, of which its messages name the tokens, to the runs of the code."""
+    used = [message.models_usage for message in messages if message.models_usage is not None]
+    if (usage := sum(used, RequestUsage())) == RequestUsage():
+        return
     for spending in _current.get():
         spending.add_uncounted(usage)
 

@@ -96,9 +96,8 @@ class UserProxyAgent(BaseChatAgent):
         if self._input is not None:
             inner.append(UserInputRequestedEvent(request_id=new_id("req"), source=self.name))
             yield inner[0]
-            prompt = f"Handoff received from {handoff.source}. " if handoff is not None else ""
             with waiting_for_person():
-                text = await self._ask(self._input, f"{prompt}Enter your response: ", cancellation_token)
+                text = await self._ask(self._input, _prompt(handoff), cancellation_token)
         else:
             events: list[Event] = []
             async for event in self._question_turn(messages, cancellation_token, events):
@@ -181,6 +180,12 @@ class UserProxyAgent(BaseChatAgent):
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         self._unreported = None
+
+
+def _prompt(handoff: HandoffMessage | None) -> str:
+    """Return the prompt for a function: who has handed over to the person and why, if anybody has."""
+    told = [] if handoff is None else [f"Handoff received from {handoff.source}.", handoff.metadata.get("reason", "")]
+    return " ".join([*filter(None, told), "Enter your response: "])
 
 
 def _question(messages: Sequence[BaseChatMessage]) -> str:

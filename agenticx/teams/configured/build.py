@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agenticx.clocks import Clock
-from agenticx.errors import ToolError
+from agenticx.errors import AgenticXError, ResourcesExhausted, SettingsError, ToolError
 from agenticx.llms.base import ChatModel
 from agenticx.runtime import HookRegistry
 from agenticx.settings import Settings
@@ -17,6 +17,7 @@ from agenticx.teams.agents.user_proxy import UserProxyAgent
 from agenticx.teams.configured.conditions import any_of
 from agenticx.teams.configured.config import AssistantConfig, ParticipantConfig, SelectorConfig, TeamConfig
 from agenticx.teams.configured.errors import TeamConfigError
+from agenticx.teams.configured.files import ConfiguredTeam
 from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.round_robin import RoundRobinGroupChat
 from agenticx.teams.group_chats.selector import SelectorGroupChat
@@ -24,7 +25,7 @@ from agenticx.teams.group_chats.swarm import Swarm
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["TeamParts", "build_team", "check_parts"]
+__all__ = ["TeamParts", "build_team", "check_parts", "with_problems"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +57,36 @@ def check_parts(name: str, config: TeamConfig, models: Callable[[str], object], 
             models(model)
 
 
+def with_problems(
+    teams: Iterable[ConfiguredTeam], models: Callable[[str], object], tools: Iterable[Tool]
+) -> list[ConfiguredTeam]:
+    """Return the teams, with its problem for each one that a session with these models and tools cannot run."""
+    toolbox = Toolbox(tools)
+    return [replace(team, problem=team.problem or _problem(team, models, toolbox)) for team in teams]
+
+
+def _problem(team: ConfiguredTeam, models: Callable[[str], object], tools: Toolbox) -> str | None:
+    if team.config is None:
+        return None
+    try:
+        check_parts(team.name, team.config, models, tools)
+    except ResourcesExhausted:
+        raise
+    except AgenticXError as exc:
+        return str(exc)
+    return None
+
+
 def build_team(name: str, config: TeamConfig, parts: TeamParts) -> BaseGroupChat:
-    """Return the team `name`; raise `TeamConfigError` if the session cannot run it, and what `models` raises."""
+    """Return the team `name`; raise `TeamConfigError` if the session cannot run it, also for an unknown model."""
     toolbox = Toolbox(parts.tools)
     try:
         members = [_participant(name, participant, parts, toolbox) for participant in config.participants]
         return _team(name, config, parts, members)
+    except TeamConfigError:
+        raise
+    except SettingsError as exc:
+        raise TeamConfigError(f"team {name!r}: {exc}") from exc
     except (ValueError, TypeError) as exc:
         raise TeamConfigError(f"team {name!r} cannot be made: {exc}") from exc
 

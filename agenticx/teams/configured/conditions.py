@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from agenticx.teams.configured.table import ConfigTable
+from agenticx.teams.configured.table import MAX_LISTED, ConfigTable, shortened
 from agenticx.teams.termination import conditions
 from agenticx.teams.termination.base import OrTerminationCondition, TerminationCondition
 
@@ -41,7 +41,7 @@ class TextMention(_Condition):
 
     type: Literal["text_mention"]
     text: _Text
-    sources: list[_Text] | None = None
+    sources: Annotated[list[_Text], Field(max_length=MAX_LISTED)] | None = None
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
         return conditions.TextMentionTermination(self.text, self.sources or sources)
@@ -70,7 +70,7 @@ class SourceMatch(_Condition):
     """A message of one of `sources`."""
 
     type: Literal["source_match"]
-    sources: Annotated[list[_Text], Field(min_length=1)]
+    sources: Annotated[list[_Text], Field(min_length=1, max_length=MAX_LISTED)]
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:
         return conditions.SourceMatchTermination(self.sources)
@@ -86,7 +86,7 @@ class HandoffMade(_Condition):
     @classmethod
     def _check_target(cls, target: str) -> str:
         if not target.isidentifier():  # it is part of a tool's name
-            raise ValueError(f"is {target!r}; right would be an identifier such as a participant's name")
+            raise ValueError(f"is {shortened(target)}; right would be an identifier such as a participant's name")
         return target
 
     def build(self, sources: Sequence[str]) -> TerminationCondition:

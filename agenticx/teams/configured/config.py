@@ -11,11 +11,21 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, fi
 from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
 from agenticx.teams.configured.errors import TeamConfigError
-from agenticx.teams.configured.table import UNKNOWN_KIND, ConfigTable, problems
+from agenticx.teams.configured.table import (
+    MAX_LISTED,
+    UNKNOWN_KIND,
+    ConfigTable,
+    known_names,
+    problems,
+    repeated_name,
+    shortened,
+)
 
 __all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig", "UserConfig", "parse_team"]
 
 _USER = "user"  # the source of its task
+_MAX_NAME_CHARS = 64
+_MAX_TURNS = 10_000  # as in the setting team_max_turns
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -23,14 +33,15 @@ _Text = Annotated[str, Field(min_length=1)]
 class _Participant(ConfigTable):
     """A participant; its name is the agent's in events, its description what the model reads that chooses speakers."""
 
-    name: _Text
+    name: Annotated[_Text, Field(max_length=_MAX_NAME_CHARS)]
     description: _Text | None = None
 
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
         if not name.isidentifier() or name == MAIN_AGENT:
-            raise ValueError(f"is {name!r}; right would be an identifier such as code_writer, other than {MAIN_AGENT}")
+            right = f"an identifier such as code_writer, other than {MAIN_AGENT}"
+            raise ValueError(f"is {shortened(name)}; right would be {right}")
         return name
 
 
@@ -40,8 +51,8 @@ class AssistantConfig(_Participant):
     kind: Literal["assistant"] = "assistant"
     model: _Text | None = None
     system_message: _Text
-    tools: list[_Text] = Field(default_factory=list[str])
-    handoffs: list[_Text] = Field(default_factory=list[str])
+    tools: list[_Text] = Field(default_factory=list[str], max_length=MAX_LISTED)
+    handoffs: list[_Text] = Field(default_factory=list[str], max_length=MAX_LISTED)
 
     @field_validator("name")
     @classmethod
@@ -55,8 +66,8 @@ class AssistantConfig(_Participant):
     @field_validator("tools", "handoffs")
     @classmethod
     def _check_unique(cls, names: list[str]) -> list[str]:
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"names {twice[0]!r} twice")
+        if (twice := repeated_name(names)) is not None:
+            raise ValueError(f"names {shortened(twice)} twice")
         return names
 
 
@@ -68,7 +79,7 @@ class UserConfig(_Participant):
 
 def _participant_kind(given: object) -> str:
     kind = cast("Mapping[str, object]", given).get("kind", "assistant") if isinstance(given, Mapping) else "assistant"
-    return kind if isinstance(kind, str) else repr(kind)
+    return kind if isinstance(kind, str) else shortened(kind)
 
 
 ParticipantConfig = Annotated[
@@ -85,9 +96,9 @@ class _Team(ConfigTable):
     """A team; its runs end when any condition is met, or after `max_turns` speeches, by default `team_max_turns`."""
 
     description: _Text | None = None
-    participants: Annotated[list[ParticipantConfig], Field(min_length=1)]
-    termination: list[ConditionConfig] = Field(default_factory=list[ConditionConfig])
-    max_turns: Annotated[int, Field(ge=1)] | None = None
+    participants: Annotated[list[ParticipantConfig], Field(min_length=1, max_length=MAX_LISTED)]
+    termination: list[ConditionConfig] = Field(default_factory=list[ConditionConfig], max_length=MAX_LISTED)
+    max_turns: Annotated[int, Field(ge=1, le=_MAX_TURNS)] | None = None
 
     @property
     def names(self) -> Sequence[str]:
@@ -102,20 +113,22 @@ class _Team(ConfigTable):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         names = self.names
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"has two participants with the name {twice[0]!r}")
-        ending = {condition.target for condition in self.termination if isinstance(condition, HandoffMade)}
+        if (twice := repeated_name(names)) is not None:
+            raise ValueError(f"has two participants with the name {twice!r}")
+        ending = [condition.target for condition in self.termination if isinstance(condition, HandoffMade)]
+        targets_known = dict.fromkeys([*names, *sorted(ending)])
+        sources_known = dict.fromkeys([*names, _USER])
         for number, participant in enumerate(self.participants):
             targets = participant.handoffs if isinstance(participant, AssistantConfig) else ()
-            _check_known(f"participants[{number}].handoffs", targets, [*names, *sorted(ending)], "participant")
+            _check_known(f"participants[{number}].handoffs", targets, targets_known, "participant")
             if participant.name in targets:
                 raise ValueError(f"has a participant {participant.name!r} that hands over to itself")
         for number, condition in enumerate(self.termination):
             where = f"termination[{number}]"
             if isinstance(condition, TextMention):
-                _check_known(f"{where}.sources", condition.sources or (), [*names, _USER], "source")
+                _check_known(f"{where}.sources", condition.sources or (), sources_known, "source")
             elif isinstance(condition, TextMessageSent):
-                _check_known(f"{where}.source", [condition.source], [*names, _USER], "source")
+                _check_known(f"{where}.source", [condition.source], sources_known, "source")
         return self
 
 
@@ -155,7 +168,7 @@ def parse_team(text: str, where: str) -> TeamConfig:
         raise TeamConfigError(f"{where}: {'; '.join(problems(exc))}") from exc
 
 
-def _check_known(where: str, names: Iterable[str], known: Sequence[str], what: str) -> None:
+def _check_known(where: str, names: Iterable[str], known: Mapping[str, None], what: str) -> None:
     for name in names:
         if name not in known:
-            raise ValueError(f"names in {where} the unknown {what} {name!r}; known: {', '.join(known)}")
+            raise ValueError(f"names in {where} the unknown {what} {shortened(name)}; known: {known_names(known)}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agenticx.errors import SettingsError
+from agenticx.errors import SettingsError, WorkFailed
 
-__all__ = ["TeamConfigError", "UnknownTeam"]
+__all__ = ["TeamConfigError", "TeamUnavailable", "UnknownTeam"]
 
 
 class TeamConfigError(SettingsError):
@@ -13,3 +13,10 @@ class TeamConfigError(SettingsError):
 
 class UnknownTeam(TeamConfigError):
     """A name that no configured team has; the message names those that there are."""
+
+
+class TeamUnavailable(WorkFailed):
+    """A turn whose team cannot run now, because its file is gone, has a problem, or does not fit the session."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="team_unavailable")

@@ -37,7 +37,7 @@ class ParticipantItem(TypedDict):
 
 
 class TeamItem(TypedDict):
-    """A team; `problem` says what is wrong with its file, `kind` is null then.
+    """A team; `problem` says why it cannot be used, `kind` is null if its file cannot be read.
 
     `origin` is `user` for a file in AGX_HOME/teams, else `packaged`.
     """
@@ -52,7 +52,7 @@ class TeamItem(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTeam:
-    """A team of a file; `problem` says why the file cannot be used, `config` is None then."""
+    """A team of a file; `problem` says why it cannot be used, `config` is None if that is the file itself."""
 
     name: str
     path: Path
@@ -152,6 +152,6 @@ class TeamFiles:
         if len(content) > _MAX_FILE_BYTES:
             raise TeamConfigError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, the limit for the file of a team")
         try:
-            return parse_team(content.decode(), str(path))
+            return parse_team(content.decode("utf-8-sig"), str(path))
         except UnicodeDecodeError as exc:
             raise TeamConfigError(f"{path} is not UTF-8: {exc}") from exc

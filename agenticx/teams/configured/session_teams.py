@@ -20,7 +20,7 @@ from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings
 from agenticx.teams.configured.build import TeamParts, build_team, check_parts
 from agenticx.teams.configured.config import TeamConfig
-from agenticx.teams.configured.errors import TeamConfigError
+from agenticx.teams.configured.errors import TeamConfigError, TeamUnavailable
 from agenticx.teams.configured.files import TeamFiles
 from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
 from agenticx.teams.group_chats.team_turns import task_message
@@ -64,17 +64,20 @@ class SessionTeams:
     async def _run(self, record: SessionRecord, name: str, turn: Turn) -> WorkResult:
         """Run the team in `turn`, whose message is the task; one without text goes on with the last task.
 
-        A team or log that cannot be used is a `TeamConfigError`.
+        Raises `TeamUnavailable` for a team that cannot be used, or not with what the session has of it.
         """
-        config, parts = await run_in_thread(self._read, record, name, turn.agent.model, name="agx team")
+        try:
+            config, parts = await run_in_thread(self._read, record, name, turn.agent.model, name="agx team")
+            team = build_team(name, config, parts)
+        except TeamConfigError as exc:
+            raise TeamUnavailable(str(exc)) from exc
         events = await read_events_on_path(self.log, record.id, TALK_EVENTS)
-        team = build_team(name, config, parts)
         task = _last_message(turn)
         given = None if task is None or not (task.content or task.attachments) else task_message(task)
         try:
             return await team.run_as_work(turn, given, events)
         except ValueError as exc:  # other participants or messages than the log has, or a task that cannot begin a run
-            raise TeamConfigError(f"team {name!r} cannot go on in this session: {exc}") from exc
+            raise TeamUnavailable(f"team {name!r} cannot go on in this session: {exc}") from exc
 
     def _read(self, record: SessionRecord, name: str, model: ChatModel) -> tuple[TeamConfig, TeamParts]:
         """Return the configuration and the parts for a turn that begins now; blocks."""

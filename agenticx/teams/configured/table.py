@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-__all__ = ["UNKNOWN_KIND", "ConfigTable", "problems"]
+__all__ = ["MAX_LISTED", "UNKNOWN_KIND", "ConfigTable", "known_names", "problems", "repeated_name", "shortened"]
 
 UNKNOWN_KIND = "unknown_kind"
 """The type of an error whose message says all but the place."""
 
+MAX_LISTED = 100
+"""The largest number of participants, conditions or names in a list of a configuration."""
+
 _MAX_SHOWN_CHARS = 100
+_MAX_SHOWN_PROBLEMS = 5
+_MAX_SHOWN_NAMES = 20
 
 
 class ConfigTable(BaseModel):
@@ -26,13 +32,18 @@ class ConfigTable(BaseModel):
     def _check_keys(cls, given: object) -> object:
         keys = cast("Mapping[str, object]", given).keys() if isinstance(given, Mapping) else frozenset[str]()
         if unknown := sorted(keys - cls.model_fields.keys()):
-            raise ValueError(f"has the unknown key {unknown[0]!r}; known keys: {', '.join(cls.model_fields)}")
+            raise ValueError(f"has the unknown key {shortened(unknown[0])}; known keys: {', '.join(cls.model_fields)}")
         return cast("object", given)
 
 
 def problems(exc: ValidationError) -> list[str]:
-    """Return a sentence for each problem that names its place, in a file and in lists of tables of several kinds."""
-    return [_sentence(cast("Mapping[str, Any]", error)) for error in exc.errors(include_url=False)]
+    """Return a sentence for each of the first problems that names its place, and one that counts the others.
+
+    Places are in a file, and in lists of tables of several kinds.
+    """
+    found = cast("Sequence[Mapping[str, Any]]", exc.errors(include_url=False))
+    shown = [_sentence(error) for error in found[:_MAX_SHOWN_PROBLEMS]]
+    return shown if len(shown) == len(found) else [*shown, f"and {len(found) - len(shown)} more problems"]
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
@@ -43,15 +54,17 @@ def _sentence(error: Mapping[str, Any]) -> str:
         case "union_tag_not_found":
             return f"{_key(place, context['discriminator'])} is missing"
         case "union_tag_invalid":
-            key, tag = _key(place, context["discriminator"]), _shortened(context["tag"])
+            key, tag = _key(place, context["discriminator"]), shortened(context["tag"])
             return f"{key} is {tag}; right would be one of {context['expected_tags']}"
         case "unknown_kind":
             return f"{place} {error['msg']}"
+        case "model_type" | "model_attributes_type":
+            return f"{place} is {shortened(error['input'])}; right would be a table"
         case "value_error":
             return f"{place} {context['error']}"
         case _:
             problem = str(error["msg"])
-            return f"{place} is {_shortened(error['input'])}: {problem[:1].lower()}{problem[1:]}"
+            return f"{place} is {shortened(error['input'])}: {problem[:1].lower()}{problem[1:]}"
 
 
 def _place(parts: Sequence[int | str]) -> str:
@@ -71,6 +84,28 @@ def _key(place: str, discriminator: str) -> str:
     return key if place == "the file" else f"{place}.{key}"
 
 
-def _shortened(value: object) -> str:
-    text = repr(value)
+def repeated_name(names: Iterable[str]) -> str | None:
+    """Return the first name that stands in a list for the second time, None if all are different."""
+    seen = set[str]()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def known_names(names: Iterable[str]) -> str:
+    """Return the first of the names for the text of an error."""
+    listed = list(names)
+    return ", ".join([*listed[:_MAX_SHOWN_NAMES], *(["…"] if len(listed) > _MAX_SHOWN_NAMES else [])])
+
+
+def shortened(value: object) -> str:
+    """Return the `repr` of a value, cut to about a line, however large or deeply nested it is."""
+    text = _REPR.repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARS else f"{text[: _MAX_SHOWN_CHARS - 1]}…"
+
+
+_REPR = reprlib.Repr()
+_REPR.maxlevel, _REPR.fillvalue = 4, "…"
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = _MAX_SHOWN_CHARS

@@ -43,7 +43,6 @@ from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
     ModelClientStreamingChunkEvent,
-    RequestUsage,
     SelectSpeakerEvent,
     StructuredMessage,
     TaskResult,
@@ -160,6 +159,10 @@ class BaseGroupChat(Team):
         """Raise ValueError if no run can begin with this task."""
         return
 
+    def task_in_session(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
+        """Return the task of a run for a message of the user in a session; without one there are no messages."""
+        return task
+
     # --- runs ---------------------------------------------------------------------------------------------------------
 
     async def run_stream(
@@ -233,6 +236,8 @@ class BaseGroupChat(Team):
         if earlier.turn_id == turn.id:
             self._interrupted, task = earlier, None
             before = earlier.messages if earlier.speeches else ()
+        else:
+            task = [*self.task_in_session(self._transcript, task_messages(task))] or None
         result = await self.run(task=task, output_task_messages=False)
         said = [message for message in (*before, *result.messages) if isinstance(message, BaseChatMessage)]
         return WorkResult(said[-1].to_text() if said else "", result.stop_reason)
@@ -357,8 +362,8 @@ class BaseGroupChat(Team):
         self._unfinished = None
         run.add_speech(said)
         turn.emit_messages(said)
-        if run.spending.reports == reports and (used := _sum(said)) != RequestUsage():
-            report_uncounted(used)
+        if run.spending.reports == reports:
+            report_uncounted(said)
         await turn.wait_until_written()
         await run.emit(answer)
 
@@ -491,8 +496,3 @@ def _produced_types(participants: Sequence[ChatAgent | Team]) -> list[type[BaseC
 def _check(token: CancellationToken) -> None:
     if token.is_cancelled():
         raise asyncio.CancelledError
-
-
-def _sum(messages: Sequence[Speaking]) -> RequestUsage:
-    used = [message.models_usage for message in messages if message.models_usage is not None]
-    return sum(used, RequestUsage())

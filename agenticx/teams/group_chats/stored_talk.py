@@ -19,7 +19,7 @@ __all__ = ["TALK_EVENTS", "StoredTalk", "StoredTurns", "events_at", "events_sinc
 
 TALK_EVENTS = frozenset(
     {
-        *("speaker_selected", "team_message", "usage", "error", "subagent_paused", "session_changed"),
+        *("speaker_selected", "team_message", "usage", "handoff", "error", "subagent_paused", "session_changed"),
         *("turn_started", "steered", "round_start", "token", "thinking", "tool_call", "tool_result", "final"),
     }
 )

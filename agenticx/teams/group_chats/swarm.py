@@ -9,7 +9,13 @@ from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.team_run import TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
-from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage
+from agenticx.teams.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    MultiModalMessage,
+    TextMessage,
+)
 
 __all__ = ["Swarm"]
 
@@ -35,6 +41,19 @@ class Swarm(BaseGroupChat):
                 f"{[*self._participants]} as the task"
             )
 
+    def task_in_session(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
+        """Hand what the user says back to the agent that handed over to a person outside of the team."""
+        handoff = _last_handoff(transcript.messages)
+        if handoff is None or handoff.target in self._participants:
+            return task
+        *earlier, last = task or [TextMessage(content="Continue.")]
+        if isinstance(last, MultiModalMessage):
+            texts = [part for part in last.content if isinstance(part, str)]
+            files = [part for part in last.content if not isinstance(part, str)]
+            earlier.append(MultiModalMessage(content=[*files]))
+            last = TextMessage(content="\n".join(texts) or "Continue.", id=last.id)
+        return [*earlier, HandoffMessage(content=last.to_text(), target=handoff.source, id=last.id)]
+
     async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
         target = _target(transcript.messages) or transcript.speaker or next(iter(self._participants))
         if target not in self._participants:
@@ -44,5 +63,9 @@ class Swarm(BaseGroupChat):
 
 def _target(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:
     """Return the target of the last handoff."""
-    handoffs = (message.target for message in reversed(messages) if isinstance(message, HandoffMessage))
-    return next(handoffs, None)
+    handoff = _last_handoff(messages)
+    return None if handoff is None else handoff.target
+
+
+def _last_handoff(messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> HandoffMessage | None:
+    return next((message for message in reversed(messages) if isinstance(message, HandoffMessage)), None)

@@ -35,11 +35,17 @@ def home(agx: Any) -> Path:
 
 def test_the_teams_are_listed_with_their_participants_and_problems(agx: Any, home: Path) -> None:
     (home / "teams" / "broken.toml").write_text("kind = 3", encoding="utf-8")
+    (home / "teams" / "flying.toml").write_text(f'{ECHO}tools = ["fly"]', encoding="utf-8")
     lines = agx("team", "list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["broken", "echo", "review", "triage", "writer-critic"]
+    assert [line.split()[0] for line in lines] == ["broken", "echo", "flying", "review", "triage", "writer-critic"]
+    assert lines[2].startswith(
+        "flying            cannot be used: team 'flying': participant 'second': unknown tool 'fly'"
+    )
+    packaged = re.search(r"^writer-critic     round_robin  writer, critic  \(packaged: (.*)\)$", lines[-1])
     assert lines[0].startswith("broken            cannot be used: ")
     assert lines[1] == f"echo              round_robin  first, second  ({home}/teams/echo.toml)"
-    assert lines[4] == "writer-critic     round_robin  writer, critic  (packaged)"
+    assert packaged is not None
+    assert Path(packaged[1]).read_text(encoding="utf-8").startswith("# A writer and a critic")
     rows = [json.loads(line) for line in agx("team", "list", "--json").stdout.splitlines()]
     assert [(row["name"], row["kind"], row["participants"], row["origin"]) for row in rows[:2]] == [
         ("broken", None, [], "user"),

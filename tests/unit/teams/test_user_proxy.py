@@ -57,6 +57,9 @@ async def test_after_a_handoff_to_the_person_the_answer_hands_back() -> None:
     message = await answer(UserProxyAgent("person", input_func=lambda prompt: prompt), QUESTION, handoff)
     assert isinstance(message, HandoffMessage)
     assert (message.target, message.content) == ("helper", "Handoff received from helper. Enter your response: ")
+    asking = handoff.model_copy(update={"metadata": {"reason": "Which size?"}})
+    message = await answer(UserProxyAgent("person", input_func=lambda prompt: prompt), asking)
+    assert message.to_text() == "Handoff received from helper. Which size? Enter your response: "
 
 
 async def test_a_last_handoff_to_someone_else_is_an_error() -> None:

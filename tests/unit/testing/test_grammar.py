@@ -158,6 +158,10 @@ def test_a_running_turn_passes_only_if_incomplete_turns_are_allowed():
             "event 12 (final:answer): a turn with rounds has no stop_reason",
         ),
         (
+            [*TURN[:-1], changed(FINAL, reason="handoff")],
+            "event 12 (final:handoff): there is no handoff before it",
+        ),
+        (
             [STARTED, ROUND, TOKEN, FINAL],
             "event 4 (final:answer): its text differs from the streamed 'dr\N{SLICE OF PIZZA}i'",
         ),

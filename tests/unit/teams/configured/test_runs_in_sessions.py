@@ -245,7 +245,7 @@ async def test_files_with_the_task_reach_the_participants_and_the_log_has_their_
 
 
 async def test_a_team_that_is_gone_or_changed_ends_the_turn_and_leaves_the_session_readable(
-    tmp_path: Path, pair: Path
+    tmp_path: Path, pair: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_team_hub(tmp_path, ["One.", "Two.", "Three.", "Four."]) as hub:
         session = await hub.create(team="pair")
@@ -254,9 +254,15 @@ async def test_a_team_that_is_gone_or_changed_ends_the_turn_and_leaves_the_sessi
         changed = await run(hub, session.id, "More.")
         pair.write_text(PAIR + "speed = 3", encoding="utf-8")
         broken = await run(hub, session.id, "More.")
+        pair.write_text(PAIR.replace('"Write."', '"Write."\nmodel = "nobody:none"'), encoding="utf-8")
+        unknown = await run(hub, session.id, "More.")
         pair.unlink()
         gone = await run(hub, session.id, "More.")
-        assert [data["fatal"] for data in (changed, broken, gone)] == [True] * 3
+        assert [(data["code"], data["fatal"]) for data in (changed, broken, unknown, gone)] == [
+            ("team_unavailable", True)
+        ] * 4
+        assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+        assert "team 'pair': model 'nobody:none' names the unknown provider 'nobody'" in unknown["text"]
         assert "cannot go on in this session: the session has speeches of ['critic']" in changed["text"]
         assert f"{pair}: participants[1] has the unknown key 'speed'" in broken["text"]
         assert gone["text"].startswith("unknown team 'pair'; known teams: ")

@@ -98,6 +98,14 @@ def test_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
         ('colour = "red"' + TEAM, r"the file has the unknown key 'colour'; known keys: description, participants, "),
         ('selector_prompt = "x"' + TEAM, r"the file has the unknown key 'selector_prompt'"),
         ("max_turns = 0" + TEAM, r"max_turns is 0: input should be greater than or equal to 1"),
+        ("max_turns = 100000000000000000000000000" + TEAM, r"max_turns is 1000.*: input should be less than or equal"),
+        ('kind = "swarm"\nparticipants = [1]', r"participants\[0\] is 1; right would be a table"),
+        ('kind = "swarm"\nparticipants = 1', r"participants is 1: input should be a valid list"),
+        (TEAM.replace("[[p", "termination = [1]\n[[p"), r"termination\[0\] is 1; right would be a table"),
+        (TEAM.replace("[[p", f"description{'.a' * 2_000} = 1\n[[p"), r"description is \{'a': .*: input should be a v"),
+        (TEAM + TEAM[TEAM.index("[[") :] * 100, r"participants is \[.*: list should have at most 100 items"),
+        (TEAM.replace("writer", "w" * 65), r"participants\[0\]\.name is 'www.*: string should have at most 64 char"),
+        ('kind = "swarm"\nparticipants = [1, 2, 3, 4, 5, 6, 7]', r"participants\[4\] is 5; .*; and 2 more problems$"),
         ('max_turns = "3"' + TEAM, r"max_turns is '3': input should be a valid integer"),
         (TEAM + 'modle = "demo"', r"participants\[0\] has the unknown key 'modle'; known keys: name, description"),
         (TEAM.replace('system_message = "Write."', ""), r"participants\[0\]\.system_message is missing"),
@@ -134,6 +142,10 @@ def test_a_handoff_to_a_person_outside_is_accepted_where_it_ends_the_run(tmp_pat
     ending = 'handoffs = ["Human"]\n[[termination]]\ntype = "handoff"\ntarget = "Human"'
     (participant,) = write(tmp_path, "mine", TEAM + ending).read("mine").participants
     assert participant.name == "writer"
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    assert write(tmp_path, "mine", f"\ufeff{TEAM}").read("mine").names == ["writer"]
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:

@@ -1,0 +1,147 @@
+"""Handoffs of a configured team in a session: between its participants, and to a person outside of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.attachments import make_attachment
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.messages import UserMessage
+from agenticx.sessions import Hub
+from agenticx.testing import collect, outline
+from tests.support.sessions import wait_for_event
+from tests.support.teams.configured import log_of, open_team_hub, shown, speakers, team_file
+
+pytestmark = pytest.mark.anyio
+
+DESK = """
+kind = "swarm"
+[[participants]]
+name = "desk"
+system_message = "Ask."
+handoffs = ["clerk", "customer"]
+[[participants]]
+name = "clerk"
+system_message = "Work."
+handoffs = ["customer"]
+[[termination]]
+type = "handoff"
+target = "customer"
+[[termination]]
+type = "text_mention"
+text = "DONE"
+"""
+"""A team whose runs end when an agent hands over to the customer, who is no participant."""
+
+
+ASKING = """
+kind = "swarm"
+max_turns = 3
+[[participants]]
+name = "desk"
+system_message = "Ask."
+handoffs = ["person"]
+[[participants]]
+name = "person"
+kind = "user"
+"""
+
+
+@pytest.fixture(autouse=True)
+def teams(tmp_path: Path) -> None:
+    team_file(tmp_path / "home", DESK, "desk")
+    team_file(tmp_path / "home", ASKING, "asking")
+
+
+async def run(hub: Hub, session_id: str, message: str | UserMessage = "") -> Any:
+    """Run a turn and return the data of its last event."""
+    return [event async for event in hub.run_turn(session_id, message)][-1].data
+
+
+async def test_the_reason_of_a_handoff_is_in_its_event_and_read_by_the_next_agent(tmp_path: Path) -> None:
+    model = ScriptedModel([call("handoff_to_clerk", {"reason": "They want a refund."}), "Paid. DONE"])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="desk")
+        await run(hub, session.id, "My ticket.")
+        log = await log_of(hub, session.id)
+        (started, *_) = [event for event in log if event["type"] == "turn_started" and event["agent_id"] == "desk"]
+        speech = [event for event in log if event["turn_id"] == started["turn_id"]]
+        assert outline(speech)[-2:] == ["handoff", "final"]
+        (handoff,) = [event for event in log if event["type"] == "handoff"]
+        assert handoff["data"] == {"from_agent": "desk", "to_agent": "clerk", "reason": "They want a refund."}
+        messages = [event["data"]["message"] for event in log if event["type"] == "team_message"]
+        (message,) = [one for one in messages if one["type"] == "HandoffMessage"]
+        assert message["content"] == "Transferred to clerk, adopting the role of clerk immediately."
+        assert message["metadata"] == {"reason": "They want a refund."}
+        assert (await hub.store.catalog.get(session.id)).agent is None
+    assert shown(model, 1)[-1] == (
+        "user",
+        "desk said:\nTransferred to clerk, adopting the role of clerk immediately.\nReason: They want a refund.",
+    )
+
+
+async def test_a_person_in_the_team_is_asked_the_question_that_the_handoff_has_as_its_reason(tmp_path: Path) -> None:
+    async with open_team_hub(tmp_path, [call("handoff_to_person", {"reason": "Read or change?"})]) as hub:
+        session = await hub.create(team="asking")
+        events = asyncio.create_task(collect(hub.run_turn(session.id, "The notes.")))
+        await wait_for_event(hub.store, session.id, "question_asked")
+        (question,) = await hub.open_questions(session.id)
+        assert question.text == (
+            "user: The notes.\n\ndesk: Transferred to person, adopting the role of person immediately.\n"
+            "Reason: Read or change?\n\nIt is your turn to speak."
+        )
+        await hub.stop(session.id)
+        await events
+
+
+async def test_the_next_message_answers_the_agent_that_handed_over_to_a_person_outside(tmp_path: Path) -> None:
+    model = ScriptedModel([call("handoff_to_clerk"), call("handoff_to_customer"), "Booked. DONE"])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="desk")
+        assert (await run(hub, session.id, "A ticket."))["stop_reason"] == "Handoff to customer from clerk detected."
+        assert (await run(hub, session.id, "To Rome."))["text"] == "Booked. DONE"
+        log = await log_of(hub, session.id)
+        assert speakers(log) == ["desk", "clerk", "clerk"]
+        messages = [event["data"]["message"] for event in log if event["type"] == "team_message"]
+        (answer,) = [one for one in messages if one["type"] == "HandoffMessage" and one["source"] == "user"]
+        assert (answer["content"], answer["target"]) == ("To Rome.", "clerk")
+        rows = [(row["role"], row["content"]) for row in await hub.messages(session.id) if row["role"] == "user"]
+        assert rows == [("user", "A ticket."), ("user", "To Rome.")]
+    assert shown(model, 2)[-1] == ("user", "To Rome.")
+
+
+async def test_the_answer_reaches_the_agent_after_a_restart_too(tmp_path: Path) -> None:
+    async with open_team_hub(tmp_path, [call("handoff_to_customer")]) as hub:
+        session = await hub.create(team="desk")
+        await run(hub, session.id, "A ticket.")
+    model = ScriptedModel(["Booked. DONE"])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        assert (await run(hub, session.id, "To Rome."))["text"] == "Booked. DONE"
+    assert shown(model, 0)[-1] == ("user", "To Rome.")
+
+
+async def test_files_with_the_answer_reach_the_agent(tmp_path: Path) -> None:
+    notes = make_attachment("notes.txt", b"To Rome.")
+    model = ScriptedModel([call("handoff_to_customer"), "Booked. DONE"])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="desk")
+        await run(hub, session.id, "A ticket.")
+        await run(hub, session.id, UserMessage(content="See here.", attachments=(notes,)))
+        await log_of(hub, session.id)
+    *_, files, text = model.requests[1].messages
+    assert isinstance(files, UserMessage)
+    assert files.attachments == (notes,)
+    assert text.content == "See here."
+
+
+async def test_without_an_answer_the_agent_that_handed_over_goes_on(tmp_path: Path) -> None:
+    model = ScriptedModel([call("handoff_to_customer"), "Booked. DONE"])
+    async with open_team_hub(tmp_path, model=model) as hub:
+        session = await hub.create(team="desk")
+        await run(hub, session.id, "A ticket.")
+        assert (await run(hub, session.id))["text"] == "Booked. DONE"
+    assert shown(model, 1)[-1] == ("user", "Continue.")
