@@ -35,7 +35,7 @@ from agenticx.runtime.turn_task import wait_for_abandoned_turn
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
-from agenticx.teams.agents.gates import DefaultGate, ParticipantsOwnGate, team_gate
+from agenticx.teams.agents.gates import DefaultGate, asks_own_gate
 from agenticx.teams.agents.handoff import Handoff
 from agenticx.teams.agents.output_content import check_output_content
 from agenticx.teams.agents.own_tools import agent_tools, checked_handoffs, own_functions, toolbox
@@ -238,7 +238,7 @@ class AssistantAgent(BaseChatAgent):
         if parent is None or not parent.accepts_children:
             self._session.inherit(Session(), "default")
             return context
-        is_own = self._has_gate or team_gate() is not None or isinstance(parent.gate, ParticipantsOwnGate)
+        is_own = self._has_gate or asks_own_gate(parent)
         self._session.inherit(parent.session, parent.permission_mode)
         return replace(context, parent=parent, gate=self._own_gate if is_own else None)
 

@@ -10,9 +10,10 @@ from typing import Any
 from agenticx.runtime import AutoApproveConfirmGate, ConfirmGate, SyncConfirmGate
 from agenticx.runtime.confirm import ConfirmAnswer, ConfirmRequest
 from agenticx.runtime.questions.user_question import QuestionAnswer, QuestionRequest
+from agenticx.runtime.turn import Turn
 from agenticx.teams.context_scopes import scoped
 
-__all__ = ["DefaultGate", "ParticipantsOwnGate", "asked_at", "team_gate"]
+__all__ = ["DefaultGate", "ParticipantsOwnGate", "asked_at", "asks_own_gate", "team_gate"]
 
 _team_gate: ContextVar[ConfirmGate | None] = ContextVar("agenticx_team_gate", default=None)
 
@@ -25,6 +26,14 @@ def team_gate() -> ConfirmGate | None:
 def asked_at(gate: ConfirmGate | None) -> AbstractContextManager[None]:
     """Let `gate` be that of the team in which the block is at work."""
     return scoped(_team_gate, gate)
+
+
+def asks_own_gate(parent: Turn) -> bool:
+    """Return whether an agent below a turn asks the gate that it has itself: that of its team, or its default one.
+
+    It does where no gate was given to the turn or to one above it; else it asks that of the turn.
+    """
+    return team_gate() is not None or isinstance(parent.gate, DefaultGate | ParticipantsOwnGate)
 
 
 class DefaultGate(ConfirmGate):

@@ -19,7 +19,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
-from agenticx.teams.agents.gates import DefaultGate, ParticipantsOwnGate, team_gate
+from agenticx.teams.agents.gates import DefaultGate, asks_own_gate
 from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.spending import waiting_for_person
@@ -157,8 +157,7 @@ class UserProxyAgent(BaseChatAgent):
         parent = current_turn()
         if parent is None or not parent.accepts_children:
             return TurnContext(work=ask)
-        is_own = team_gate() is not None or isinstance(parent.gate, ParticipantsOwnGate)
-        return TurnContext(work=ask, parent=parent, gate=DefaultGate(()) if is_own else None)
+        return TurnContext(work=ask, parent=parent, gate=DefaultGate(()) if asks_own_gate(parent) else None)
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""

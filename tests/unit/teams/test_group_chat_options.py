@@ -1,13 +1,15 @@
-"""Group chats: the check of their options, and failures of the application's conditions and messages."""
+"""Group chats: their options, the gates that they ask, and failures of the application's conditions and messages."""
 
 from __future__ import annotations
 
 import inspect
+import io
 from typing import Any
 
 import pytest
 
 from agenticx.teams import (
+    AssistantAgent,
     BaseChatMessage,
     MaxMessageTermination,
     Response,
@@ -19,6 +21,8 @@ from agenticx.teams import (
     TextMentionTermination,
     ThoughtEvent,
 )
+from agenticx.testing import ScriptedModel, call, say
+from agenticx.tools import tool
 from tests.unit.teams.chat_agents import Saying
 
 pytestmark = pytest.mark.anyio
@@ -84,3 +88,28 @@ async def test_an_option_of_another_type_is_refused(options: dict[str, Any]) -> 
 def test_every_team_has_the_options_of_all_teams_in_its_signature(team: Any) -> None:
     common = inspect.signature(RoundRobinGroupChat).parameters
     assert {*common} <= {*inspect.signature(team).parameters}
+
+
+@pytest.mark.parametrize("in_team", [False, True])
+async def test_an_agent_in_a_tool_of_an_agent_without_a_gate_runs_its_own_functions_unasked(
+    in_team: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))  # at its end: no
+    ran: list[str] = []
+
+    @tool(risk="execute")
+    def act() -> str:
+        """Act."""
+        ran.append("act")
+        return "done"
+
+    @tool(risk="execute")
+    async def delegate() -> str:
+        """Have another agent act."""
+        agent = AssistantAgent("inner", ScriptedModel([call("act"), say("Acted.")]), tools=[act])
+        worker = RoundRobinGroupChat([agent], max_turns=1) if in_team else agent
+        return (await worker.run(task="act")).messages[-1].to_text()
+
+    with ScriptedModel([call("delegate"), say("Delegated.")]) as model:
+        result = await AssistantAgent("outer", model, tools=[delegate]).run(task="go")
+    assert (result.messages[-1].to_text(), ran) == ("Delegated.", ["act"])
