@@ -3,7 +3,8 @@
 Each is written once. The names are those of the `LoggerManager` in the published MetaChain interface; its `retry` is
 written by `llms.opening_policy`. Session, turn and agent are on every line (`logs.bound_ids`). The fields:
 
-- `turn`: model, rounds, reason (`answer`, `partial`, `paused` or an error's code), seconds, tokens, cost in USD
+- `turn`: model, rounds, reason (`answer`, `partial`, `paused`, `suspended` or an error's code), seconds, tokens, cost
+  in USD; a turn that is `suspended` waits for a person and goes on after the program's next start
 - `llm_call`: model, outcome (`ok`, `failed`, `cancelled`), code, seconds, tokens, cost, purpose
 - `tool_call`: tool_name, call_id, outcome, seconds; at debug also arguments, shortened and redacted
 - `confirm`: tool_name, call_id, approved, by, seconds
@@ -63,6 +64,11 @@ class TurnLog:
         self._questions: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self._arguments: dict[str, object] = {}
         self._ending: dict[str, Any] = {}
+        self._is_suspended = False
+
+    def suspend(self) -> None:
+        """Record no more events, as none is stored: the turn goes on after the program's next start."""
+        self._is_suspended, self._ending = True, {"reason": "suspended"}
 
     def resume(self, point: ResumePoint) -> None:
         """Restore the calls and questions whose events were emitted before the turn was interrupted."""
@@ -74,6 +80,8 @@ class TurnLog:
 
     def record(self, type_: EventType, data: Mapping[str, Any]) -> None:
         """Record one of the `LOGGED_EVENTS`."""
+        if self._is_suspended:
+            return
         match type_:
             case EventType.TOOL_CALL:
                 if _log.is_enabled("debug"):

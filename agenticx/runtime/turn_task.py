@@ -156,10 +156,10 @@ def begin_turn(turn: Turn, message: UserMessage) -> Sequence[ToolCall]:
         input=message.content,
         outlives_parent=turn.outlives_parent,
         stop=turn.stop,
+        suspend=turn.log.suspend,
         session=turn.session,
         agent_path=turn.agent_path,
-        is_resumed=resumed is not None,
-        round=turn.round,
+        resumed=resumed,
         has_work=turn.context.work is not None,
     )
     turn.writer = turn.child_turns.begin(child)

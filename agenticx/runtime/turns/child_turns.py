@@ -26,7 +26,7 @@ from typing import Protocol
 
 from agenticx.errors import AgenticXError
 from agenticx.runtime.events import Event
-from agenticx.runtime.resume import CallJournal, NullCallJournal
+from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedTurn
 from agenticx.runtime.session import Session
 
 __all__ = ["ChannelChildTurns", "ChildTurn", "ChildTurnWriter", "ChildTurns", "TurnSuspended"]
@@ -40,8 +40,9 @@ class TurnSuspended(AgenticXError):
 class ChildTurn:
     """A turn that is about to begin below the turn `parent_id`; `stop` requests its end.
 
-    `session` is its conversation, `agent_path` its agent after those above it. With `is_resumed` its place has the
-    events of its beginning already, up to `round`. With `has_work` it calls no model itself.
+    `suspend` is called once no more of it is written, as it goes on after the program's next start. `session` is its
+    conversation, `agent_path` its agent after those above it. If it goes on with the turn `resumed`, its place has the
+    events of that already. With `has_work` it calls no model itself.
     """
 
     id: str
@@ -50,10 +51,10 @@ class ChildTurn:
     input: str
     outlives_parent: bool
     stop: Callable[[], None]
+    suspend: Callable[[], None]
     session: Session
     agent_path: Sequence[str]
-    is_resumed: bool = False
-    round: int = 0
+    resumed: ResumedTurn | None = None
     has_work: bool = False
 
 

@@ -138,9 +138,9 @@ class SessionChildTurns:
         turn = TurnRecord(id=child.id, session_id=session_id, input=child.input, parent_turn_id=parent_id)
         self._all_released.clear()
         self.waiting.by_id.pop(child.id, None)
-        opened = _StoredChildTurn(self, self._writer, child, turn, begun=child.is_resumed, round=child.round)
-        self._open[child.id] = opened
-        opened.suspended = parent_id in self._suspended
+        self._open[child.id] = opened = _StoredChildTurn(self, self._writer, child, turn)
+        if child.id in self._suspended or parent_id in self._suspended:
+            opened.suspend()
         return opened
 
     def stop(self) -> None:
@@ -196,7 +196,8 @@ class SessionChildTurns:
     def waits(self, turn_id: str, *, by_itself: bool) -> bool:
         """Return whether a turn with work waits for a person: `by_itself`, or in all turns below it."""
         below = self._attached_to(turn_id)
-        return (by_itself or bool(below)) and all(self._waits(opened) for opened in below)
+        has_any = bool(below or self.waiting.below(turn_id))  # the latter are those that are not begun again yet
+        return (by_itself or has_any) and all(self._waits(opened) for opened in below)
 
     def _waits(self, opened: _StoredChildTurn) -> bool:
         if opened.child.has_work:
@@ -209,17 +210,19 @@ class SessionChildTurns:
 
     def suspend_outliving(self) -> None:
         """Suspend the turns that outlive their parents and wait for a person."""
-        for opened in list(self._open.values()):
-            if opened.child.outlives_parent and self.resumer is not None and self._waits(opened):
-                self.suspend(opened.child.id)
+        if self.resumer is None:
+            return
+        waiting = [one.child.id for one in self._open.values() if one.child.outlives_parent and self._waits(one)]
+        for turn_id in (*waiting, *self.waiting.outliving):
+            self.suspend(turn_id)
 
     def suspend(self, turn_id: str) -> None:
         """Store nothing more of a turn and those below it: they go on after the next start."""
         self._suspended.add(turn_id)
         if (opened := self._open.get(turn_id)) is not None:
-            opened.suspended = True
-        for below in self._attached_to(turn_id):
-            self.suspend(below.child.id)
+            opened.suspend()
+        for below in (*(opened.child.id for opened in self._attached_to(turn_id)), *self.waiting.below(turn_id)):
+            self.suspend(below)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -311,6 +314,16 @@ class _StoredChildTurn:
 
     def __post_init__(self) -> None:
         self.journal = FactJournal(self.turn.id, self._store_fact)
+        if (resumed := self.child.resumed) is not None:
+            self.begun, self.round = True, resumed.point.round
+            self.has_asked = any(event.type in ASKING_EVENTS for event in resumed.events)
+            questions = resumed.point.questions.values()
+            self.open_questions = {one.request.id for one in questions if not one.is_response_logged}
+
+    def suspend(self) -> None:
+        """Store nothing more of the turn."""
+        self.suspended = True
+        self.child.suspend()
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
         self._check_open()

@@ -83,6 +83,11 @@ class RunningTurn:
         """True if the turn ended before its first event was stored, as far as is known."""
         return self.started.done() and self.started.exception() is not None
 
+    @property
+    def asks_again(self) -> bool:
+        """True if the gate does not have all questions of an earlier process again yet."""
+        return not all(asked.is_set() for asked in self.open_questions.values())
+
     def close(self) -> None:
         """Take no further events of the turn."""
         self.closed = True
@@ -206,10 +211,11 @@ class TurnRunner:
         """Run the turn to its end, and write its events in batches."""
         CURRENT_OWNER.set(self.subagents)
         session, services, setup = self._session, self._services, running.setup
-        sink = partial(self._write_events, running)
         if self.children.unended:
             await self.children.end_unended()
         configuration = setup.configuration or await services.read_configuration(self._writer.record)
+        if running.closed:  # suspended meanwhile
+            return
         runtime = services.runtime(setup.model, configuration.settings)
         context = TurnContext(
             client_turn_id=running.turn.client_turn_id,
@@ -228,13 +234,12 @@ class TurnRunner:
             run = partial(runtime.resume_turn, turn_input)
         else:
             run = partial(runtime.write_turn, turn_input)
-        prompt = configuration.system_prompt
         await run(
             session,
-            sink,
+            partial(self._write_events, running),
             running.stop,
             tools=setup.tools,
-            system_prompt=prompt,
+            system_prompt=configuration.system_prompt,
             sampling=running.turn.sampling,
             context=context,
         )
@@ -358,10 +363,13 @@ class TurnRunner:
             self.children.suspend(running.turn.id)
             running.suspended = self._writer.state_frozen = True
             running.close()
+            if isinstance(turn := self._session.running_turn, Turn):
+                turn.log.suspend()
 
     def _waits(self, running: RunningTurn) -> bool:
         gate, session_id = self._services.gate, self._session.id
-        has_asked = not all(one.agent_path for one in (*gate.pending(session_id), *gate.pending_questions(session_id)))
+        asked = (*gate.pending(session_id), *gate.pending_questions(session_id))
+        has_asked = running.asks_again or not all(one.agent_path for one in asked)
         if running.setup.work is None:
             return has_asked and not self.children.has_attached
         return running.setup.has_session_work and self.children.waits(running.turn.id, by_itself=has_asked)

@@ -34,6 +34,11 @@ class WaitingTurns:
             self.open_questions |= waiting.questions
             self.add(one.point.children)
 
+    @property
+    def outliving(self) -> Sequence[str]:
+        """The ids of the turns that go on by themselves."""
+        return [id_ for id_, one in self.by_id.items() if one.outlives_parent]
+
     def below(self, *turn_ids: str) -> Sequence[str]:
         """Return the ids of the turns directly below those, which do not outlive them."""
         waiting = self.by_id.items()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -108,4 +110,44 @@ async def test_a_resumed_turn_announces_the_name_that_it_gave(harness: SessionHa
     hub = await harness.open("done")
     await hub.answer_confirm(question.id, YES, digest=question.digest)
     assert await wait_for_event(harness.store, harness.session_id, "session_changed") == {"name": "Note something"}
+    await harness.close(hub)
+
+
+@pytest.mark.keeps_owner("another owner of the session would go on with the turn")
+async def test_a_confirmation_outlives_ends_of_the_program_right_after_its_starts(
+    harness: SessionHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub, question = await harness.open_with_question()
+    caplog.set_level(logging.INFO, logger="agenticx")
+    for _ in range(3):
+        await hub.close()
+        await harness.store.aclose()
+        hub = await harness.open("done")
+    assert "approved=" not in caplog.text
+    assert "outcome=" not in caplog.text
+    assert set(re.findall(r"reason=\S+", caplog.text)) == {"reason='suspended'"}
+    assert await hub.answer_confirm(question.id, YES, digest=question.digest) == YES
+    assert await harness.responses() == [(True, "user")]
+    assert harness.noted_texts == ["x"]
+    await harness.close(hub)
+
+
+@pytest.mark.keeps_owner("another owner of the session would go on with the turn")
+async def test_a_turn_that_asks_again_is_logged_as_suspended_at_the_end_of_the_program(
+    harness: SessionHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub, question = await harness.open_with_question()
+    await hub.close()
+    await harness.store.aclose()
+    hub = await harness.open("done")
+    async with asyncio.timeout(PATIENCE):
+        while not hub.gate.pending(harness.session_id):
+            await asyncio.sleep(0)
+    caplog.set_level(logging.INFO, logger="agenticx")
+    await harness.close(hub)
+    assert [line.split()[0] for line in caplog.messages if "reason=" in line or "outcome=" in line] == ["turn"]
+    assert "reason='suspended'" in caplog.text
+    hub = await harness.open("done")
+    await hub.answer_confirm(question.id, YES, digest=question.digest)
+    assert await harness.responses() == [(True, "user")]
     await harness.close(hub)

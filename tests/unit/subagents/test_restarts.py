@@ -12,13 +12,16 @@ import pytest
 
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
-from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime import ConfirmAnswer, ConfirmRequest
 from agenticx.sessions import Hub, MemoryStore, Store
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool
+from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
+from tests.support.commits import load
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
+from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -38,6 +41,11 @@ class Processes:
         self._stores = [MortalStore(MemoryStore())]
         self.session = SubagentSession(folder, lambda: self._stores[-1], [look, *tools], **settings)
 
+    @property
+    def memory(self) -> MemoryStore:
+        """The store for the next process."""
+        return self._stores[-1].memory
+
     @asynccontextmanager
     async def process(self, main: list[Any], **workers: list[Any]) -> AsyncGenerator[Hub]:
         """Yield the hub of a process that is killed at the end of the block."""
@@ -48,7 +56,7 @@ class Processes:
         yield hub
         self._stores[-1].die(self.session.id)
         await hub.close()
-        self._stores.append(MortalStore(self._stores[-1].memory.other_worker()))
+        self._stores.append(MortalStore(self.memory.other_worker()))
 
 
 async def test_running_and_queued_subagents_of_a_dead_process_end_as_interrupted(tmp_path: Path) -> None:
@@ -187,3 +195,48 @@ async def test_subagents_that_wait_for_a_person_go_on_after_a_restart(tmp_path: 
         check_grammar(log)
         results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result" and one["agent_id"] != "meta"]
         assert sorted(results) == ["denied", "ok"]
+
+
+async def wait_until_asked(session: SubagentSession, hub: Any) -> None:
+    """Wait until a sub-agent asks the gate of this process."""
+    async with asyncio.timeout(PATIENCE):
+        while not hub.gate.has_pending(session.id):
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("ends", [("close", "close"), ("kill", "close", "close"), ("close", "close at once", "kill")])
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("asks", [call("act", {"number": 1}), call("ask_user", {"text": "Which?"})])
+async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
+    tmp_path: Path, ends: Sequence[str], depth: int, asks: Any
+) -> None:
+    processes = Processes(tmp_path, [act, ask_user])
+    session = processes.session
+    main = [spawn("leaf" if depth == 1 else "top"), "Later."]
+    async with processes.process(main, top=[spawn("leaf"), "ok"], leaf=[asks]) as hub:
+        await session.run(hub)
+        await wait_until_asked(session, hub)
+        before = await hub.open_confirms(session.id) or await hub.open_questions(session.id)
+        if ends[0] == "close":
+            await hub.close()
+    for end in ends[1:]:
+        async with processes.process([], leaf=[]) as hub:
+            if end != "close at once":
+                await wait_until_asked(session, hub)
+            if end != "kill":
+                await hub.close()
+    async with processes.process(["I see."], leaf=["leaf ends"]) as hub:
+        question = before[0]
+        if isinstance(question, ConfirmRequest):
+            await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+        else:
+            await hub.answer_question(question.id, "the first")
+        await session.wait_for_event("subagent_completed", f"leaf-{depth}")
+        await session.run(hub, "And?")
+        assert f"[sub-agent leaf-{depth} completed]\nleaf ends" in notices(session.main.requests[-1])[-1]
+        log = await session.envelopes()
+        check_grammar(log)
+        results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result"]
+        assert results == ["ok"] * (depth + 1)
+    stored = await load(processes.memory, session.id)
+    assert [fact.data for fact in stored.open_facts if fact.kind == "turn_waiting"] == []

@@ -185,6 +185,27 @@ async def test_a_call_below_the_work_runs_once_it_is_allowed_after_a_restart(pro
     assert "turn_waiting" not in await program.facts()
 
 
+@pytest.mark.parametrize("ends", [("close", "close"), ("kill", "close"), ("close", "close at once", "close")])
+async def test_a_call_below_the_work_waits_through_several_restarts(program: Program, ends: Sequence[str]) -> None:
+    async def work(turn: Turn) -> str:
+        return "writer: " + await program.answer("writer", turn, script)
+
+    script: list[Any] = [call("post", {"text": "a"})]
+    hub = await program.start(work)
+    await hub.start(program.session_id, TurnRequest(input="go"))
+    question = await program.asked()
+    for end in ends:
+        while end == "close" and not program.hub.gate.pending(program.session_id):
+            await asyncio.sleep(0.001)
+        await program.end(end.removesuffix(" at once"))
+        script = ["Done."]
+        hub = await program.start(work)
+    await hub.answer_confirm(question.id, YES, digest=question.digest)
+    log = await program.log(2)
+    assert (program.ran, log[-1]["data"]["text"]) == (["a"], "writer: Done.")
+    await hub.close()
+
+
 @pytest.mark.parametrize("how", ["close", "kill"])
 async def test_a_question_two_levels_below_the_work_is_answered_after_a_restart(program: Program, how: str) -> None:
     async def inner(turn: Turn) -> str:
