@@ -22,11 +22,12 @@ from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.messages import Message
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
+from agenticx.runtime.budgets.usage_payload import usage_data, usage_from_data
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
-from agenticx.runtime.turn import Turn, usage_data, usage_from_data
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turn_task import wait_for_abandoned_turn
 
