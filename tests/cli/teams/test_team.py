@@ -166,6 +166,19 @@ def test_a_confirm_and_a_question_name_the_participant_that_asks(
     screen.wait_for("? Which colour?\n  agent    first\n  1   red\n")
 
 
+def test_without_a_terminal_the_question_that_nobody_answered_is_shown(agx: Any, home: Path) -> None:
+    person = ECHO.replace('system_message = "Echo."', 'kind = "user"').replace(
+        'kind = "user"', 'system_message = "A."', 1
+    )
+    (home / "teams" / "asking.toml").write_text(person, encoding="utf-8")
+    done = agx("team", "run", "asking", "say Which size?")
+    assert (done.returncode, done.stdout) == (0, "The user did not answer: nobody can be asked now.\n")
+    question = (
+        "? first: Which size?\n    | \n    | It is your turn to speak.\n  agent    second\n  no answer by policy\n"
+    )
+    assert question in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
