@@ -14,9 +14,12 @@ from agenticx.strict_json import read_json
 from agenticx.threads import run_sized
 from studio.http.problems import Problem
 
-__all__ = ["LARGE_BODY_BYTES", "RequestBody", "read_body"]
+__all__ = ["LARGE_BODY_BYTES", "MAX_TEXT_CHARS", "RequestBody", "read_body"]
 
 LARGE_BODY_BYTES = 4 * 1024 * 1024
+"""The limit of bodies with a text of the user."""
+MAX_TEXT_CHARS = 4_000_000
+"""The limit of that text."""
 _MAX_DEPTH = 32
 _MAX_ENTRIES = 1000
 _MAX_VALUES = 10_000

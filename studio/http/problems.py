@@ -29,6 +29,7 @@ from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, QuestionClosed, UnknownConfirm, UnknownQuestion
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
+from agenticx.sessions.hub.submission import NothingToGoOnWith
 from agenticx.subagents.records import ModelUnavailable, SubagentBusy, SubagentLimitReached, SubagentNotFound
 
 __all__ = ["HANDLERS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
@@ -161,6 +162,7 @@ _CODES: dict[type[AgenticXError], str] = {
     NoStoredKey: "key_not_found",
     KeyInEnvironment: "key_in_environment",
     UnknownAgent: "unknown_agent",
+    NothingToGoOnWith: "invalid_body",
     SettingsError: "bad_settings",
     SubagentNotFound: "subagent_not_found",
     SubagentBusy: "subagent_busy",

@@ -77,7 +77,7 @@ class ToolCallItem(TypedDict):
 
 
 class MessageItem(TypedDict):
-    """A message; `sender` is the name of the participant of a team who said it."""
+    """A message; `sender` is the name of the participant of a team who said it, or made its calls."""
 
     message_id: str
     role: Literal["user", "assistant", "tool"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NotRequired
 
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
@@ -11,7 +12,7 @@ from typing_extensions import TypedDict
 from agenticx.clocks import rfc3339
 from agenticx.runtime import QuestionRequest
 from agenticx.runtime.confirm import AnsweredBy
-from studio.http.bodies import RequestBody, read_body
+from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.routes.session_filter import read_session_filter
 from studio.services import services
 
@@ -30,7 +31,9 @@ class QuestionAnswerBody(RequestBody):
     `by` is `policy` if nobody could be asked: the model is told so.
     """
 
-    answer: str
+    max_bytes = LARGE_BODY_BYTES
+
+    answer: str = Field(max_length=MAX_TEXT_CHARS)
     by: Literal["user", "policy"] = "user"
 
 

@@ -16,15 +16,12 @@ from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
-from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
+from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.sessions import ModelName, check_model
 from studio.services import services
 
 __all__ = ["AttachmentBody", "StartTurnBody", "StartTurnResponse", "StopTurnBody", "StopTurnResponse", "start", "stop"]
-
-
-_MAX_INPUT_CHARS = 4_000_000
 
 
 def _validate_file_name(name: str) -> str:
@@ -51,12 +48,12 @@ class StartTurnBody(RequestBody):
     afterwards, in order. `steer`: the running turn gives it to the model before its next call. `interrupt`: the running
     turn is stopped, and this message starts the next one; several interrupts run in order, each stopped for the next.
     `model` and `permission_mode` take the place of the session's for the turn that the message begins. In a session
-    with a team an empty `input` lets the team go on; anywhere else it is refused.
+    with a team an empty `input` lets the team go on with what was said so far; anywhere else it is refused.
     """
 
     max_bytes = LARGE_BODY_BYTES + MAX_TOTAL_BYTES * 4 // 3  # attachments come as base64
 
-    input: str = Field(max_length=_MAX_INPUT_CHARS)
+    input: str = Field(max_length=MAX_TEXT_CHARS)
     attachments: list[AttachmentBody] = Field(default_factory=list[AttachmentBody], max_length=MAX_ATTACHMENTS)
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None

@@ -243,6 +243,26 @@ def test_nothing_that_only_takes_long_is_shown_over_the_prompt_of_a_question() -
     ]
 
 
+def test_a_line_over_the_prompt_of_a_question_is_followed_by_the_prompt() -> None:
+    out, err = Screen(), Screen()
+    output = PlainOutput(out, err)
+    result = {"tool_call_id": "c1", "name": "ask_user", "result": "red", "is_error": False}
+    output.show_question({"id": "q1", "text": "Which?"}, "Your answer: ")
+    output.show(RuntimeEvent(EventType.TOOL_RESULT, result))
+    assert err.getvalue() == "? Which?\nYour answer: \n← ask_user ok, 3 characters: red\nYour answer: "
+
+
+def test_an_answer_that_was_not_typed_here_says_so() -> None:
+    out, err = Screen(), Screen()
+    output = PlainOutput(out, err)
+    for id_ in ("q1", "q2"):
+        output.show(RuntimeEvent(EventType.QUESTION_ASKED, {"id": id_, "text": "Which?"}))
+    output.show_question({"id": "q1", "text": "Which?"}, "Your answer: ")
+    for id_ in ("q2", "q1"):
+        output.show(RuntimeEvent(EventType.QUESTION_ANSWERED, {"id": id_, "answer": "red", "by": "user"}))
+    assert [line for line in err.getvalue().splitlines() if "answered" in line] == ["  answered elsewhere: red"] * 2
+
+
 def test_a_question_without_a_path_names_its_agent_unless_it_is_the_main_one() -> None:
     out, err = Screen(), Screen()
     for agent in ("critic", "meta"):

@@ -17,6 +17,7 @@ from agenticx.cli.terminal.event_text import (
 from agenticx.cli.terminal.output import PlainOutput
 from agenticx.runtime.events import EventType, RuntimeEvent
 from agenticx.sessions.history.export import as_jsonl, as_markdown
+from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.history.transcript import Conversation, transcript
 from agenticx.sessions.hub.records import derive_name
 from agenticx.sessions.hub.writer import merge_deltas
@@ -98,7 +99,21 @@ def _one(text: str) -> list[RuntimeEvent]:
     return [_event(EventType.FINAL, {"text": text, "message_id": "m", "reason": "answer", "usage": {}})]
 
 
+def _stored_speech(size: int) -> list[StoredEvent]:
+    """Return the log of a team's run with one speech, in which there are many calls."""
+    begin = {"input": "Go.", "model": "m", "message_id": "m0"}
+    run = [
+        _event(EventType.TURN_STARTED, begin),
+        _event(EventType.SPEAKER_SELECTED, {"team": "t", "speakers": ["a"]}),
+    ]
+    speech = [RuntimeEvent(EventType.TURN_STARTED, {**begin, "parent_turn_id": "t1"}, "a")]
+    speech += [RuntimeEvent(one.type, one.data, "a") for one in (*_calls(size // 2), *_tokens(size // 2))]
+    stored = encode_events("s", "t1", run, seq=0, position=0, ts="x")
+    return [*stored, *encode_events("s", "t2", speech, seq=len(stored), position=len(stored), ts="x")]
+
+
 _LOGS: dict[str, Make] = {
+    "a speech": _stored_speech,
     "tokens": _stored(_tokens),
     "letters": _stored(lambda size: _tokens(size, "a")),
     "calls": _stored(_calls),
@@ -189,7 +204,7 @@ SESSION_CASES = [
     LinearCase(of=searchable_texts, run=searchable_texts, inputs=HISTORIES),
     LinearCase(of=SearchQuery, variant="a text", run=_excerpt, inputs=TEXTS, where="thread"),
     LinearCase(of=SearchQuery, variant="a query", run=SearchQuery.parse, inputs=TEXTS),
-    LinearCase(of=Conversation, run=_folded, inputs=_LOGS, also=(transcript,)),
+    LinearCase(of=Conversation, run=_folded, inputs=_LOGS, also=(transcript, SpeechCalls)),
     LinearCase(
         of=as_markdown, run=lambda messages: as_markdown(_RECORD, messages), inputs=_CONVERSATIONS, where="thread"
     ),

@@ -85,6 +85,7 @@ MODULES = [
     "tools.builtin.shell",
     "sessions.store.search",
     "sessions.history.transcript",
+    "sessions.history.speech_calls",
     "sessions.history.export",
     "sessions.store.sqlite._segments",
     "cli.terminal.event_text",

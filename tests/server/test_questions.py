@@ -56,6 +56,17 @@ async def test_a_pending_question_is_listed_and_answered(make_studio: StudioMake
         assert (await studio.client.get("/api/questions")).json() == {"questions": []}
 
 
+async def test_an_answer_may_be_as_long_as_a_message(make_studio: StudioMaker) -> None:
+    long = "An answer. " * 30_000
+    async with make_studio(ScriptedModel([ASK, "done"]), tools=[ask_user]) as studio:
+        session_id = await studio.session()
+        question = await start_turn_until_question(studio, session_id)
+        assert (await answer(studio, question, "a" * 4_000_001)).status_code == 422
+        assert (await answer(studio, question, long)).json()["answer"] == long
+        frames = await studio.events_until(session_id, "final")
+        assert [answered["answer"] for answered in of_type(frames, "question_answered")] == [long]
+
+
 async def test_only_the_first_answer_counts_and_repeating_it_returns_the_same(make_studio: StudioMaker) -> None:
     async with make_studio(ScriptedModel([ASK, "done"]), tools=[ask_user]) as studio:
         session_id = await studio.session()

@@ -78,6 +78,18 @@ async def test_a_message_to_a_session_with_a_team_runs_it_and_an_empty_one_lets_
         assert (refused.status_code, refused.json()["detail"]) == (422, "'input' must not be empty.")
 
 
+async def test_an_empty_first_message_is_refused_and_begins_nothing(make_studio: StudioMaker) -> None:
+    async with make_studio() as studio:
+        team_file(studio.services.settings.home)
+        session = (await studio.client.post("/api/sessions", json={"team": "pair"})).json()["id"]
+        refused = await studio.turn(session, "")
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid_body")
+        assert refused.json()["detail"] == (
+            "the input is empty, but the team has nothing to go on with; give it a task"
+        )
+        assert (await studio.client.get(f"/api/sessions/{session}/messages")).json()["messages"] == []
+
+
 async def test_an_unknown_team_is_refused_and_the_team_of_a_session_does_not_change(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         refused = await studio.client.post("/api/sessions", json={"team": "../secrets"})

@@ -72,14 +72,15 @@ class EventLike(Protocol):
     def terminal(self) -> bool: ...
 
 
-def event_note(event: EventLike) -> Note | None:
+def event_note(event: EventLike, *, is_from_elsewhere: bool = False) -> Note | None:
     """Return the line for an event, or None if it is shown otherwise (text, questions) or not at all.
 
+    With `is_from_elsewhere` it is an answer that the user gave, but not at this terminal.
     Raise one of `PAYLOAD_ERRORS` for a payload that does not have the fields of its type.
     """
     line = _FORMATTERS.get(event.type)
     if line is not None:
-        return line(event.data)
+        return line({**event.data, "by": "elsewhere"} if is_from_elsewhere else event.data)
     return None if event.type in _TYPES else unreadable_event_note(event)
 
 
@@ -143,9 +144,9 @@ def _confirm_response(data: Mapping[str, Any]) -> Note:
 
 
 def _decided_by(data: Mapping[str, Any]) -> str:
-    if data["by"] == "user" and data.get("reason") == ALLOWED_KIND:
+    if data["by"] in ("user", "elsewhere") and data.get("reason") == ALLOWED_KIND:
         return " without asking"
-    return f" by {_DECIDERS[data['by']]}"
+    return " elsewhere" if data["by"] == "elsewhere" else f" by {_DECIDERS[data['by']]}"
 
 
 _DECIDERS = {"user": "you", "policy": "policy", "timeout": "time-out", "stop": "stop", "restart": "restart"}

@@ -16,6 +16,7 @@ from agenticx.cli.terminal.event_text import (
     Tone,
     event_note,
     question_notes,
+    question_payload,
     retry_note,
     unreadable_event_note,
 )
@@ -87,6 +88,9 @@ class PlainOutput:
         self._speeches = set[str | None]()  # ids of the turns below these, whose text and calls are shown
         self._speech = ""  # the text of the last one
         self._open_question: str | None = None  # the id of the question whose prompt is shown
+        self._prompt = ""  # that prompt
+        self._was_typed = False  # whether a line was typed at it
+        self._questions: dict[str, Mapping[str, Any] | None] = {}  # those that are open, by id; None once shown
 
     def show(self, event: EventLike) -> None:
         try:
@@ -114,13 +118,19 @@ class PlainOutput:
                 pass
         if event.terminal:
             self._end_text()
-        note = self._retry_note(event) or event_note(event)
-        if note is not None and event.type == EventType.STALL and self._wrapper is not None:
+        note = self._retry_note(event) or self._answer_note(event) or event_note(event)
+        if note is not None:
+            self._show_event_note(event, note)
+
+    def _show_event_note(self, event: EventLike, note: Note) -> None:
+        if event.type == EventType.STALL and self._wrapper is not None:
             self._wrapper.held, held = "", self._wrapper.held  # the message continues after the note
             self.show_note(note)
             self._wrapper.held = held
-        elif note is not None:
-            self.show_note(note)
+            return
+        self.show_note(note)
+        if event.type != EventType.STALL and self._open_question is not None and not self._was_typed:
+            self.show_prompt(self._prompt)
 
     def _record(self, event: EventLike) -> None:
         """Record whether a turn is below another one, runs a team or is a speech in one, and closed questions."""
@@ -129,8 +139,8 @@ class PlainOutput:
         elif event.type == EventType.TURN_STARTED and "parent_turn_id" in event.data:
             is_speech = event.data["parent_turn_id"] in self._team_turns
             (self._speeches if is_speech else self._turns_below).add(event.turn_id)
-        elif event.type in _CLOSING and event.data["id"] == self._open_question:
-            self._open_question = None
+        elif event.type in _ASKING:
+            self._questions.setdefault(event.data["id"], question_payload(event))
 
     def _is_hidden(self, event: EventLike) -> bool:
         """Return True for an event of which nothing is shown.
@@ -166,6 +176,18 @@ class PlainOutput:
             self._end_text()
         return bool(text) or event.terminal
 
+    def _answer_note(self, event: EventLike) -> Note | None:
+        """Return the line for an answer, after the question if it was not shown and has none; None for other events."""
+        if event.type not in _CLOSING:
+            return None
+        question, is_open = self._questions.pop(event.data["id"], None), event.data["id"] == self._open_question
+        if is_open:
+            self._open_question = None
+        if question is not None and event.type == EventType.QUESTION_ANSWERED and not event.data["answer"]:
+            self._write_question(question)
+        is_elsewhere = question is not None or (is_open and not self._was_typed)
+        return event_note(event, is_from_elsewhere=is_elsewhere and event.data["by"] == "user")
+
     def _retry_note(self, event: EventLike) -> Note | None:
         """Return the line for an event that announces another attempt at the same model, None for any other."""
         data = event.data
@@ -187,19 +209,25 @@ class PlainOutput:
         self._write_visible(note)
 
     def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._end_open_lines()
-        for note in question_notes(data):
-            self._write_visible(note)
+        self._questions[data.get("id", "")] = None
+        self._write_question(data)
         self._open_question = data["id"] if prompt else None
         self.show_prompt(prompt)
 
+    def _write_question(self, data: Mapping[str, Any]) -> None:
+        self._end_open_lines()
+        for note in question_notes(data):
+            self._write_visible(note)
+
     def show_prompt(self, prompt: str) -> None:
+        self._prompt, self._was_typed = prompt, False
         self._end_open_lines()
         self._err.write(wrap_words(visible(prompt), _columns(self._err)))
         self._err.flush()
         self._err_open = bool(prompt)
 
     def prompt_answered(self, line: str) -> None:
+        self._was_typed = True
         self._err_open = not line.endswith("\n")
 
     def _write_text(self, text: str, message_id: str) -> None:
@@ -261,6 +289,7 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
         return False
 
 
+_ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
 _CLOSING = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
 """The events that close a question, which are shown for all turns."""
 _USUAL_COLUMNS = 80

@@ -58,6 +58,8 @@ def session_rows(sessions: Sequence[SessionInfo]) -> Iterator[str]:
             if applies
         )
         name = visible_line(record.name or "(without a name)", _NAME_CHARS)
+        if record.team is not None:
+            labels = f" [team {visible_line(record.team, _NAME_CHARS)}]{labels}"
         folder = visible_line(_abbreviate_home(record.workspace))
         yield f"{record.id}  {local_time(record.created_at)}  {name}{labels}  {folder}"
         for match in session.matches:
@@ -164,9 +166,9 @@ def _transcript_lines(messages: Sequence[dict[str, Any]], *, with_ids: bool) -> 
                 text = _with_attachment_names(message["content"], message.get("attachments", ()))
                 yield f"{gap}{user_message_note(text).text}"
             case _:
-                if message["content"]:
-                    name = f"{message['sender']}: " if "sender" in message else ""
-                    yield f"{gap}{visible(name + message['content'])}"
+                parts = [f"{message['sender']}:"] if "sender" in message else []
+                if text := " ".join([*parts, *filter(None, [message["content"]])]):
+                    yield f"{gap}{visible(text)}"
         for call in message.get("tool_calls", ()):
             yield f"  → {one_line(call['name'] + ' ' + json.dumps(call['arguments'], ensure_ascii=False))}"
 
@@ -193,6 +195,7 @@ _REQUIRED_KEYS: Mapping[str, frozenset[str]] = {
     EventType.TOOL_CALL: frozenset({"tool_call_id", "name", "arguments"}),
     EventType.TOOL_RESULT: frozenset({"tool_call_id", "result"}),
     EventType.FINAL: frozenset({"message_id", "text"}),
+    EventType.SPEAKER_SELECTED: frozenset({"speakers"}),
     EventType.TEAM_MESSAGE: frozenset({"message"}),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.sessions.store.usage import DailyUsage, UsageCounts
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible_line
@@ -34,19 +35,25 @@ def usage_to_json(rows: Sequence[DailyUsage]) -> dict[str, Any]:
 
 
 def usage_lines(rows: Sequence[DailyUsage]) -> list[str]:
-    """Return the usage of a session in one line, none without calls; for the calls of several agents a line each."""
+    """Return the usage of a session in one line, none without calls, and a line for each agent.
+
+    The main agent has none if it made all calls.
+    """
     if not rows:
         return []
     agents = _sums(rows, "agent_id")
     lines = [f"{visible_line(agent, _NAME_CHARS)}: {_summary(counts)}" for agent, counts in agents.items()]
-    return [_summary(DailyUsage.total(rows)), *(lines if len(lines) > 1 else [])]
+    return [_summary(DailyUsage.total(rows)), *(lines if set(agents) != {MAIN_AGENT} else [])]
 
 
 def usage_to_text(rows: Sequence[DailyUsage]) -> str:
-    """Return a table with a line for each model and, for several, a total; then one of the agents, if several."""
+    """Return a table with a line for each model and, for several, a total; then one of the agents.
+
+    There is none of the agents if the main one made all calls.
+    """
     total, agents = DailyUsage.total(rows), _sums(rows, "agent_id")
     tables = [*_table("model", _sums(rows, "model"), total), *_notes(total)]
-    return "\n".join([*tables, "", *_table("agent", agents, total)] if len(agents) > 1 else tables)
+    return "\n".join([*tables, "", *_table("agent", agents, total)] if set(agents) != {MAIN_AGENT} else tables)
 
 
 def _table(heading: str, sums: Mapping[str, UsageCounts], total: UsageCounts) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agenticx.errors import AgenticXError
+from agenticx.sessions.history.speech_calls import SpeechCalls
 from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
@@ -45,7 +46,7 @@ def transcript(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:
     Those of the user have `attachments?`, those of the assistant `tool_calls?` and `sender?`, results `tool_call_id`.
     Sub-agents have turns of their own and are left out. An assistant message without text but with calls takes its id
     from the first call. A speech in a team has the name of the participant as `sender`; the last one is the answer of
-    the turn.
+    the turn. Before it are the replies in which the participant made calls, and their results.
     """
     return Conversation.from_events(events).messages()
 
@@ -71,7 +72,8 @@ async def read_messages(log: Log, session_id: str) -> list[dict[str, Any]]:
 class TranscriptEntry:
     """A message; `parent_id` is the one before it, `last_seq` the number of the event that completed it.
 
-    `result` is the data of the event, for the result of a tool.
+    `result` is the data of the event, for the result of a tool. `calls` are the rows of a participant's calls before
+    it, for a speech in a team.
     """
 
     message: dict[str, Any]
@@ -79,6 +81,7 @@ class TranscriptEntry:
     parent_id: str | None
     last_seq: int
     result: dict[str, Any] | None = None
+    calls: Sequence[dict[str, Any]] = ()
 
     @property
     def id(self) -> str:
@@ -116,6 +119,7 @@ class Conversation:
         self._streaming: TranscriptEntry | None = None  # the message that `_chunks` belong to, until they are joined
         self._chunks: list[str] = []
         self._copies: dict[str, int] = {}  # by id, the number of messages that have it
+        self._calls = SpeechCalls()
 
     @classmethod
     def from_events(cls, events: Iterable[StoredEvent]) -> Conversation:
@@ -131,7 +135,10 @@ class Conversation:
                 if event.type not in _MESSAGE_EVENTS:
                     continue
                 envelope: dict[str, Any] = json.loads(event.frame_json)
-                if self._has(envelope):
+                is_own = self._has(envelope)
+                if self._agent_id is None:
+                    self._calls.feed(envelope, is_own=is_own)
+                if is_own:
                     self._seq, self._turn_id = event.seq, event.turn_id
                     self._feed_event(envelope["type"], envelope["data"])
             self._join_chunks()
@@ -150,6 +157,8 @@ class Conversation:
         Raises `MessageNotFound` for an id that no message of the session has.
         """
         if message_id is not None and message_id not in self.entries:
+            if message_id in self._calls.ids:
+                raise MessageNotFound(f"message {message_id!r} is part of a speech; take the speech that follows it")
             raise MessageNotFound(f"no message of this session has the id {message_id!r}; GET …/messages lists them")
         path: list[TranscriptEntry] = []
         current_id = message_id or self.head
@@ -165,7 +174,8 @@ class Conversation:
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the path in the form of `transcript`."""
-        return [entry.message for entry in self.path()]
+        rows = [row for entry in self.path() for row in (*entry.calls, entry.message)]
+        return [*rows, *self._calls.rows()]
 
     def _feed_event(self, type_: str, data: dict[str, Any]) -> None:
         match type_:
@@ -201,6 +211,7 @@ class Conversation:
         if "rewound_to" in data:
             self.head = data["rewound_to"]
             self._reply = self._speech = None
+            self._calls.take()
         if "team_reset" in data:
             self._resets.append((self._seq, self.head))
 
@@ -254,7 +265,9 @@ class Conversation:
             self._copies[wanted] = self._copies.get(wanted, 1) + 1
             message_id = f"{wanted}.{self._copies[wanted]}"
         message: dict[str, Any] = {"message_id": message_id, "role": role, "content": content}
-        entry = self.entries[message_id] = TranscriptEntry(message, self._turn_id, self.head, self._seq)
+        entry = self.entries[message_id] = TranscriptEntry(
+            message, self._turn_id, self.head, self._seq, calls=self._calls.take()
+        )
         self.head = message_id
         self._reply = entry if role == "assistant" else None
         return entry

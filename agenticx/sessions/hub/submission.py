@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import Attachment, fingerprint
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage
 from agenticx.sessions.hub.records import check_fields
@@ -16,6 +16,7 @@ from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
     "HubClosed",
+    "NothingToGoOnWith",
     "Submission",
     "SubmissionState",
     "TurnConflict",
@@ -35,6 +36,10 @@ SubmissionState = Literal["started", "queued", "steered", "handed_back"]
 
 class HubClosed(AgenticXError):
     """A submission while the hub is shutting down; no turn begins any more."""
+
+
+class NothingToGoOnWith(SettingsError):
+    """A message without content to a session with a team in which nothing was said yet."""
 
 
 class TurnConflict(AgenticXError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Session, StopSignal, TurnContext, ask_person, current_turn
 from agenticx.runtime.events import Event
-from agenticx.runtime.questions.user_question import answer_text
+from agenticx.runtime.questions.user_question import AnsweredBy
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
@@ -54,7 +54,7 @@ class UserProxyAgent(BaseChatAgent):
     The function is plain, and then runs in a thread, or async. Without one the person is asked as by the tool
     `ask_user`: in a session, or at the gate of the turn or team in which the agent speaks, else at the terminal. After
     a restart the question of a configured team waits on; a team of the application's own asks again when it is run.
-    After a handoff to this agent the answer hands back to its source.
+    After a handoff to this agent the answer hands back to its source. Without an answer it says that there is none.
     """
 
     def __init__(
@@ -152,7 +152,8 @@ class UserProxyAgent(BaseChatAgent):
         """Return the context of a turn that asks: below the one in which the code runs, if there is one."""
 
         async def ask(turn: Turn) -> str:
-            return answer_text(await ask_person(question))
+            answer = await ask_person(question)
+            return answer.answer or _NOT_ANSWERED[answer.by]
 
         parent = current_turn()
         if parent is None or not parent.accepts_children:
@@ -179,6 +180,16 @@ class UserProxyAgent(BaseChatAgent):
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         self._unreported = None
+
+
+_NOT_ANSWERED: Mapping[AnsweredBy, str] = {
+    "user": "The user did not want to answer.",
+    "policy": "The user did not answer: nobody can be asked now.",
+    "timeout": "The user did not answer in time.",
+    "stop": "The user did not answer: the turn was stopped.",
+    "restart": "The user did not answer: the program was restarted before.",
+}
+"""The speeches of a person without an answer, by who closed the question."""
 
 
 def _prompt(handoff: HandoffMessage | None) -> str:

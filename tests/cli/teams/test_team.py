@@ -166,6 +166,31 @@ def test_a_confirm_and_a_question_name_the_participant_that_asks(
     screen.wait_for("? Which colour?\n  agent    first\n  1   red\n")
 
 
+def test_the_calls_of_participants_the_team_and_a_single_agent_are_shown(agx: Any, home: Path) -> None:
+    writing = ECHO.replace('"Echo."', '"Write."\ntools = ["file_write"]', 1).replace("max_turns = 2", "max_turns = 1")
+    (home / "teams" / "writing.toml").write_text(writing, encoding="utf-8")
+    agx("team", "run", "writing", "Write a.txt with the text hi", "--yes")
+    shown = agx("sessions", "show", "last").stdout
+    assert re.search(r'\nfirst: .*\n  → file_write \{"path": "a.txt", "content": "hi"\}\n  ← Created a.txt', shown)
+    assert re.search(r"^usage   .*\n        first: .* tokens", shown, re.MULTILINE)
+    assert "  Write a.txt with the text hi [team writing]  " in agx("sessions", "list").stdout
+    exported = agx("sessions", "export", "last", "--format", "markdown").stdout
+    assert re.search(r"## first\n\n.*\n\n\*\*file\\_write\*\*\n\n```json\n", exported)
+
+
+def test_without_a_terminal_the_question_that_nobody_answered_is_shown(agx: Any, home: Path) -> None:
+    person = ECHO.replace('system_message = "Echo."', 'kind = "user"').replace(
+        'kind = "user"', 'system_message = "A."', 1
+    )
+    (home / "teams" / "asking.toml").write_text(person, encoding="utf-8")
+    done = agx("team", "run", "asking", "say Which size?")
+    assert (done.returncode, done.stdout) == (0, "The user did not answer: nobody can be asked now.\n")
+    question = (
+        "? first: Which size?\n    | \n    | It is your turn to speak.\n  agent    second\n  no answer by policy\n"
+    )
+    assert question in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

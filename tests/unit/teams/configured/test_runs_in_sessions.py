@@ -11,11 +11,13 @@ import pytest
 from agenticx.attachments import make_attachment
 from agenticx.clocks import SystemClock, rfc3339
 from agenticx.errors import ModelError
-from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
 from agenticx.sessions import Hub
+from agenticx.sessions.history.export import as_markdown
 from agenticx.sessions.history.fork import fork
+from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.teams.configured.errors import TeamConfigError, UnknownTeam
 from agenticx.testing import outline
@@ -107,6 +109,61 @@ async def test_a_confirm_of_a_participant_is_asked_at_the_gate_of_the_session(tm
         await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
         assert (await running)["text"] == "Good."
         assert ran == ["x"]
+
+
+async def test_the_calls_of_participants_are_messages_before_their_speeches(tmp_path: Path) -> None:
+    def look(at: str) -> str:
+        """Look at something."""
+        return f"{at}: red"
+
+    team_file(tmp_path / "home", PAIR.replace('"Write."', '"Write."\ntools = ["look"]'))
+    script = [[say("Let me look."), call("look", {"at": "rose"}, id="c1")], "A red rose.", "Good."]
+    async with open_team_hub(tmp_path, script, tools=[look]) as hub:
+        session = await hub.create(team="pair", permission_mode="auto")
+        await run(hub, session.id, "Write.")
+        messages = await hub.messages(session.id)
+        calls = messages[1]["message_id"]
+        assert [{key: row[key] for key in row if key != "message_id"} for row in messages] == [
+            {"role": "user", "content": "Write."},
+            {
+                "role": "assistant",
+                "content": "Let me look.",
+                "sender": "writer",
+                "tool_calls": [{"id": "c1", "name": "look", "arguments": {"at": "rose"}}],
+            },
+            {"role": "tool", "content": "rose: red", "tool_call_id": "c1"},
+            {"role": "assistant", "content": "A red rose.", "sender": "writer"},
+            {"role": "assistant", "content": "Good.", "sender": "critic"},
+        ]
+        assert "\n\n## writer\n\nLet me look.\n\n**look**\n\n```json\n" in as_markdown(session, messages)
+        with pytest.raises(MessageNotFound, match="is part of a speech; take the speech that follows it"):
+            await hub.rewind(session.id, calls)
+        await hub.rewind(session.id, messages[3]["message_id"])
+        assert await hub.messages(session.id) == messages[:4]
+        await hub.rewind(session.id, messages[0]["message_id"])
+        assert await hub.messages(session.id) == messages[:1]
+
+
+async def test_the_calls_of_a_speech_that_was_stopped_are_messages_too(tmp_path: Path) -> None:
+    started = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        await asyncio.Event().wait()
+        return ""
+
+    team_file(tmp_path / "home", PAIR.replace('"Write."', '"Write."\ntools = ["wait"]'))
+    async with open_team_hub(tmp_path, [call("wait", id="c1")], tools=[wait]) as hub:
+        session = await hub.create(team="pair", permission_mode="auto")
+        running = asyncio.create_task(run(hub, session.id, "Write."))
+        await started.wait()
+        await hub.stop(session.id)
+        await running
+        rows = await hub.messages(session.id)
+    assert [(row["role"], row.get("sender"), row.get("tool_call_id")) for row in rows] == [
+        *(("user", None, None), ("assistant", "writer", None), ("tool", None, "c1"))
+    ]
 
 
 async def test_a_stopped_run_goes_on_with_the_speaker_that_was_stopped(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""The tool calls in the speeches of a team, folded from the turns of its participants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["SpeechCalls"]
+
+
+class SpeechCalls:
+    """The replies with calls and their results, as rows of `transcript`, of speeches that are not finished yet.
+
+    A finished speech is a message of the team's turn, so of a participant's turn only what comes before is here.
+    """
+
+    def __init__(self) -> None:
+        self.ids = set[str]()
+        """The ids of all rows so far."""
+        self._rows: list[dict[str, Any]] = []
+        self._speakers: dict[str | None, str] = {}  # by the ids of the turns of teams
+        self._speaking = set[str | None]()  # the ids of the turns of their participants
+        self._text: list[str] = []  # of the reply that is being made, with its id
+        self._text_id: str | None = None
+        self._calls: list[dict[str, Any]] | None = None  # those of that reply, None before the first
+
+    def take(self) -> list[dict[str, Any]]:
+        """Return the rows, and have none."""
+        rows, self._rows = self._rows, []
+        return rows
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return list(self._rows)
+
+    def feed(self, envelope: dict[str, Any], *, is_own: bool) -> None:
+        """Fold an event of the session; `is_own` is true for one of the turns that messages of the user began."""
+        type_, turn_id, data = envelope["type"], envelope["turn_id"], envelope["data"]
+        if type_ == "turn_started":
+            parent_id = data.get("parent_turn_id")
+            if parent_id is not None and self._speakers.get(parent_id) == envelope["agent_id"]:
+                self._speaking.add(turn_id)
+        elif type_ == "speaker_selected" and (is_own or turn_id in self._speaking):
+            self._speakers[turn_id] = data["speakers"][0]
+        elif turn_id in self._speaking:
+            self._feed_speech(type_, data, envelope["agent_id"])
+
+    def _feed_speech(self, type_: str, data: dict[str, Any], speaker: str) -> None:
+        match type_:
+            case "round_start":
+                self._text, self._text_id, self._calls = [], None, None
+            case "token" if data["text"]:
+                self._text.append(data["text"])
+                self._text_id = data["message_id"]
+            case "tool_call":
+                call = {"id": data["tool_call_id"], "name": data["name"], "arguments": data["arguments"]}
+                if self._calls is None:
+                    self._calls = []
+                    message_id = self._text_id or f"calls_{data['tool_call_id']}"
+                    self._add(message_id, "assistant", "".join(self._text), sender=speaker, tool_calls=self._calls)
+                self._calls.append(call)
+            case "tool_result":
+                call_id = data["tool_call_id"]
+                self._add(f"result_{call_id}", "tool", data["result"], tool_call_id=call_id)
+            case _:
+                pass
+
+    def _add(self, message_id: str, role: str, content: str, **more: Any) -> None:
+        self.ids.add(message_id)
+        self._rows.append({"message_id": message_id, "role": role, "content": content, **more})
