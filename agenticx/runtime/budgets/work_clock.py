@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 
 from agenticx.clocks import Clock
 from agenticx.runtime.budgets.budget import Budget
 from agenticx.runtime.interrupts import InterruptReason
 
-__all__ = ["WorkClock"]
+__all__ = ["CLOCK_AROUND", "WorkClock"]
 
 _MARGIN_SECONDS = 0.001
+
+CLOCK_AROUND: ContextVar[WorkClock | None] = ContextVar("agenticx_clock_around", default=None)
+"""The innermost clock, other than those of turns, of the code that is at work here."""
 
 
 class WorkClock:
     """The time of one turn in its budgets: it runs from `start` to `end`, except while the turn waits for a person.
+
+    Then the clocks around it stop too.
 
     `limits` are budgets by the reason that is passed to `on_expiry`, on the event loop, if the time of one is used up
     while the turn is at work; None is no budget.
@@ -34,6 +40,7 @@ class WorkClock:
             reason: budget for reason, budget in limits.items() if budget is not None
         }
         self._on_expiry = on_expiry
+        self._around = CLOCK_AROUND.get()
         self._waiting = 0
         self._timers: dict[InterruptReason, asyncio.TimerHandle] = {}
         self._is_running = self._has_ended = False
@@ -67,7 +74,8 @@ class WorkClock:
         self._waiting += 1
         self._pause()
         try:
-            yield
+            with nullcontext() if self._around is None else self._around.waiting_for_person():
+                yield
         finally:
             self._waiting -= 1
             self.start()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from decimal import Decimal
+from typing import TypeVar
 
+from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import Usage
 from agenticx.runtime import Budget
-from agenticx.runtime.budgets.work_clock import WorkClock
+from agenticx.runtime.budgets.work_clock import CLOCK_AROUND, WorkClock
+from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.context_scopes import scoped
 from agenticx.teams.messages import RequestUsage, TeamRecord
 
@@ -21,9 +25,11 @@ __all__ = [
     "report_uncounted",
     "report_usage",
     "request_usage",
-    "timed_in_budgets",
     "waiting_for_person",
+    "within_budgets",
 ]
+
+T = TypeVar("T")
 
 
 class Spending:
@@ -37,7 +43,7 @@ class Spending:
         self.budget = budget
         self._clock = clock or SystemClock()
         self._time = Budget()  # without limits: it only measures
-        self.work_clocks = [self._started_clock(self._time)]
+        self.clock = self._started_clock(self._time, lambda: None)
         self.usage = RequestUsage()
         self.cost_usd: float | None = 0.0
         self.reports = 0
@@ -60,18 +66,17 @@ class Spending:
         return self._time.spent.seconds
 
     @contextmanager
-    def timed(self) -> Generator[None]:
-        """Count the time of the block in the budget."""
-        clock = self._started_clock(self.budget)
-        self.work_clocks.append(clock)
+    def timed(self, on_expiry: Callable[[], None]) -> Generator[None]:
+        """Count the time of the block in the budget; `on_expiry` is called, on the event loop, once that is used up."""
+        clock = self._started_clock(self.budget, on_expiry)
         try:
-            yield
+            with scoped(CLOCK_AROUND, clock):
+                yield
         finally:
             clock.end()
-            self.work_clocks.remove(clock)
 
-    def _started_clock(self, budget: Budget | None) -> WorkClock:
-        clock = WorkClock(self._clock, {"budget_exceeded": budget}, lambda _: None)
+    def _started_clock(self, budget: Budget | None, on_expiry: Callable[[], None]) -> WorkClock:
+        clock = WorkClock(self._clock, {"budget_exceeded": budget}, lambda _: on_expiry())
         clock.start()
         return clock
 
@@ -83,27 +88,50 @@ _current: ContextVar[tuple[Spending, ...]] = ContextVar("agenticx_spending", def
 """The runs for which the code runs, the outermost first."""
 
 
-def collected_by(spending: Spending) -> AbstractContextManager[None]:
+@contextmanager
+def collected_by(spending: Spending) -> Generator[None]:
     """Add the calls of the block to this run too."""
-    return scoped(_current, (*_current.get(), spending))
+    with scoped(_current, (*_current.get(), spending)), scoped(CLOCK_AROUND, spending.clock):
+        yield
 
 
-@contextmanager
-def waiting_for_person() -> Generator[None]:
+def waiting_for_person() -> AbstractContextManager[None]:
     """Do not count the time of the block for the runs; it may be closed in another context."""
-    with ExitStack() as waits:
-        for clock in [clock for spending in _current.get() for clock in spending.work_clocks]:
-            waits.enter_context(clock.waiting_for_person())
-        yield
+    clock = CLOCK_AROUND.get()
+    return nullcontext() if clock is None else clock.waiting_for_person()
 
 
-@contextmanager
-def timed_in_budgets() -> Generator[None]:
-    """Count the time of the block, in which no turn does so, in the budgets of the runs."""
-    with ExitStack() as clocks:
+async def within_budgets(speech: Callable[[CancellationToken], Awaitable[T]], token: CancellationToken, what: str) -> T:
+    """Return what a speech returns, and count its time, which no turn does, in the budgets of the runs.
+
+    Once the seconds of one are used up, the speech is cancelled, and so is the token that it gets, which is also
+    cancelled by `token`; then `BudgetExceeded` is raised.
+    """
+    budget = current_budget()
+    if budget is None:
+        return await speech(token)
+    own, ended = CancellationToken(), asyncio.Event()
+
+    async def speak() -> T:
+        with user_code.translated_errors(what):
+            return await speech(own)
+
+    with ExitStack() as stack:
+        stack.callback(token.add_callback(own.cancel))
         for spending in _current.get():
-            clocks.enter_context(spending.timed())
-        yield
+            stack.enter_context(spending.timed(ended.set))
+        task = asyncio.create_task(speak(), name=f"agx {what}")
+        task.add_done_callback(lambda _: ended.set())
+        try:
+            await ended.wait()
+            if not task.done():
+                budget.check_seconds()
+            return await task
+        finally:
+            if not task.done():
+                task.cancel()
+                own.cancel()
+                await user_code.await_end(task, what)
 
 
 def current_budget(own: Budget | None = None) -> Budget | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +23,7 @@ from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.protocols import MessageRuntime
 from agenticx.teams.agents.gates import asked_at, team_gate
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput, Team
-from agenticx.teams.agents.spending import Spending, collected_by, current_budget, report_uncounted, timed_in_budgets
+from agenticx.teams.agents.spending import Spending, collected_by, current_budget, report_uncounted, within_budgets
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.group_chats.errors import TeamError
@@ -69,10 +69,10 @@ class BaseGroupChat(Team):
     those of `agenticx.teams` and the `StructuredMessage` that participants produce. With `emit_team_events` the choice
     of a speaker is a message too, with the tokens that it took. `confirm_gate` is asked about risky calls of agents
     that have none of their own, also those of inner teams without one. All model calls of all runs are made within
-    `budget`, and no speech begins once its seconds are used up. With a `session`, which is one in memory or the id of
-    one of an open hub, each run is a turn of it, and so is each speech of an `AssistantAgent`, below that one; the
-    first run goes on from what the session's log has of the team. Raises ValueError and TypeError for participants and
-    limits that cannot be used.
+    `budget`; once its seconds are used up the speech ends, and no other begins. With a `session`, which is one in
+    memory or the id of one of an open hub, each run is a turn of it, and so is each speech of an `AssistantAgent`,
+    below that one; the first run goes on from what the session's log has of the team. Raises ValueError and TypeError
+    for participants and limits that cannot be used.
     """
 
     def __init__(
@@ -305,9 +305,7 @@ class BaseGroupChat(Team):
             run.check()
             if (budget := current_budget()) is not None:
                 budget.check_seconds()
-            participant = self._participants[await self._next_speaker(run, turn)]
-            with nullcontext() if participant.counts_its_time else timed_in_budgets():
-                await self._speak(run, turn, participant)
+            await self._speak(run, turn, self._participants[await self._next_speaker(run, turn)])
 
     async def _is_over(self, run: TeamRun) -> bool:
         """Return whether the condition or the limit of speeches ends the run."""
@@ -371,11 +369,13 @@ class BaseGroupChat(Team):
         """Return the answer of a participant, after it has emitted the messages on the way to it."""
         name, goes_on = participant.name, self._unfinished == participant.name
         messages, what, self._unfinished = self._transcript.unseen(name), f"participant {name!r}", name
+        speak = participant.speak if self._actors is None else partial(self._actors.speak, name)
+        speech = partial(speak, messages, emit, goes_on=goes_on)
         try:
             with user_code.translated_errors(what):
-                if self._actors is None:
-                    return await participant.speak(messages, emit, run.token, goes_on=goes_on)
-                return await self._actors.speak(name, messages, emit, run.token, goes_on=goes_on)
+                if participant.counts_its_time:
+                    return await speech(run.token)
+                return await within_budgets(speech, run.token, what)
         except TeamError:
             raise
         except AgenticXError as exc:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.errors import ModelError
 from agenticx.llms.wrappers.retrying import RetryingModel
-from agenticx.runtime import Budget, ConfirmGate
+from agenticx.runtime import Budget, ConfirmGate, Session
 from agenticx.teams import (
     AssistantAgent,
     BaseChatMessage,
@@ -18,13 +20,14 @@ from agenticx.teams import (
     Response,
     RoundRobinGroupChat,
     SelectorGroupChat,
+    SingleThreadedAgentRuntime,
     TeamError,
     UserProxyAgent,
 )
 from agenticx.testing import ScriptedModel, call, fail, say, usage
 from agenticx.tools import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
-from tests.unit.teams.chat_agents import Saying
+from tests.unit.teams.chat_agents import Saying, Waiting
 
 pytestmark = pytest.mark.anyio
 
@@ -38,6 +41,16 @@ class Slow(Saying):
     """An agent whose speeches take three seconds of virtual time."""
 
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        await asyncio.sleep(3)
+        return await super().on_messages(messages, cancellation_token)
+
+
+class Stubborn(Saying):
+    """An agent that ignores its cancellation for three seconds."""
+
+    async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
         await asyncio.sleep(3)
         return await super().on_messages(messages, cancellation_token)
 
@@ -92,12 +105,38 @@ async def test_a_choice_beyond_the_budget_is_not_made():
 
 @pytest.mark.parametrize("nested", [False, True])
 async def test_no_speech_begins_once_the_seconds_are_over_also_of_agents_that_call_no_model(nested: bool):
-    agent, budget = Slow("a"), Budget(seconds=5)
+    agent, budget = Slow("a"), Budget(seconds=6)
     inner = [RoundRobinGroupChat([agent], max_turns=3)] if nested else [agent]
 
-    with pytest.raises(TeamError, match="the budget of 5 s is exceeded") as raised:
+    with pytest.raises(TeamError, match="the budget of 6 s is exceeded") as raised:
         await RoundRobinGroupChat(inner, max_turns=5, budget=budget, clock=LoopClock()).run(task="go")
     assert (raised.value.code, agent.spoken) == ("budget_exceeded", 2)
+
+
+@pytest.mark.parametrize("where", ["alone", "in a team", "in a message runtime", "in a session"])
+async def test_a_speech_ends_once_the_seconds_are_over_also_of_an_agent_that_calls_no_model(where: str):
+    agent, budget, clock = Waiting("a", "at last"), Budget(seconds=5), LoopClock()
+    options: dict[str, Any] = {"runtime": SingleThreadedAgentRuntime()} if where == "in a message runtime" else {}
+    team = RoundRobinGroupChat([agent], max_turns=1, clock=clock, **options)
+    if where == "in a team":
+        team = RoundRobinGroupChat([team], name="outer", max_turns=1, budget=budget, clock=clock)
+    else:
+        session = Session() if where == "in a session" else None
+        team = RoundRobinGroupChat([agent], max_turns=1, budget=budget, session=session, clock=clock, **options)
+    with pytest.raises(TeamError, match="participant 'a': the budget of 5 s is exceeded") as raised:
+        await team.run(task="go")
+    assert (raised.value.code, raised.value.participant, agent.spoken) == ("budget_exceeded", "a", 0)
+    assert (asyncio.get_running_loop().time(), budget.spent.seconds) == pytest.approx((5, 5), abs=0.01)
+
+
+async def test_a_speech_that_ignores_its_end_is_abandoned():
+    team = RoundRobinGroupChat([Stubborn("a")], max_turns=1, budget=Budget(seconds=5), clock=LoopClock())
+    with pytest.raises(TeamError, match="the budget of 5 s is exceeded"):
+        await team.run(task="go")
+    saved = (await team.save_state())["transcript"]
+    assert asyncio.get_running_loop().time() == pytest.approx(5.1, abs=0.01)
+    await asyncio.sleep(3)
+    assert (await team.save_state())["transcript"] == saved
 
 
 async def test_seconds_that_pass_between_runs_in_a_pause_or_for_a_person_do_not_count():
@@ -139,6 +178,31 @@ async def test_a_wait_for_a_person_in_a_turn_below_a_speech_does_not_count():
     agent = AssistantAgent("a", ScriptedModel([call("delegate"), "yes"]), tools=[delegate], confirm_gate=Slow())
     budget = Budget(seconds=5)
     result = await RoundRobinGroupChat([agent], max_turns=1, budget=budget, clock=LoopClock()).run(task="go")
+    assert (result.messages[-1].to_text(), budget.spent.seconds) == ("yes", pytest.approx(0, abs=1))
+
+
+async def test_a_wait_for_a_person_in_a_turn_of_another_agent_does_not_count():
+    class Late(ConfirmGate):
+        async def request_confirm(self, question: str, context: object) -> bool:
+            await asyncio.sleep(60)
+            return True
+
+    @tool(risk="execute")
+    def act() -> str:
+        """Act."""
+        return "done"
+
+    class Delegating(Saying):
+        async def on_messages(
+            self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
+        ) -> Response:
+            executor = AgentExecutor(ScriptedModel([call("act"), "ok"]), confirm_gate=Late())
+            await executor.arun(Agent(tools=[act]), Task(description="do"))
+            return await super().on_messages(messages, cancellation_token)
+
+    budget = Budget(seconds=5)
+    team = RoundRobinGroupChat([Delegating("a", "yes")], max_turns=1, budget=budget, clock=LoopClock())
+    result = await team.run(task="go")
     assert (result.messages[-1].to_text(), budget.spent.seconds) == ("yes", pytest.approx(0, abs=1))
 
 

@@ -13,7 +13,7 @@ import pytest
 from agenticx import open_hub
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound
 from agenticx.llms.scripted import ScriptedModel, call, hang
-from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, ConfirmAnswer, Session
+from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmAnswer, Session
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
@@ -106,6 +106,14 @@ async def test_a_confirm_of_a_participant_is_answered_through_the_hub(tmp_path: 
         assert texts(await running)[-1] == "Done."
         assert ran == ["x"]
         await log_of(hub, session_id)
+
+
+async def test_a_speech_that_uses_up_the_seconds_of_the_budget_ends_the_turn_of_the_run(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        team = RoundRobinGroupChat([Waiting("a")], max_turns=1, budget=Budget(seconds=0.01), session=session_id)
+        with pytest.raises(TeamError, match=r"the budget of 0\.01 s is exceeded"):
+            await team.run(task="Go")
+        assert (await log_of(hub, session_id))[-1]["data"]["code"] == "budget_exceeded"
 
 
 @pytest.mark.parametrize("by", ["hub", "token", "task"])
