@@ -40,12 +40,21 @@ yours with the same name replaces. `agx team run NAME --help` has examples of ru
     name = "critic"
     system_message = "Answer APPROVE, or say what to change."
 
-    [[termination]]
-    type = "text_mention"           # max_messages, handoff, function_call, token_usage, timeout, cost, stuck, …
-    text = "APPROVE"
+    [[termination]]                 # the run ends when one of these conditions is met
+    type = "text_mention"
+    text = "APPROVE"                # sources = ["critic"]
 
-    A participant with kind = "user" is you: you are asked when it is your turn. A selector may have model,
-    selector_prompt and allow_repeated_speaker.
+    The other conditions and their keys: max_messages (max_messages), text_message (source), source_match (sources),
+    handoff (target), function_call (function_name), token_usage (max_total_token, max_prompt_token,
+    max_completion_token), cost (max_cost_usd), timeout (timeout_seconds), stuck (repeats), stop_message.
+
+    A participant with kind = "user" is you: you are asked when it is your turn. A handoff may also go to nobody in the
+    team, if a condition handoff has that target: the run ends, and your next message answers the agent.
+    A selector may have model, allow_repeated_speaker and selector_prompt, in which {roles} becomes the names with their
+    descriptions, {participants} those who may speak now and {history} the last messages.
+
+    `python -m pydoc agenticx.teams.configured` describes all keys. To begin with a team that comes with AgenticX, copy
+    its file, whose path `agx team list` shows.
 
 exit codes: 0 done, 1 fatal error, 2 usage, 130 stopped"""
 
