@@ -99,10 +99,13 @@ async def test_a_person_in_the_team_is_asked_the_question_that_the_handoff_has_a
 
 
 async def test_the_next_message_answers_the_agent_that_handed_over_to_a_person_outside(tmp_path: Path) -> None:
-    model = ScriptedModel([call("handoff_to_clerk"), call("handoff_to_customer"), "Booked. DONE"])
+    asking = call("handoff_to_customer", {"reason": "Where to?"})
+    model = ScriptedModel([call("handoff_to_clerk"), asking, "Booked. DONE"])
     async with open_team_hub(tmp_path, model=model) as hub:
         session = await hub.create(team="desk")
-        assert (await run(hub, session.id, "A ticket."))["stop_reason"] == "Handoff to customer from clerk detected."
+        asked = await run(hub, session.id, "A ticket.")
+        assert asked["stop_reason"] == "Handoff to customer from clerk detected."
+        assert asked["text"].endswith("\nReason: Where to?")
         assert (await run(hub, session.id, "To Rome."))["text"] == "Booked. DONE"
         log = await log_of(hub, session.id)
         assert speakers(log) == ["desk", "clerk", "clerk"]
