@@ -78,6 +78,8 @@ async def test_the_reason_of_a_handoff_is_in_its_event_and_read_by_the_next_agen
         assert message["content"] == "Transferred to clerk, adopting the role of clerk immediately."
         assert message["metadata"] == {"reason": "They want a refund."}
         assert (await hub.store.catalog.get(session.id)).agent is None
+        texts = [row["content"] for row in await hub.messages(session.id) if row.get("sender") == "desk"]
+        assert texts[-1] == f"{message['content']}\nReason: They want a refund."
     assert shown(model, 1)[-1] == (
         "user",
         "desk said:\nTransferred to clerk, adopting the role of clerk immediately.\nReason: They want a refund.",
