@@ -160,7 +160,8 @@ class SessionActor:
                     return earlier
                 self._check_open()
                 if self._is_free and not self._queue.messages:
-                    check_task(request, self._writer.record, self.session.messages)
+                    if self._writer.record.team is not None:
+                        check_task(request, self.session.messages)
                     if self._writer.record is not record:
                         setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
                     message = QueuedMessage.from_request(self.id, request)

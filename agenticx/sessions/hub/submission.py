@@ -12,7 +12,7 @@ from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions.hub.records import check_fields
-from agenticx.sessions.store.records import SessionRecord, TurnRecord
+from agenticx.sessions.store.records import TurnRecord
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
@@ -99,9 +99,9 @@ def check_request(request: TurnRequest) -> None:
         raise ValueError(f"when_busy must be one of {', '.join(get_args(WhenBusy))}, not {request.when_busy!r}")
 
 
-def check_task(request: TurnRequest, record: SessionRecord, messages: Sequence[Message]) -> None:
-    """Raise `NothingToGoOnWith` for a request without content to a session with a team and without messages."""
-    if record.team is not None and not (request.input or request.attachments or messages):
+def check_task(request: TurnRequest, messages: Sequence[Message]) -> None:
+    """Raise `NothingToGoOnWith` for a request without content to a session with a team whose `messages` are none."""
+    if not (request.input or request.attachments or messages):
         raise NothingToGoOnWith("the input is empty, but the team has nothing to go on with; give it a task")
 
 
