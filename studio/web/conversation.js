@@ -154,7 +154,8 @@ export class Conversation {
     if (!this.isTalk || message.type.endsWith("Event")) return; // a task, or the work on a speech
     this.branches.append(message.id);
     this.addNote(escapeHidden(message.source), "note speaker");
-    const text = typeof message.content === "string" ? message.content : JSON.stringify(message.content);
+    let text = typeof message.content === "string" ? message.content : JSON.stringify(message.content);
+    if (message.type === "HandoffMessage" && message.metadata?.reason) text += `\nReason: ${message.metadata.reason}`;
     this.speech = this.add(message.id, make("div", "text assistant", text));
   }
 

@@ -120,11 +120,11 @@ def _list(arguments: Namespace) -> int:
 
 
 def _to_line(team: ConfiguredTeam) -> str:
-    if team.problem is not None:
+    if team.config is None:
         return f"{team.name:<16}  cannot be used: {team.problem}"
-    assert team.config is not None
     origin = f"packaged: {team.path}" if team.origin == "packaged" else str(team.path)
-    return f"{team.name:<16}  {team.config.kind:<11}  {', '.join(team.config.names)}  ({origin})"
+    line = f"{team.name:<16}  {team.config.kind:<11}  {', '.join(team.config.names)}  ({origin})"
+    return line if team.problem is None else f"{line}; only an application may be able to run it: {team.problem}"
 
 
 # --- run --------------------------------------------------------------------------------------------------------------

@@ -244,6 +244,8 @@ class Conversation:
             return
         text = message["content"]
         text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+        if message["type"] == "HandoffMessage" and (reason := message.get("metadata", {}).get("reason")):
+            text += f"\nReason: {reason}"  # as the text of the message has it
         self._speech = self._add_entry(message["id"], "assistant", text)
         self._speech.message["sender"] = message["source"]
         self._reply = None

@@ -20,7 +20,7 @@ from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind, session_snapshots
 from agenticx.sessions.hub.state import load_session
-from agenticx.sessions.hub.submission import HubClosed, NothingToGoOnWith, Submission, TurnRequest, check_same_input
+from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input, check_task
 from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
@@ -160,7 +160,8 @@ class SessionActor:
                     return earlier
                 self._check_open()
                 if self._is_free and not self._queue.messages:
-                    self._check_task(request)
+                    if self._writer.record.team is not None:
+                        check_task(request, self.session.messages)
                     if self._writer.record is not record:
                         setup = self._services.setup(self._writer.record, request.model, request.sampling, work)
                     message = QueuedMessage.from_request(self.id, request)
@@ -174,11 +175,6 @@ class SessionActor:
                     message = QueuedMessage.from_request(self.id, request)
                     await run_to_completion(self._enqueue(message, request))
                     return message
-
-    def _check_task(self, request: TurnRequest) -> None:
-        has_team, content = self._writer.record.team is not None, request.input or request.attachments
-        if has_team and not content and not self.session.messages:
-            raise NothingToGoOnWith("the input is empty, but the team has nothing to go on with; give it a task")
 
     def _check_exists(self) -> None:
         if self.deleted:

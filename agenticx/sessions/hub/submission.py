@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -9,7 +10,7 @@ from agenticx.argument_types import check_str, check_type
 from agenticx.attachments import Attachment, fingerprint
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.sampling import Sampling
-from agenticx.messages import UserMessage
+from agenticx.messages import Message, UserMessage
 from agenticx.sessions.hub.records import check_fields
 from agenticx.sessions.store.records import TurnRecord
 from agenticx.tools.permissions import PermissionMode
@@ -25,6 +26,7 @@ __all__ = [
     "WhenBusy",
     "check_request",
     "check_same_input",
+    "check_task",
 ]
 
 WhenBusy = Literal["reject", "queue", "steer", "interrupt"]
@@ -95,6 +97,12 @@ def check_request(request: TurnRequest) -> None:
         check_str("client_turn_id", request.client_turn_id)
     if request.when_busy not in get_args(WhenBusy):
         raise ValueError(f"when_busy must be one of {', '.join(get_args(WhenBusy))}, not {request.when_busy!r}")
+
+
+def check_task(request: TurnRequest, messages: Sequence[Message]) -> None:
+    """Raise `NothingToGoOnWith` for a request without content to a session with a team whose `messages` are none."""
+    if not (request.input or request.attachments or messages):
+        raise NothingToGoOnWith("the input is empty, but the team has nothing to go on with; give it a task")
 
 
 def check_same_input(client_turn_id: str | None, earlier: TurnRecord | UserMessage, request: TurnRequest) -> None:

@@ -187,7 +187,7 @@ async def test_a_handoff_ends_the_turn_with_the_other_results_as_context() -> No
         "Transferred to critic, adopting the role of critic immediately.",
     )
     assert message.metadata == {"reason": "done"}
-    assert message.to_model_text() == f"{message.content}\nReason: done"
+    assert message.to_text() == message.to_model_text() == f"{message.content}\nReason: done"
     assert [row.content for row in message.context] == ['[helper called add({"left": 1, "right": 2}), result:]\n3']
 
 

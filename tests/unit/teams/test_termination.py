@@ -315,6 +315,14 @@ def test_participants_that_only_repeat_themselves_are_stopped(lines, count):
     assert stopped_after(StuckTermination(), talk("user: Begin.", *lines)) == (count and count + 1)
 
 
+def test_handoffs_back_and_forth_are_a_repetition_whatever_their_reasons():
+    lines = [
+        HandoffMessage(content="Yours.", source=source, target=target, metadata={"reason": f"Reason {number}."})
+        for number, (source, target) in enumerate([("a", "b"), ("b", "a")] * 3)
+    ]
+    assert stopped_after(StuckTermination(), lines) == 5
+
+
 def test_new_results_of_tools_are_no_repetition():
     polls = [message for n in range(10) for message in (ran("look", f"page {n}"), *said("Looking."))]
     same = [message for _ in range(10) for message in (ran("look", "nothing"), *said("Looking."))]

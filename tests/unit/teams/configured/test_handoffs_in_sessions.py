@@ -78,6 +78,8 @@ async def test_the_reason_of_a_handoff_is_in_its_event_and_read_by_the_next_agen
         assert message["content"] == "Transferred to clerk, adopting the role of clerk immediately."
         assert message["metadata"] == {"reason": "They want a refund."}
         assert (await hub.store.catalog.get(session.id)).agent is None
+        texts = [row["content"] for row in await hub.messages(session.id) if row.get("sender") == "desk"]
+        assert texts[-1] == f"{message['content']}\nReason: They want a refund."
     assert shown(model, 1)[-1] == (
         "user",
         "desk said:\nTransferred to clerk, adopting the role of clerk immediately.\nReason: They want a refund.",
@@ -99,10 +101,13 @@ async def test_a_person_in_the_team_is_asked_the_question_that_the_handoff_has_a
 
 
 async def test_the_next_message_answers_the_agent_that_handed_over_to_a_person_outside(tmp_path: Path) -> None:
-    model = ScriptedModel([call("handoff_to_clerk"), call("handoff_to_customer"), "Booked. DONE"])
+    asking = call("handoff_to_customer", {"reason": "Where to?"})
+    model = ScriptedModel([call("handoff_to_clerk"), asking, "Booked. DONE"])
     async with open_team_hub(tmp_path, model=model) as hub:
         session = await hub.create(team="desk")
-        assert (await run(hub, session.id, "A ticket."))["stop_reason"] == "Handoff to customer from clerk detected."
+        asked = await run(hub, session.id, "A ticket.")
+        assert asked["stop_reason"] == "Handoff to customer from clerk detected."
+        assert asked["text"].endswith("\nReason: Where to?")
         assert (await run(hub, session.id, "To Rome."))["text"] == "Booked. DONE"
         log = await log_of(hub, session.id)
         assert speakers(log) == ["desk", "clerk", "clerk"]
