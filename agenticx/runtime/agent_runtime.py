@@ -126,6 +126,11 @@ class AgentRuntime(RunMethods):
         authorizer = CallAuthorizer(settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
 
+    @property
+    def tools(self) -> Toolbox:
+        """The tools of turns that are given none."""
+        return self._agent.tools
+
     async def run_turn(
         self,
         user_input: UserInput,
