@@ -65,9 +65,9 @@ async def open_hub(
     library; a model that is given is not closed here. `tools` replace the built-in ones (`ask_user` is one of these);
     those for sub-agents stay unless the settings' `enabled_tools` leave them out. `hooks` run in every turn.
     `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the
-    main agent: a tool that returns one of them hands over to it, and it answers the next messages of that session too,
-    until another handoff or `hub.change(id, {"agent": NAME})`, where None is the main agent. `workspace` is the folder
-    of sessions that are created without one. Without `settings` they are read from the environment and the user's file.
+    main agent: one that a tool returns takes over, and answers the next messages of that session too, until another
+    handoff or `hub.change(id, {"agent": NAME})`, where None is the main agent. `workspace` is the folder of sessions
+    that are created without one. Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
     turns are stopped as by a shutdown of the studio; one that waits for an answer continues when the hub is opened

@@ -21,7 +21,6 @@ from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
-from agenticx.runtime.budgets.usage_payload import usage_data, usage_from_data
 from agenticx.runtime.events import Event
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType

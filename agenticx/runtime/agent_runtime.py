@@ -120,9 +120,8 @@ class AgentRuntime(RunMethods):
         self._clocks = ModelClocks.from_settings(self._settings)
         self._request_builder = RequestBuilder(compactor=self._compactor, clocks=self._clocks)
         self._endings = Endings(clock=self._clock)
-        gate = SyncConfirmGate() if confirm_gate is None else confirm_gate
-        check_type("confirm_gate", gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
-        self._gate = gate
+        self._gate = SyncConfirmGate() if confirm_gate is None else confirm_gate
+        check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
         authorizer = CallAuthorizer(settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
 
@@ -484,20 +483,16 @@ def _check_arguments(system_prompt: object, max_tool_rounds: int | None, compact
         check_int("max_tool_rounds", max_tool_rounds)
         if max_tool_rounds < 1:
             raise ValueError(f"max_tool_rounds must be at least 1, not {max_tool_rounds}")
-    if system_prompt is not None:
-        check_str("system_prompt", system_prompt)
-    if compactor is not None:
-        check_type("compactor", compactor, ContextCompactor, "a ContextCompactor")
-    if settings is not None:
-        check_type("settings", settings, Settings, "Settings, as load_settings returns them")
+    check_type("system_prompt", system_prompt, (str, type(None)), "a str")
+    check_type("compactor", compactor, (ContextCompactor, type(None)), "a ContextCompactor")
+    check_type("settings", settings, (Settings, type(None)), "Settings, as load_settings returns them")
 
 
 def _check_turn_arguments(agent_id: object, system_prompt: object, context: object) -> None:
     """Raise `TypeError` for an argument of another type."""
     check_str("agent_id", agent_id)
     check_type("system_prompt", system_prompt, (str, type(None)), "a str")
-    if context is not None:
-        check_type("context", context, TurnContext, "a TurnContext")
+    check_type("context", context, (TurnContext, type(None)), "a TurnContext")
 
 
 def _max_tool_rounds(settings: Settings) -> int:

@@ -87,8 +87,7 @@ class ReplyWriter:
         """Record the usage of the call; of a failed call only if the provider reported it or a budget counts it."""
         usage = self._builder.usage
         if self._builder.complete or usage.input_tokens is not None or usage.output_tokens is not None:
-            self._turn.last_input_tokens = usage.total_input_tokens
-            self._turn.record_usage(usage, self.model_name)
+            self._turn.last_input_tokens = self._turn.record_usage(usage, self.model_name)
         else:
             self._turn.record_unreported(self.model_name)
 

@@ -466,11 +466,13 @@ class Turn:
         known = self.unreported
         self.unreported = Spent(known.tokens + spent.tokens, known.cost_usd + spent.cost_usd)
 
-    def record_usage(self, usage: Usage, model_name: str) -> None:
-        """Add the usage of one model call to the turn's and emit it, with what is `unreported`."""
+    def record_usage(self, usage: Usage, model_name: str) -> int | None:
+        """Add the usage of a model call to the turn's, emit it with what is `unreported`; return its input tokens."""
         unreported, self.unreported = self.unreported, Spent()
         self.usage = usage if self.usage is None else self.usage + usage
-        self.emit(EventType.USAGE, {**usage_data(usage, unreported), "model": model_name})
+        data = usage_data(usage, unreported)
+        self.emit(EventType.USAGE, {**data, "model": model_name})
+        return data["input_tokens"]
 
     def record_unreported(self, model_name: str) -> None:
         """Emit the usage of a failed call whose provider reported none, if budgets count any."""

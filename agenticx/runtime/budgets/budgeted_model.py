@@ -89,7 +89,7 @@ class _Call:
 
     @property
     def used(self) -> Usage | None:
-        """What was used, None if nothing is known of that; without a reply no count is missing."""
+        """The usage of the call, None if nothing is known of it; without a reply no count is missing."""
         usage = self.usage
         if self.has_reply:
             return usage or Usage()

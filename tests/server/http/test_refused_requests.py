@@ -9,6 +9,7 @@ import pytest
 
 from studio.http.openapi import EVENT_STREAM
 from studio.routes import TABLE
+from studio.routes.questions import QuestionAnswerBody
 from studio.routes.sessions import ChangeSessionBody, CreateSessionBody
 from studio.routes.turns import StartTurnBody
 from tests.support.server.raw_http import (
@@ -79,6 +80,7 @@ async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(st
     most = {
         "/api/ticket": 1024,
         "/api/confirms/cfm_x": 4 << 20,
+        "/api/questions/qst_x": QuestionAnswerBody.max_bytes,
         "/api/sessions": CreateSessionBody.max_bytes,
         "/api/sessions/ses_x": ChangeSessionBody.max_bytes,
         "/api/sessions/ses_x/turns": StartTurnBody.max_bytes,
