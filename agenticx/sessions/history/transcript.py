@@ -232,6 +232,8 @@ class Conversation:
         if not self._is_talk or "content" not in message or message["type"].endswith("Event"):
             return
         text = message["content"]
+        if message["type"] == "MultiModalMessage":
+            text = "\n".join(part if isinstance(part, str) else f"[{part['name']}]" for part in text)
         text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
         self._speech = self._add_entry(message["id"], "assistant", text)
         self._speech.message["sender"] = message["source"]
