@@ -88,6 +88,11 @@ class Attachment(BaseModel):
                 return self.size
 
     @property
+    def digest(self) -> str:
+        """The SHA-256 of the content, in hexadecimal digits."""
+        return hashlib.sha256(b64decode(self.data)).hexdigest()
+
+    @property
     def summary(self) -> Mapping[str, Any]:
         """The fields shown in events and lists: all but the data."""
         return {"name": self.name, "media_type": self.media_type, "size": self.size}

@@ -104,6 +104,16 @@ class Interrupts:
         self._cancelling = 0
         self._reason: InterruptReason | None = None
         self._cancel_requested = False
+        self._signal: StopSignal | None = None
+
+    def obey(self, signal: StopSignal) -> None:
+        """Let a stop count as requested once `signal` is set, also before the event loop has learned of it."""
+        self._signal = signal
+
+    @property
+    def is_requested(self) -> bool:
+        """True if the body is to end, also if another thread has just requested that."""
+        return self.fired or (self._signal is not None and self._signal.is_set())
 
     @property
     def fired(self) -> bool:

@@ -29,7 +29,6 @@ from agenticx.runtime.calls.loop_watchdog import watched
 from agenticx.runtime.calls.result_rendering import is_large, reject_unfinished, render_value, render_value_async
 from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_call
 from agenticx.runtime.events import EventType, check_payload
-from agenticx.runtime.interrupts import Interrupts
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import ToolResult
@@ -202,7 +201,7 @@ class ToolCalls:
         limit = self.settings.tool_result_chars
 
         async def body() -> CallOutcome:
-            if turn.interrupts.fired:  # since this task was made, whose cancellation is on its way
+            if _is_to_end(turn):  # since this task was made, whose cancellation is on its way
                 pending.started = None
                 raise asyncio.CancelledError
             try:
@@ -364,7 +363,7 @@ class ToolCalls:
             record_process=started,
             protected_roots=self.settings.private_paths,
             snapshots=turn.session.snapshots,
-            raise_if_stopped=partial(_raise_if_stopped, turn.interrupts, pending),
+            raise_if_stopped=partial(_raise_if_stopped, turn, pending),
         )
 
     def _tool_event(
@@ -401,9 +400,19 @@ class ToolCalls:
         )
 
 
-def _raise_if_stopped(interrupts: Interrupts, pending: PendingCall) -> None:
-    if interrupts.fired or pending.closed:
+def _raise_if_stopped(turn: Turn, pending: PendingCall) -> None:
+    """Raise `ToolError` if the call may not begin any more; may be called in any thread."""
+    if pending.closed or _is_to_end(turn):
         raise ToolError(NOT_STARTED)
+
+
+def _is_to_end(turn: Turn | None) -> bool:
+    """Return whether the turn, or one above it, is to end."""
+    while turn is not None:
+        if turn.interrupts.is_requested:
+            return True
+        turn = turn.context.parent
+    return False
 
 
 class _ProgressTimer:

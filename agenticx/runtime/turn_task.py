@@ -37,6 +37,8 @@ class TurnTask:
     ) -> None:
         self._turn = turn
         self._unwatch_stop = watch_stop(should_stop, turn.stop)
+        if isinstance(should_stop, StopSignal):
+            turn.interrupts.obey(should_stop)
         turn.work_clock.start()
         turn.loop = asyncio.get_running_loop()
         self._output = turn.channel if turn.writer is None else Channel()

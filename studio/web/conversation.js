@@ -154,7 +154,7 @@ export class Conversation {
     if (!this.isTalk || message.type.endsWith("Event")) return; // a task, or the work on a speech
     this.branches.append(message.id);
     this.addNote(escapeHidden(message.source), "note speaker");
-    let text = typeof message.content === "string" ? message.content : JSON.stringify(message.content);
+    let text = speechText(message);
     if (message.type === "HandoffMessage" && message.metadata?.reason) text += `\nReason: ${message.metadata.reason}`;
     this.speech = this.add(message.id, make("div", "text assistant", text));
   }
@@ -341,6 +341,12 @@ function addAnswerButton(row, box, label, className, answer) {
 function shortArguments(args) {
   const text = typeof args === "string" ? args : Object.values(args).map(String).join(" ");
   return escapeHidden(text.replace(/\s+/g, " ").slice(0, 80));
+}
+
+/** Return the text of a speech; of an attachment it has the name. */
+function speechText({ type, content }) {
+  if (type === "MultiModalMessage") return content.map((part) => part.name ? `[${part.name}]` : part).join("\n");
+  return typeof content === "string" ? content : JSON.stringify(content);
 }
 
 function diffElement(diff) {

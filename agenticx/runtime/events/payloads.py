@@ -272,7 +272,10 @@ class SpeakerSelectedData(TypedDict):
 
 
 class TeamMessageData(TypedDict):
-    """The payload of `team_message`: a message of the run of `team`, as its `dump` returns it (`agenticx.teams`)."""
+    """The payload of `team_message`: a message of the run of `team`, as its `dump` returns it (`agenticx.teams`).
+
+    Of an attachment in it there is `{name, media_type, size, sha256}`, without the content.
+    """
 
     team: str
     message: dict[str, Any]

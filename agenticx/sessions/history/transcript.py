@@ -243,6 +243,8 @@ class Conversation:
         if not self._is_talk or "content" not in message or message["type"].endswith("Event"):
             return
         text = message["content"]
+        if message["type"] == "MultiModalMessage":
+            text = "\n".join(part if isinstance(part, str) else f"[{part['name']}]" for part in text)
         text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
         if message["type"] == "HandoffMessage" and (reason := message.get("metadata", {}).get("reason")):
             text += f"\nReason: {reason}"  # as the text of the message has it

@@ -12,14 +12,12 @@ from typing import Any, Literal
 from weakref import WeakSet
 
 from agenticx.argument_types import check_int, check_path, check_str, check_type, wrong_type
-from agenticx.attachments import check_attachments
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import Sampling
 from agenticx.logs import bound_ids, get_logger
-from agenticx.messages import clean_text
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.runtime import AgentHook, AsyncConfirmGate, Event, HookRegistry
 from agenticx.runtime.results import UserInput
@@ -55,6 +53,7 @@ from agenticx.sessions.hub.submission import (
     TurnConflict,
     TurnFailed,
     TurnRequest,
+    check_files,
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
@@ -65,7 +64,7 @@ from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.hosts import is_workspace_here, this_host
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
-from agenticx.threads import run_in_thread, run_sized
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.permissions import PermissionMode
 
@@ -267,23 +266,23 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods):
         """
         self._check_open()
         check_request(request)
-        if request.attachments:
-            size = sum(len(attachment.data) for attachment in request.attachments)
-            await run_sized(check_attachments, request.attachments, size=size, name="agx attachments")
+        await check_files(request.attachments)
         return await self._perform(session_id, Submit(request=request))
 
     def _check_open(self) -> None:
         if self._actors.is_closed:
             raise HubClosed("the hub is closed; open it again")
 
-    async def run_work(self, session_id: str, user_input: str, work: TurnWork) -> TurnRecord:
+    async def run_work(self, session_id: str, user_input: UserInput, work: TurnWork) -> TurnRecord:
         """Begin a turn in which `work` takes the place of the model calls, see `TurnContext`, and return it.
 
         Raises as `submit` does, and `SessionOwnedElsewhere`: it runs in this process only.
         """
         self._check_open()
         _check_session_id(session_id)
-        request = TurnRequest(input=clean_text(user_input))
+        message = user_message(user_input)
+        await check_files(message.attachments)
+        request = TurnRequest(input=message.content, attachments=message.attachments)
         return (await self._perform_here(session_id, Submit(request=request, work=work))).turn
 
     async def stop(self, session_id: str) -> TurnRecord | None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from agenticx.errors import SessionNotFound
+from agenticx.runtime.results import UserInput
 from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.hub.readers import SessionEvent
 from agenticx.sessions.store.base import Store
@@ -22,7 +23,7 @@ class OpenHub(Protocol):
 
     store: Store
 
-    async def run_work(self, session_id: str, user_input: str, work: TurnWork) -> TurnRecord: ...
+    async def run_work(self, session_id: str, user_input: UserInput, work: TurnWork) -> TurnRecord: ...
     async def wait_for_turn(self, session_id: str, turn_id: str) -> None: ...
     def follow(self, session_id: str, *, after: int = 0) -> AsyncGenerator[SessionEvent]: ...
     async def stop(self, session_id: str) -> TurnRecord | None: ...

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from agenticx.argument_types import check_str, check_type
-from agenticx.attachments import Attachment, fingerprint
+from agenticx.attachments import Attachment, check_attachments, fingerprint
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import Message, UserMessage
 from agenticx.sessions.hub.records import check_fields
 from agenticx.sessions.store.records import TurnRecord
+from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "TurnFailed",
     "TurnRequest",
     "WhenBusy",
+    "check_files",
     "check_request",
     "check_same_input",
     "check_task",
@@ -83,6 +85,13 @@ class Submission:
     turn: TurnRecord
     message_id: str | None = None
     after_seq: int = 0
+
+
+async def check_files(attachments: Sequence[Attachment]) -> None:
+    """Raise `AttachmentRefused` unless one message may have all of these; large ones are checked in a thread."""
+    if attachments:
+        size = sum(len(attachment.data) for attachment in attachments)
+        await run_sized(check_attachments, attachments, size=size, name="agx attachments")
 
 
 def check_request(request: TurnRequest) -> None:

@@ -275,7 +275,10 @@ class AssistantAgent(BaseChatAgent):
             if (place := places.get(message.message_id)) is not None:
                 for one in heard[heard_count:place]:
                     messages += self._as_read(one)
-                messages += self._as_read(heard[place])[:-1]  # the turn has its text
+                *context, read = self._as_read(heard[place])
+                messages += context
+                if isinstance(read, UserMessage) and read.attachments:  # of which the turn has the names
+                    message = read
                 heard_count = place + 1
             messages.append(message)
         self._session = Session(messages=messages)

@@ -22,6 +22,7 @@ from agenticx.teams.configured.build import TeamParts, build_team, check_parts
 from agenticx.teams.configured.config import TeamConfig
 from agenticx.teams.configured.errors import TeamConfigError, TeamUnavailable
 from agenticx.teams.configured.files import TeamFiles
+from agenticx.teams.group_chats.logged_attachments import with_contents
 from agenticx.teams.group_chats.stored_talk import TALK_EVENTS
 from agenticx.teams.group_chats.team_turns import task_message
 from agenticx.threads import run_in_thread
@@ -72,6 +73,8 @@ class SessionTeams:
         except TeamConfigError as exc:
             raise TeamUnavailable(str(exc)) from exc
         events = await read_events_on_path(self.log, record.id, TALK_EVENTS)
+        messages = (message for message in turn.session.all_messages if isinstance(message, UserMessage))
+        events = with_contents(events, [file for message in messages for file in message.attachments])
         task = _last_message(turn)
         given = None if task is None or not (task.content or task.attachments) else task_message(task)
         try:

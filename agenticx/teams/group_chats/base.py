@@ -253,7 +253,8 @@ class BaseGroupChat(Team):
     async def _catch_up(self) -> None:
         """Go on from what the session's log has more than the team knows, such as a rewind, unless the team runs."""
         async with self._catching_up:
-            if self._running is None and (events := await self._turns.new_events()) is not None:
+            known = self._transcript.chat_messages()
+            if self._running is None and (events := await self._turns.new_events(known)) is not None:
                 self.restore(events)
 
     async def _wait_for_abandoned_run(self) -> None:
@@ -273,7 +274,7 @@ class BaseGroupChat(Team):
             with collected_by(run.spending), asked_at(self._gate or team_gate()):
                 with user_code.translated_errors("the text of its task"):
                     text = "\n".join(message.to_text() for message in run.messages) or "Continue."
-                await self._turns.run(text, partial(self._run_in_turn, run, shows_task))
+                await self._turns.run(text, run.new_task, partial(self._run_in_turn, run, shows_task))
         except TeamError:
             raise
         except AgenticXError as exc:

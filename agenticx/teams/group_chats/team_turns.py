@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
 from agenticx.errors import AgenticXError
-from agenticx.messages import UserMessage
+from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.interrupts import TurnInterrupted
 from agenticx.runtime.results import own_events
@@ -19,6 +19,13 @@ from agenticx.settings import Settings, load_settings
 from agenticx.teams.agents.gates import ParticipantsOwnGate
 from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError
+from agenticx.teams.group_chats.logged_attachments import (
+    attachments_of,
+    logged_message,
+    named_digests,
+    stored_attachments,
+    with_contents,
+)
 from agenticx.teams.group_chats.stored_talk import TALK_EVENTS, events_at
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalMessage, TextMessage
 
@@ -58,8 +65,8 @@ class TeamTurn:
 
         Of attachments it has the names.
         """
-        for message in messages:
-            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": dict(_without_files(message).dump())})
+        for message in messages if self._turn is not None else ():
+            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": logged_message(message)})
 
     def take_steering(self) -> Sequence[BaseChatMessage]:
         """Return the messages that the user sent meanwhile, as part of the task; they are in the log then."""
@@ -80,14 +87,6 @@ def task_message(message: UserMessage) -> BaseChatMessage:
     if message.attachments:
         return MultiModalMessage(content=[message.content, *message.attachments], id=message.message_id)
     return TextMessage(content=message.content, id=message.message_id)
-
-
-def _without_files(message: BaseAgentEvent | BaseChatMessage) -> BaseAgentEvent | BaseChatMessage:
-    """Return a message as the log keeps it: with the names of attachments in the place of their contents."""
-    if not isinstance(message, MultiModalMessage):
-        return message
-    fields = message.model_dump(exclude={"content", "type"})
-    return TextMessage(content=message.to_text(), **fields)
 
 
 class TeamTurns:
@@ -112,22 +111,26 @@ class TeamTurns:
         """True for the turns of a session of a hub, whose log has the state of the team."""
         return isinstance(self._session, str)
 
-    async def new_events(self) -> Sequence[StoredEvent] | None:
+    async def new_events(self, known: Sequence[BaseChatMessage]) -> Sequence[StoredEvent] | None:
         """Return what the session's log has of teams, in a turn of those at its place.
 
-        Returns None if the log has nothing that the team does not know, as it has for a session in memory.
+        Their attachments have the contents of those of the session's messages, and of the `known` ones. Returns None if
+        the log has nothing that the team does not know, as it has for a session in memory.
         """
         if not isinstance(self._session, str):
             return None
         from agenticx.sessions.history.turns_on_path import read_events_on_path  # on first use: it imports the stores
 
         await self._wait_for_last()
-        log, parent = (await self._hub(self._session)).store.log, current_turn()
+        store, parent = (await self._hub(self._session)).store, current_turn()
         is_below = parent is not None and parent.accepts_children
-        head = await log.head(self._session)
+        head = await store.log.head(self._session)
         if head == self._known_head or (is_below and self._known_head is not None):
             return None
-        events = await read_events_on_path(log, self._session, TALK_EVENTS)
+        events = await read_events_on_path(store.log, self._session, TALK_EVENTS)
+        if digests := named_digests(events):
+            stored = await stored_attachments(store, self._session, digests)
+            events = with_contents(events, [*attachments_of(known), *stored])
         self._known_head = head
         return events if parent is None or not is_below else events_at(events, (*parent.agent_path, self._team))
 
@@ -150,8 +153,10 @@ class TeamTurns:
 
         return await hub_of(session_id)
 
-    async def run(self, text: str, work: Work) -> None:
+    async def run(self, text: str, task: Sequence[BaseChatMessage], work: Work) -> None:
         """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.
+
+        If it is a turn of the session itself, the message has the attachments of `task`, so that these are stored.
 
         Raises what `work` raised, CancelledError if the turn was stopped, and `AgenticXError` if it could not be run.
         """
@@ -163,20 +168,21 @@ class TeamTurns:
             below = Session()
             below.inherit(parent.session, parent.permission_mode)
             return await self._run_in_memory(text, work, below, agent_id=self._team, parent=parent)
+        message = UserMessage(content=clean_text(text), attachments=tuple(attachments_of(task)))
         if session is None:
             await work(TeamTurn(self._team, None, _current_task().cancel))
         elif isinstance(session, Session):
-            await self._run_in_memory(text, work, session, gate=ParticipantsOwnGate())
+            await self._run_in_memory(message, work, session, gate=ParticipantsOwnGate())
         else:
-            await self._run_in_hub(text, work, session)
+            await self._run_in_hub(message, work, session)
 
     async def _run_in_memory(
-        self, text: str, work: Work, session: Session, *, agent_id: str = "meta", **context: Any
+        self, message: UserMessage | str, work: Work, session: Session, *, agent_id: str = "meta", **context: Any
     ) -> None:
         runtime = AgentRuntime(NoModel(self._team), ParticipantsOwnGate(), settings=self._settings or load_settings())
         running = _TurnWork(self._team, work)
         turn = runtime.run_turn(
-            text, session, running.stop, agent_id=agent_id, context=TurnContext(work=running, **context)
+            message, session, running.stop, agent_id=agent_id, context=TurnContext(work=running, **context)
         )
         try:
             events = [event async for event in turn]
@@ -187,13 +193,13 @@ class TeamTurns:
         if end.type == "error":
             raise TeamError(end.data["text"], code=end.data["code"])
 
-    async def _run_in_hub(self, text: str, work: Work, session_id: str) -> None:
+    async def _run_in_hub(self, message: UserMessage, work: Work, session_id: str) -> None:
         from agenticx.sessions.store.base import SessionOwnedElsewhere  # on first use: it imports the stores
 
         hub, running = await self._hub(session_id), _TurnWork(self._team, work)
 
         async def run_turn() -> None:
-            turn = await hub.run_work(session_id, text, running)
+            turn = await hub.run_work(session_id, message, running)
             await hub.wait_for_turn(session_id, turn.id)
             self._known_head = await hub.store.log.head(session_id)
 

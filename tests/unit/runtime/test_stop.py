@@ -71,13 +71,23 @@ async def test_a_stop_in_a_tool_answers_every_call(play):
     assert stop.seconds < LIMIT
 
 
-async def test_a_call_whose_thread_begins_after_the_stop_does_not_begin(play, monkeypatch):
+@pytest.mark.parametrize("by", ["the event loop", "another thread"])
+async def test_a_call_whose_thread_begins_after_the_stop_does_not_begin(play, monkeypatch, by):
     stop, start, ran = StopSignal(), threading.Thread.start, []
 
     def start_after_stop(thread):
-        if thread.name == "agx tool work":
+        if thread.name != "agx tool work":
+            return start(thread)
+        if by == "the event loop":
             stop.set()
+        else:
+            stopping = threading.Thread(target=stop.set)
+            start(stopping)
+            stopping.join()
+        ended, run = threading.Event(), thread.run
+        thread.run = lambda: (run(), ended.set())
         start(thread)
+        assert ended.wait(PATIENCE)  # the loop learns of what another thread did only after that
 
     monkeypatch.setattr(threading.Thread, "start", start_after_stop)
 

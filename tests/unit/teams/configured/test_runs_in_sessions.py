@@ -295,7 +295,8 @@ async def test_files_with_the_task_reach_the_participants_and_the_log_has_their_
             for event in await log_of(hub, session.id)
             if event["type"] == "team_message" and event["data"]["message"]["source"] == "user"
         ]
-        assert (said["type"], said["content"]) == ("TextMessage", "Write.\n[notes.txt]")
+        named = {"name": "notes.txt", "media_type": "text/plain", "size": 14, "sha256": picture.digest}
+        assert (said["type"], said["content"]) == ("MultiModalMessage", ["Write.", named])
     for request in model.requests:
         (asked,) = [message for message in request.messages if isinstance(message, UserMessage) and message.attachments]
         assert asked.attachments == (picture,)
