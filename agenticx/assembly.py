@@ -62,12 +62,12 @@ async def open_hub(
 
     `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for the store of the
     settings, by default the one in AGX_HOME. `model` is the default model: a name, a model, or an object of another
-    library; a model that is given is not closed here. `tools` replace the built-in ones (`ask_user` is one of these);
-    those for sub-agents stay unless the settings' `enabled_tools` leave them out. `hooks` run in every turn.
-    `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the
-    main agent: one that a tool returns takes over, and answers the next messages of that session too, until another
-    handoff or `hub.change(id, {"agent": NAME})`, where None is the main agent. `workspace` is the folder of sessions
-    that are created without one. Without `settings` they are read from the environment and the user's file.
+    library; a model that is given is not closed here. `tools` replace the built-in ones, `ask_user` among them; those
+    for sub-agents stay unless `enabled_tools` leave them out. `hooks` run in every turn. `system_prompt` replaces
+    `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: one that a tool
+    returns takes over, and answers the next messages of that session too, until another handoff or `hub.change(id,
+    {"agent": NAME})`, where None is the main agent. `workspace` is the folder of sessions that are created without one.
+    Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
     turns are stopped as by a shutdown of the studio; one that waits for an answer continues when the hub is opened

@@ -50,7 +50,7 @@ __all__ = [
     "message_count_size",
 ]
 
-UsageCallback = Callable[[Usage], None]
+UsageCallback = Callable[[Usage], object]
 """Called with the usage of each summary, also of an attempt that failed."""
 
 TAG = "[compacted]"

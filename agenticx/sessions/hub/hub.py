@@ -266,7 +266,8 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods):
         """
         self._check_open()
         check_request(request)
-        await check_files(request.attachments)
+        if request.attachments:
+            await check_files(request.attachments)
         return await self._perform(session_id, Submit(request=request))
 
     def _check_open(self) -> None:

@@ -89,9 +89,8 @@ class Submission:
 
 async def check_files(attachments: Sequence[Attachment]) -> None:
     """Raise `AttachmentRefused` unless one message may have all of these; large ones are checked in a thread."""
-    if attachments:
-        size = sum(len(attachment.data) for attachment in attachments)
-        await run_sized(check_attachments, attachments, size=size, name="agx attachments")
+    size = sum(len(attachment.data) for attachment in attachments)
+    await run_sized(check_attachments, attachments, size=size, name="agx attachments")
 
 
 def check_request(request: TurnRequest) -> None:

@@ -1,4 +1,4 @@
-"""The attachments of a team's messages: named in the log, with their contents in the messages of the session."""
+"""The attachments of a team's messages: their names in the log, their contents in the session's messages."""
 
 from __future__ import annotations
 
