@@ -70,8 +70,7 @@ async def open_hub(
     Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
-    turns are stopped as by a shutdown of the studio; one that waits for an answer continues when the hub is opened
-    again.
+    turns are stopped as by a shutdown of the studio; one that waits for an answer continues at the next opening.
 
     Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model, a
     workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for arguments that are none.
