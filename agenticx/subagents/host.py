@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Protocol
 
 from agenticx.messages import Message
@@ -22,8 +22,8 @@ class SubagentHost(Protocol):
         """True if runs can outlive the turns above them, and records the process."""
         ...
 
-    async def record_run(self, run: SubagentRun, /) -> None:
-        """Record a run before it begins."""
+    async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
+        """Record a run before it begins, and append the event of its start with it, as `write` does."""
         ...
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
@@ -34,11 +34,11 @@ class SubagentHost(Protocol):
         ...
 
     def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
-        """Take note that this event, which is about to be written, reports the start or the ending of a run."""
+        """Take note that this event, which is about to be written, reports the ending of a run."""
         ...
 
-    async def write(self, events: Sequence[RuntimeEvent], /) -> None:
-        """Append events that belong to no turn."""
+    async def write(self, event: RuntimeEvent, /) -> None:
+        """Append an event to its turn, which has not ended, or with the `turn_id` "" to none."""
         ...
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
@@ -59,7 +59,7 @@ class MemoryHost:
 
     is_durable = False
 
-    async def record_run(self, run: SubagentRun, /) -> None:
+    async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
         return None
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
@@ -68,7 +68,7 @@ class MemoryHost:
     def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
         return None
 
-    async def write(self, events: Sequence[RuntimeEvent], /) -> None:
+    async def write(self, event: RuntimeEvent, /) -> None:
         return None
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:

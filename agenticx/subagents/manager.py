@@ -339,7 +339,7 @@ class AgentTeamManager:
             agent.session = session
         agent.turn_ids, agent.run_rounds = (*agent.turn_ids, run.turn_id), 0
         try:
-            await self._host.record_run(run)
+            await self.reporter.record_start(agent)
         except asyncio.CancelledError:
             agent.stop.set()
             self._launch(agent)
@@ -348,17 +348,13 @@ class AgentTeamManager:
 
     def _launch(self, agent: Subagent) -> None:
         self._tree.begin(agent)
-        started = self.reporter.emit_start(agent, agent.run)
-        agent.work = asyncio.create_task(self._work(agent, started=started), name=f"agx sub-agent {agent.id}")
+        agent.work = asyncio.create_task(self._work(agent), name=f"agx sub-agent {agent.id}")
 
-    async def _work(
-        self, agent: Subagent, resumed: ResumedTurn | None = None, *, started: Sequence[Event] = ()
-    ) -> None:
+    async def _work(self, agent: Subagent, resumed: ResumedTurn | None = None) -> None:
         """Run the turn of the agent, deliver its ending, whatever it is, and go on with messages that it has left."""
         ending, is_recorded = agent.failure("internal", "The work failed because of an error in AgenticX."), False
         is_suspended = False
         try:
-            await self.reporter.write(started)
             last = await self._turn(agent, resumed)
             is_recorded = last is not None
             ending = (
@@ -435,8 +431,7 @@ class AgentTeamManager:
         if event.type == "round_start":
             agent.run_rounds += 1
             if agent.activity:
-                progress = self.reporter.emit(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity})
-                await self.reporter.write(progress)
+                await self.reporter.report_progress(agent)
         elif event.type == "tool_call":
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
         elif event.type in _ASKING:

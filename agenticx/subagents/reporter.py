@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from agenticx.errors import StoreError
@@ -10,8 +10,9 @@ from agenticx.logs import get_logger
 from agenticx.runtime import EventType, Session
 from agenticx.runtime.events import EVENT_CLASSES, Event
 from agenticx.runtime.session import Notice
+from agenticx.runtime.turn import Turn
 from agenticx.subagents.host import SubagentHost
-from agenticx.subagents.records import Subagent, SubagentEnding, SubagentRun
+from agenticx.subagents.records import Subagent, SubagentEnding
 from agenticx.subagents.tree import SubagentTree
 
 __all__ = ["SubagentReporter"]
@@ -28,30 +29,22 @@ class SubagentReporter:
         self._tree = tree
         self._session = session
 
-    def emit(self, agent: Subagent, type_: EventType, data: Mapping[str, Any], *, of_run: str = "") -> Sequence[Event]:
-        """Emit an event in the turn above; if that is over, return the event, which has no turn then, to be written.
+    async def record_start(self, agent: Subagent) -> None:
+        """Record the run of an agent, which is about to begin, with the event of its start."""
+        event = self._event(agent, EventType.SUBAGENT_STARTED, {"task": agent.run.task})
+        await self._host.record_run(agent.run, event)
+        self._put(agent.above, event)
 
-        It reports the start or the ending of the run `of_run`, if that is given.
-        """
-        turn, tree = agent.above, {"parent_agent_id": agent.run.parent_id, "depth": agent.depth}
-        in_turn = turn is not None and turn.accepts_children
-        event = EVENT_CLASSES[type_](type_, {**data, **tree}, agent.id, turn.id if turn is not None and in_turn else "")
-        if of_run:
-            self._host.expect_event(of_run, event)
-        if turn is None or not in_turn:
-            return [event]
-        turn.channel.put(event)
-        return ()
-
-    def emit_start(self, agent: Subagent, run: SubagentRun) -> Sequence[Event]:
-        """Emit the event of the start of an agent's run, as `emit` does."""
-        return self.emit(agent, EventType.SUBAGENT_STARTED, {"task": run.task}, of_run=run.turn_id)
+    async def report_progress(self, agent: Subagent) -> None:
+        """Write the event that says what an agent does."""
+        event = self._event(agent, EventType.SUBAGENT_PROGRESS, {"text": agent.activity})
+        await self._write(agent.above, event)
 
     async def finish(self, agent: Subagent, ending: SubagentEnding, *, is_recorded: bool) -> None:
         """Record the ending, then deliver it with the endings that the agent was not told of, then write its event."""
         if not (is_recorded or self.is_abandoned):
             await self._store(self._host.record_ending(ending))
-        event = self._emit_ending(agent, ending)
+        event, above = self._ending_event(agent, ending), agent.above
         self._tree.end(agent, ending)
         left: list[Notice] = []
         if agent.session is not None:
@@ -62,7 +55,7 @@ class SubagentReporter:
         if self._host.is_durable:
             self._tree.drop_conversations()
         _log.info("subagent", agent=agent.id, state=ending.state, code=ending.code)
-        await self.write(event)
+        await self._write(above, event)
 
     async def deliver(self, ending: SubagentEnding) -> None:
         """Deliver the ending of a run of an earlier process, which is recorded."""
@@ -70,21 +63,34 @@ class SubagentReporter:
         self._inbox(agent.parent).append(ending.notice(is_stored=True))
         await self.report_ending(ending)
 
-    async def report_start(self, run: SubagentRun) -> None:
-        """Write the event of the start of a run of an earlier process."""
-        await self.write(self.emit_start(self._tree.find(run.agent_id, None), run))
-
     async def report_ending(self, ending: SubagentEnding) -> None:
         """Write the event of an ending of an earlier process."""
-        await self.write(self._emit_ending(self._tree.find(ending.agent_id, None), ending))
+        await self._write(None, self._ending_event(self._tree.find(ending.agent_id, None), ending))
 
-    def _emit_ending(self, agent: Subagent, ending: SubagentEnding) -> Sequence[Event]:
-        return () if ending.state == "paused" else self.emit(agent, *ending.event, of_run=ending.turn_id)
+    def _ending_event(self, agent: Subagent, ending: SubagentEnding) -> Event | None:
+        """Return the event of an ending, which is expected from then on; None for a pause, which has none."""
+        if ending.state == "paused":
+            return None
+        event = self._event(agent, *ending.event)
+        self._host.expect_event(ending.turn_id, event)
+        return event
 
-    async def write(self, events: Sequence[Event]) -> None:
-        """Write events that belong to no turn."""
-        if events and not self.is_abandoned:
-            await self._store(self._host.write(events))
+    def _event(self, agent: Subagent, type_: EventType, data: Mapping[str, Any]) -> Event:
+        """Return an event of the turn above, or of none if that is over."""
+        turn, tree = agent.above, {"parent_agent_id": agent.run.parent_id, "depth": agent.depth}
+        turn_id = turn.id if turn is not None and turn.accepts_children else ""
+        return EVENT_CLASSES[type_](type_, {**data, **tree}, agent.id, turn_id)
+
+    async def _write(self, above: Turn | None, event: Event | None) -> None:
+        """Write an event, in the turn above if it is one of that."""
+        if event is not None and not self.is_abandoned:
+            self._put(above, event)
+            await self._store(self._host.write(event))
+
+    def _put(self, above: Turn | None, event: Event) -> None:
+        """Have the turn above emit an event of that which the host does not write."""
+        if above is not None and event.turn_id and not self._host.is_durable:
+            above.channel.put(event)
 
     def _inbox(self, agent: Subagent | None) -> list[Notice]:
         """Return the notices of an agent, or of the nearest one above it that has not ended; None is the main agent."""

@@ -176,6 +176,7 @@ _REQUIREMENTS = {
     "bool_type": "must be true or false",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
+    "string_pattern_mismatch": "must not be blank",  # the only pattern in the bodies of the API
     "string_too_long": "must have at most {max_length} characters",
     "string_too_short": "must not be empty",  # no text of the API has another minimum than one character
     "string_type": "must be a text",

@@ -134,17 +134,22 @@ def test_the_usage_of_each_agent_of_a_session_is_shown_also_that_of_the_choice_o
     ]
 
 
+LONG_TASK = f"Find it\n{'now ' * 100}"
+
+
 def test_show_lists_the_subagents_of_a_session(agx: Any) -> None:
     asyncio.run(delegate_in(Path(agx.environment["AGX_HOME"])))
     shown = agx("sessions", "show", "last").stdout
-    assert "agents  searcher-1: completed, 1 round, 23 tokens: Find it\n" in shown
+    (line,) = (line for line in shown.splitlines() if line.startswith("agents"))
+    task = " ".join(LONG_TASK.split())
+    assert line == f"agents  searcher-1: completed, 1 round, 23 tokens: {task[:99]}…"
     (whole,) = rows(agx("sessions", "show", "last", "--json").stdout)
     assert whole["subagents"] == [
         {
             "agent_id": "searcher-1",
             "state": "completed",
             "rounds": 1,
-            "task": "Find it",
+            "task": LONG_TASK,
             "parent_agent_id": "meta",
             "depth": 1,
         }
@@ -153,7 +158,7 @@ def test_show_lists_the_subagents_of_a_session(agx: Any) -> None:
 
 async def delegate_in(home: Path) -> None:
     """Run a turn that starts a sub-agent and waits for it, in a session of the store in `home`."""
-    spawn = call("spawn_subagent", {"task": "Find it", "name": "searcher"})
+    spawn = call("spawn_subagent", {"task": LONG_TASK, "name": "searcher"})
     script = [[spawn, call("wait_subagents")], [say("Found."), usage(20, 3)], "It is found."]
     settings = load_settings({"home": home}, environ={})
     with ScriptedModel(script) as model:

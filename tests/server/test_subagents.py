@@ -92,5 +92,6 @@ async def test_what_cannot_be_done_is_a_problem_with_a_sentence(make_studio: Stu
             answer = await studio.client.post(f"{path}/{action}", json=body)
             assert (answer.status_code, answer.json()["code"]) == (404, "subagent_not_found")
             assert answer.json()["detail"] == "there is no sub-agent 'x'; known: none"
-        answer = await studio.client.post(f"{path}/message", json={"text": ""})
-        assert (answer.status_code, answer.json()["field"]) == (422, "text")
+        for text, problem in (("", "'text' must not be empty."), (" \n", "'text' must not be blank.")):
+            answer = await studio.client.post(f"{path}/message", json={"text": text})
+            assert (answer.status_code, answer.json()["field"], answer.json()["detail"]) == (422, "text", problem)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.terminal.event_text import one_line
 from agenticx.runtime.events import EventType
 from agenticx.sessions.store.usage import DailyUsage
 from agenticx.tools.plurals import pluralize
@@ -43,12 +44,13 @@ def subagents_to_json(events: Sequence[Envelope]) -> list[dict[str, Any]]:
 
 
 def subagent_lines(events: Sequence[Envelope], usage: Sequence[DailyUsage]) -> Iterator[str]:
-    """Yield a line for each sub-agent: its id, state, rounds, tokens and task."""
+    """Yield a line for each sub-agent: its id, state, rounds, tokens and the beginning of its task."""
     for agent in _subagents(events):
         counts = [row.counts for row in usage if row.agent_id == agent.agent_id]
         tokens = sum(count.input_tokens + count.output_tokens for count in counts)
         state = agent.state if agent.code is None else f"{agent.state} {agent.code}"
-        yield f"{agent.agent_id}: {state}, {pluralize(agent.rounds, 'round')}, {tokens:,} tokens: {agent.task}"
+        work = f"{pluralize(agent.rounds, 'round')}, {tokens:,} tokens"
+        yield f"{agent.agent_id}: {state}, {work}: {one_line(agent.task)}"
 
 
 def _subagents(events: Sequence[Envelope]) -> Sequence[_Subagent]:

@@ -1,4 +1,4 @@
-"""The starts and endings of sub-agents whose events are not in the log yet."""
+"""The endings of sub-agents whose events are not in the log yet."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from agenticx.sessions.store.records import Fact
 
 __all__ = ["REPORTING_EVENTS", "Announcements"]
 
-REPORTING_EVENTS = frozenset({EventType.SUBAGENT_STARTED, EventType.SUBAGENT_COMPLETED, EventType.SUBAGENT_ERROR})
-"""The events that report starts and endings, in a turn above or in none."""
+REPORTING_EVENTS = frozenset({EventType.SUBAGENT_COMPLETED, EventType.SUBAGENT_ERROR})
+"""The events that report endings, in a turn above or in none."""
 
 
 class Announcements:
-    """The stored starts and endings without an event, by the keys of their facts `subagent_unannounced`.
+    """The stored endings without an event, by the keys of their facts `subagent_unannounced`.
 
     They are stored in one commit, and their event in a later one, which has the fact `subagent_announced`. So the next
     process finds the `missing` ones, in the order of storage, and appends their events.

@@ -223,9 +223,9 @@ class Fact:
 
     `subagent_started`: the run `key` of a sub-agent, which is the turn of that id once it has begun, is about to,
     {agent_id, task, …}. `subagent_ended`: it has ended, {state, text, …}. `subagent_delivered`: the conversation of the
-    agent above has this ending, {state, …}. `subagent_unannounced`: the event of this ending, {state, text, …}, or of
-    the start of the run, if the key is `start/…`, is not in the log yet. `subagent_announced`: it is. These and the
-    facts about files and rewinds belong to no turn (`turn_id` is "").
+    agent above has this ending, {state, …}. `subagent_unannounced`: the event of this ending, {state, text, …}, is
+    not in the log yet. `subagent_announced`: it is. These and the facts about files and rewinds belong to no turn
+    (`turn_id` is "").
     """
 
     kind: FactKind

@@ -21,6 +21,7 @@ from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
+from tests.support.timeouts import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -138,7 +139,7 @@ async def test_a_stop_ends_running_queued_and_asking_subagents_in_time_and_leave
         turn = asyncio.create_task(session.run(hub))
         await session.wait_for(lambda one: one["type"] in ("confirm_required", "question_asked"), 2)
         await session.wait_for_event("round_start", "slow-4")
-        await session.wait_for_event("subagent_started", "queued-5")
+        await wait_until(lambda: len(session.main.requests) == len(first) + len(others))
         began = asyncio.get_running_loop().time()
         await hub.stop(session.id)
         assert (await turn)["data"]["code"] == "stopped"

@@ -70,6 +70,25 @@ async def test_a_process_that_dies_at_any_commit_leaves_no_start_or_ending_witho
         await hub.close()
 
 
+async def test_each_start_is_in_the_log_before_the_first_event_of_its_run(tmp_path: Path) -> None:
+    session = SubagentSession(tmp_path, MemoryStore)
+    script = [[spawn("a"), spawn("b"), spawn("c")], call("wait_subagents"), "done"]
+    workers = {"a": [spawn("d"), call("wait_subagents"), "ok"], "b": ["ok"], "c": ["ok"] * 2, "d": ["ok"]}
+    async with session.hub(script, **workers) as hub:
+        await session.run(hub)
+        await hub.retry_subagent(session.id, "c-3")
+        await session.wait_for_event("subagent_completed", "c-3", 2)
+        log = await session.envelopes()
+        check_grammar(log)
+        beginnings = [one for one in log if one["type"] in ("subagent_started", "turn_started")][1:]
+        for agent, above in (("a-1", "meta"), ("b-2", "meta"), ("c-3", "meta"), ("d-4", "a-1")):
+            start, began, *again = (one for one in beginnings if one["agent_id"] == agent)
+            assert (start["type"], began["type"]) == ("subagent_started", "turn_started")
+            assert start["turn_id"] == began["data"]["parent_turn_id"]
+            assert start["data"]["parent_agent_id"] == above
+            assert [(one["type"], one["turn_id"]) for one in again[:1]] == [("subagent_started", None)] * bool(again)
+
+
 @pytest.mark.parametrize("times", [1, 2, 3])
 async def test_a_terminal_event_that_could_not_be_stored_has_one_ending_and_one_event(
     tmp_path: Path, times: int

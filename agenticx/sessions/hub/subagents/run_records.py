@@ -9,7 +9,7 @@ from agenticx.logs import get_logger
 from agenticx.sessions.store.records import Fact
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
-__all__ = ["RunRecords", "ended_facts", "read_endings", "start_key", "started_facts"]
+__all__ = ["RunRecords", "ended_facts", "read_endings", "started_fact"]
 
 _log = get_logger(__name__)
 
@@ -53,25 +53,18 @@ class RunRecords:
         return [run for turn_id, run in self.runs.items() if turn_id not in self.endings]
 
 
-def start_key(turn_id: str) -> str:
-    """Return the key of the fact that the log has, or has not, the event of a run's start; its ending has the id."""
-    return f"start/{turn_id}"
-
-
 def read_endings(facts: Iterable[Fact]) -> Iterator[SubagentEnding]:
     """Yield the endings among facts that the log lacks an event; what a newer release wrote is left out."""
     for fact in facts:
-        if fact.data:  # not a start
-            try:
-                yield SubagentEnding(**fact.data)
-            except TypeError as exc:
-                _log.error("fact about a sub-agent unreadable", kind=fact.kind, key=fact.key, error=repr(exc))
+        try:
+            yield SubagentEnding(**fact.data)
+        except TypeError as exc:
+            _log.error("fact about a sub-agent unreadable", kind=fact.kind, key=fact.key, error=repr(exc))
 
 
-def started_facts(run: SubagentRun) -> Sequence[Fact]:
-    """Return the facts that a run is about to begin, and that the log has no event of that yet."""
-    started = Fact(kind="subagent_started", key=run.turn_id, turn_id="", data=run.dump())
-    return (started, Fact(kind="subagent_unannounced", key=start_key(run.turn_id), turn_id=""))
+def started_fact(run: SubagentRun) -> Fact:
+    """Return the fact that a run is about to begin."""
+    return Fact(kind="subagent_started", key=run.turn_id, turn_id="", data=run.dump())
 
 
 def ended_facts(ending: SubagentEnding, *, is_announced: bool) -> Sequence[Fact]:

@@ -7,14 +7,14 @@ from typing import Any
 
 from agenticx.errors import SessionBusy
 from agenticx.messages import Message
-from agenticx.runtime import AgentRuntime, EventType, RuntimeEvent, Session
+from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
-from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_facts, read_endings, start_key, started_facts
+from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_facts, read_endings, started_fact
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
@@ -138,8 +138,6 @@ class SessionSubagents:
         """
         open_turns = {turn.id for turn in loaded.children}
         missing = list(self._writer.announcements.missing.values())
-        for run in list(self._records.runs.values()):
-            await self._report_start(run)
         for run in self._records.unended:
             if run.turn_id not in open_turns and run.turn_id not in self._begun_here:
                 ending = SubagentEnding(
@@ -149,11 +147,6 @@ class SessionSubagents:
                 await self.manager.reporter.deliver(ending)
         for ending in read_endings(missing):
             await self.manager.reporter.report_ending(ending)
-
-    async def _report_start(self, run: SubagentRun) -> None:
-        """Append the event of the start of a run of an earlier process if that left it out."""
-        if start_key(run.turn_id) in self._writer.announcements.missing:
-            await self.manager.reporter.report_start(run)
 
     @property
     def has_unended(self) -> bool:
@@ -193,17 +186,15 @@ class SessionSubagents:
 
     async def on_ended(self, turn_id: str, /) -> None:
         """Deliver the ending of a run of an earlier process, unless that recorded it without the end of its turn."""
-        if turn_id in self._records.runs and turn_id not in self._begun_here:
-            await self._report_start(self._records.runs[turn_id])
-            if turn_id not in self._known_endings:
-                await self.manager.reporter.deliver(self._records.endings[turn_id])
+        if turn_id in self._records.runs and turn_id not in self._begun_here and turn_id not in self._known_endings:
+            await self.manager.reporter.deliver(self._records.endings[turn_id])
 
     # --- the host of the manager --------------------------------------------------------------------------------------
 
-    async def record_run(self, run: SubagentRun, /) -> None:
+    async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
         self._begun_here.add(run.turn_id)
         self._records.runs[run.turn_id] = run
-        await run_to_completion(self._writer.commit(None, facts=started_facts(run)))
+        await self._append(started, [started_fact(run)])
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
         if ending.turn_id in self._turns.waiting.by_id:  # it could not go on after a restart
@@ -216,11 +207,14 @@ class SessionSubagents:
         return ended_facts(ending, is_announced=ending.turn_id in self._writer.announcements.stored)
 
     def expect_event(self, turn_id: str, event: RuntimeEvent, /) -> None:
-        is_start = event.type is EventType.SUBAGENT_STARTED
-        self._writer.announcements.expect(start_key(turn_id) if is_start else turn_id, event)
+        self._writer.announcements.expect(turn_id, event)
 
-    async def write(self, events: Sequence[RuntimeEvent], /) -> None:
-        await run_to_completion(self._writer.commit(None, events))
+    async def write(self, event: RuntimeEvent, /) -> None:
+        await self._append(event)
+
+    async def _append(self, event: RuntimeEvent, facts: Sequence[Fact] = ()) -> None:
+        turn_id = event.turn_id or None
+        await run_to_completion(self._writer.commit(turn_id, [event], facts=facts, keeps_state=True))
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
         events = [event async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
