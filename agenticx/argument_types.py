@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from os import PathLike
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ __all__ = [
     "check_int",
     "check_iterable",
     "check_mapping",
+    "check_number",
     "check_path",
     "check_sequence",
     "check_str",
     "check_type",
+    "checked_text",
     "wrong_type",
 ]
 
@@ -45,6 +48,19 @@ def check_int(name: str, value: object) -> None:
     if isinstance(value, bool):
         raise wrong_type(name, value, "an int")
     check_type(name, value, int, "an int")
+
+
+def check_number(name: str, value: object) -> None:
+    """Raise `TypeError` if the argument `name` is no int, float or Decimal, or a bool."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise wrong_type(name, value, "a number")
+
+
+def checked_text(name: str, value: str | None, default: str) -> str:
+    """Return a text, or the default for None and an empty one; raise `TypeError` if the argument `name` is no str."""
+    if value is not None:
+        check_str(name, value)
+    return value or default
 
 
 def check_path(name: str, value: object) -> None:
