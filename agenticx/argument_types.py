@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from os import PathLike
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ __all__ = [
     "check_sequence",
     "check_str",
     "check_type",
+    "checked_text",
     "wrong_type",
 ]
 
@@ -48,10 +50,17 @@ def check_int(name: str, value: object) -> None:
     check_type(name, value, int, "an int")
 
 
-def check_number(name: str, value: object, expected: str) -> None:
-    """Raise `TypeError` if the argument `name` is no int or float, or a bool; `expected` is a noun phrase for it."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def check_number(name: str, value: object, expected: str = "a number") -> None:
+    """Raise `TypeError` if the argument `name` is no int, float or Decimal, or a bool; `expected` is a noun phrase."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise wrong_type(name, value, expected)
+
+
+def checked_text(name: str, value: str | None, default: str) -> str:
+    """Return a text, or the default for None and an empty one; raise `TypeError` if the argument `name` is no str."""
+    if value is not None:
+        check_str(name, value)
+    return value or default
 
 
 def check_path(name: str, value: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 from agenticx.messages import new_id
 from agenticx.teams.actors.errors import CantHandleException
@@ -120,9 +120,17 @@ def type_subscription(topic_type: str) -> Callable[[ClassT], ClassT]:
     return decorate
 
 
-def default_subscription(class_: ClassT) -> ClassT:
-    """Subscribe the agents of a class to the topic type "default" when they are registered; a class decorator."""
-    return type_subscription("default")(class_)
+@overload
+def default_subscription(class_: ClassT) -> ClassT: ...
+@overload
+def default_subscription(class_: None = None) -> Callable[[ClassT], ClassT]: ...
+def default_subscription(class_: ClassT | None = None) -> ClassT | Callable[[ClassT], ClassT]:
+    """Subscribe the agents of a class to the topic type "default" when they are registered.
+
+    A class decorator, also with empty brackets.
+    """
+    decorate: Callable[[ClassT], ClassT] = type_subscription("default")
+    return decorate if class_ is None else decorate(class_)
 
 
 def class_subscriptions(class_: object, agent_type: AgentType) -> Sequence[TypeSubscription]:

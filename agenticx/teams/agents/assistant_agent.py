@@ -12,6 +12,7 @@ import pydantic
 from pydantic import BaseModel
 
 from agenticx import user_code
+from agenticx.argument_types import check_int
 from agenticx.errors import AgenticXError
 from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text, message_adapter, new_id
 from agenticx.runtime import (
@@ -120,10 +121,12 @@ class AssistantAgent(BaseChatAgent):
         super().__init__(name, description)
         if (model_client is None) == (llm is None):
             raise ValueError("give either model_client or its alias llm")
-        if max_tool_iterations is not None and max_tool_iterations < 1:
-            raise ValueError(
-                "Maximum number of tool iterations must be greater than or equal to 1, got " + str(max_tool_iterations)
-            )
+        if max_tool_iterations is not None:
+            check_int("max_tool_iterations", max_tool_iterations)
+            if max_tool_iterations < 1:
+                raise ValueError(
+                    f"Maximum number of tool iterations must be greater than or equal to 1, got {max_tool_iterations}"
+                )
         check_output_content(output_content_type, output_content_type_format)
         own = agent_tools(tools or ())
         self._handoffs = checked_handoffs(handoffs or (), own)

@@ -6,11 +6,13 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextvars import Context, copy_context
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from agenticx import user_code
+from agenticx.argument_types import check_str
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
+from agenticx.teams.actors.errors import CantHandleException
 from agenticx.teams.agents.protocols import ChatAgent, TaskInput
 from agenticx.teams.agents.tasks import task_messages
 from agenticx.teams.messages import (
@@ -30,10 +32,12 @@ class BaseChatAgent(ChatAgent):
     """An agent that answers messages: in a team, alone by `run`, or as an actor of a message runtime.
 
     It keeps what it was sent: each call gives it what is new. `name` must be an identifier, else ValueError;
-    `description` is what a model reads that chooses the next speaker.
+    `description` is what a model reads that chooses the next speaker. TypeError for one that is no text.
     """
 
     def __init__(self, name: str, description: str) -> None:
+        check_str("name", name)
+        check_str("description", description)
         if not name.isidentifier():
             raise ValueError(f"the name of an agent must be an identifier, such as 'code_writer', not {name!r}")
         self._name = name
@@ -93,7 +97,9 @@ class BaseChatAgent(ChatAgent):
         return
 
     async def on_message(self, message: BaseChatMessage, ctx: MessageContext) -> Response:
-        """Answer one message of a message runtime."""
+        """Answer one message of a message runtime; raises `CantHandleException` for one that is no chat message."""
+        if not isinstance(cast("object", message), BaseChatMessage):
+            raise CantHandleException(f"{self.name!r} answers chat messages, not a {type(message).__name__}")
         return await self.on_messages([message], ctx.cancellation_token)
 
     async def run_stream(

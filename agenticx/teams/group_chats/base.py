@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from agenticx import user_code
-from agenticx.argument_types import check_int, check_type
+from agenticx.argument_types import check_int, check_type, checked_text
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
@@ -98,8 +98,8 @@ class BaseGroupChat(Team):
                 raise ValueError(f"max_turns must be at least 1, not {max_turns}")
         self.check_participants(participants)
         self._participants = checked_participants(participants)
-        self._name = name or type(self).__name__
-        self._description = description or "A team of agents."
+        self._name = checked_text("name", name, type(self).__name__)
+        self._description = checked_text("description", description, "A team of agents.")
         self._condition = None if termination_condition is None else checked_condition(termination_condition)
         self._max_turns = max_turns
         if max_turns is None and termination_condition is None:

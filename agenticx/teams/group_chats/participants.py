@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from agenticx import user_code
+from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
 from agenticx.runtime.agent_runtime import MAIN_AGENT
@@ -261,9 +262,13 @@ class _ParticipantActor:
 
 
 class ActorParticipants:
-    """The participants of a team as actors of a message runtime, which gets a message for each speech."""
+    """The participants of a team as actors of a message runtime, which gets a message for each speech.
+
+    TypeError for another `runtime`.
+    """
 
     def __init__(self, runtime: MessageRuntime, participants: Mapping[str, Participant]) -> None:
+        check_type("runtime", runtime, MessageRuntime, "a MessageRuntime, such as SingleThreadedAgentRuntime()")
         self._runtime = runtime
         self._participants = participants
         self._team_id = new_id("team")

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
+from agenticx.argument_types import check_type
 from agenticx.errors import AgenticXError
 from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
@@ -94,12 +95,14 @@ class TeamTurns:
 
     They are turns of its `session`, which is one in memory, or the id of one of an open hub. Where the code runs in a
     turn already, such as that of a team with a nested one, they are turns below it. Else there are none. Where the run
-    is the whole work of a turn, `own_turn`, it needs no other.
+    is the whole work of a turn, `own_turn`, it needs no other. TypeError for another `session`.
     """
 
     own_turn: Turn | None = None
 
     def __init__(self, team: str, session: Session | str | None, settings: Settings | None) -> None:
+        if session is not None:
+            check_type("session", session, (Session, str), "a Session or the id of a session (record.id)")
         self._team = team
         self._session = session
         self._settings = settings

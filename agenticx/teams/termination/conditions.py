@@ -1,4 +1,7 @@
-"""The termination conditions: limits, texts, sources, calls, and a stop from outside."""
+"""The termination conditions: limits, texts, sources, calls, and a stop from outside.
+
+Their constructors raise TypeError for arguments of other types.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from agenticx import user_code
-from agenticx.argument_types import check_sequence
+from agenticx.argument_types import check_callable, check_int, check_number, check_sequence, check_str
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,
@@ -39,6 +42,7 @@ class MaxMessageTermination(TerminationCondition):
     """A limit on chat messages, the task included; `include_agent_event` counts events too."""
 
     def __init__(self, max_messages: int, include_agent_event: bool = False) -> None:
+        check_int("max_messages", max_messages)
         self._max = max_messages
         self._events = include_agent_event
 
@@ -49,9 +53,10 @@ class MaxMessageTermination(TerminationCondition):
 
 
 class TextMentionTermination(MessageCondition):
-    """A text in a chat message, of one of `sources` if given; TypeError for sources that are no list."""
+    """A text in a chat message, of one of `sources` if given."""
 
     def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
+        check_str("text", text)
         if sources is not None:
             check_sequence("sources", sources, "names")
         self._text = text
@@ -75,6 +80,8 @@ class TextMessageTermination(MessageCondition):
     """A `TextMessage`, of `source` if given."""
 
     def __init__(self, source: str | None = None) -> None:
+        if source is not None:
+            check_str("source", source)
         self._source = source
 
     def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
@@ -83,7 +90,7 @@ class TextMessageTermination(MessageCondition):
 
 
 class SourceMatchTermination(MessageCondition):
-    """A chat message of one of `sources`, which are names in a list; TypeError for something else."""
+    """A chat message of one of `sources`, which are names in a list."""
 
     def __init__(self, sources: Sequence[str]) -> None:
         check_sequence("sources", sources, "names")
@@ -98,6 +105,7 @@ class HandoffTermination(MessageCondition):
     """A `HandoffMessage` to `target`."""
 
     def __init__(self, target: str) -> None:
+        check_str("target", target)
         self._target = target
 
     def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
@@ -109,6 +117,7 @@ class FunctionCallTermination(MessageCondition):
     """A result of the tool `function_name`."""
 
     def __init__(self, function_name: str) -> None:
+        check_str("function_name", function_name)
         self._name = function_name
 
     def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
@@ -126,9 +135,13 @@ class TokenUsageTermination(TerminationCondition):
         max_prompt_token: int | None = None,
         max_completion_token: int | None = None,
     ) -> None:
-        if max_total_token is max_prompt_token is max_completion_token is None:
-            raise ValueError("one of max_total_token, max_prompt_token and max_completion_token must be given")
+        names = ("max_total_token", "max_prompt_token", "max_completion_token")
         self._limits = (max_total_token, max_prompt_token, max_completion_token)
+        for name, limit in zip(names, self._limits, strict=True):
+            if limit is not None:
+                check_int(name, limit)
+        if self._limits == (None, None, None):
+            raise ValueError("one of max_total_token, max_prompt_token and max_completion_token must be given")
 
     def check(self, run: Run) -> StopMessage | None:
         prompt, completion = run.usage.prompt_tokens, run.usage.completion_tokens
@@ -146,6 +159,7 @@ class CostTermination(TerminationCondition):
     """A limit on the cost of the run in USD; a run whose cost is unknown is stopped at once."""
 
     def __init__(self, max_cost_usd: float) -> None:
+        check_number("max_cost_usd", max_cost_usd)
         self._max = max_cost_usd
 
     def check(self, run: Run) -> StopMessage | None:
@@ -159,6 +173,7 @@ class TimeoutTermination(TerminationCondition):
     """A limit on the nominal seconds since the beginning of the run, without the time that it waited for a person."""
 
     def __init__(self, timeout_seconds: float) -> None:
+        check_number("timeout_seconds", timeout_seconds)
         self._seconds = timeout_seconds
 
     def check(self, run: Run) -> StopMessage | None:
@@ -185,6 +200,7 @@ class FunctionalTermination(TerminationCondition):
     """A plain or async function of the run's messages that returns true when it is over."""
 
     def __init__(self, func: Callable[[Sequence[BaseAgentEvent | BaseChatMessage]], bool | Awaitable[bool]]) -> None:
+        check_callable("func", func, "a function of the messages")
         self._function = func
 
     async def check(self, run: Run) -> StopMessage | None:
@@ -196,6 +212,7 @@ class StuckTermination(TerminationCondition):
     """Participants that only repeat themselves: the loop detector over their speeches (`repeated_speeches`)."""
 
     def __init__(self, repeats: int = 3) -> None:
+        check_int("repeats", repeats)
         if repeats < 2:
             raise ValueError(f"repeats must be at least 2, not {repeats}")
         self._repeats = repeats

@@ -13,6 +13,7 @@ from agenticx.teams import (
     AgentInstantiationContext,
     AgentMetadata,
     AgentType,
+    AssistantAgent,
     BaseAgent,
     CantHandleException,
     DefaultInterventionHandler,
@@ -31,6 +32,7 @@ from agenticx.teams import (
     rpc,
     type_subscription,
 )
+from agenticx.testing import ScriptedModel
 from tests.support.teams.actors import Echo, Recorder, Words, registered
 
 pytestmark = pytest.mark.anyio
@@ -264,6 +266,26 @@ class Subscribed(Router):
     @rpc
     async def on_cat(self, message: Cat, ctx: MessageContext) -> str:
         return "cat"
+
+
+async def test_a_default_subscription_may_have_empty_brackets():
+    @default_subscription()
+    class Bracketed(Router):
+        pass
+
+    runtime = SingleThreadedAgentRuntime()
+    await Bracketed.register(runtime, "bracketed", Bracketed)
+    await runtime.publish_message("news", DefaultTopicId())
+    await runtime.stop_when_idle()
+    agent = await runtime.try_get_underlying_agent_instance(AgentId("bracketed", "default"), Router)
+    assert agent.events == ["news"]
+
+
+async def test_a_chat_agent_as_an_actor_refuses_what_is_no_chat_message():
+    runtime = SingleThreadedAgentRuntime()
+    await runtime.register_agent_instance(AssistantAgent("helper", ScriptedModel()), AgentId("helper", "default"))
+    with pytest.raises(CantHandleException, match="'helper' answers chat messages, not a dict"):
+        await runtime.send_message({"content": "hi"}, AgentId("helper", "default"))
 
 
 async def test_messages_are_routed_by_their_type():

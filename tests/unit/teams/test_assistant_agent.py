@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -233,9 +233,18 @@ async def test_unusable_arguments_are_refused(options: dict[str, Any], problem: 
         AssistantAgent("helper", ScriptedModel(), **options)
 
 
+@pytest.mark.parametrize("value", ["1", 1.5, True])
+async def test_a_number_of_iterations_that_is_no_int_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="max_tool_iterations must be an int"):
+        AssistantAgent("helper", ScriptedModel(), max_tool_iterations=value)
+
+
 async def test_a_name_must_be_an_identifier() -> None:
     with pytest.raises(ValueError, match="must be an identifier"):
         AssistantAgent("no name", ScriptedModel())
+    for wrong in ({"name": 3}, {"name": "helper", "description": 3}):
+        with pytest.raises(TypeError, match="must be a str, not int"):
+            AssistantAgent(model_client=ScriptedModel(), **cast("dict[str, Any]", wrong))
     with pytest.raises(ValueError, match="must be an identifier"):
         Handoff("no name")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.sessions.store.records import SessionRecord
 from agenticx.teams import (
     AssistantAgent,
     BaseChatMessage,
@@ -77,11 +78,19 @@ async def test_a_response_with_an_event_is_refused() -> None:
         *({"max_turns": value} for value in ("3", 1.5, True)),
         *({"custom_message_types": [value]} for value in (int, "TextMessage")),
         *({"termination_condition": value} for value in ("x", MaxMessageTermination, print)),
+        *({"session": value} for value in (3, SessionRecord(workspace="/", created_at=""))),
+        *({name: 3} for name in ("runtime", "name", "description")),
     ],
 )
 async def test_an_option_of_another_type_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=next(iter(options))):
         RoundRobinGroupChat([Saying("a")], **options)
+
+
+async def test_the_record_of_a_session_is_refused_with_what_would_be_right() -> None:
+    record: Any = SessionRecord(workspace="/", created_at="")
+    with pytest.raises(TypeError, match=r"a Session or the id of a session \(record\.id\), not SessionRecord"):
+        RoundRobinGroupChat([Saying("a")], session=record)
 
 
 @pytest.mark.parametrize("team", [SelectorGroupChat, Swarm])

@@ -356,3 +356,23 @@ def test_only_conditions_can_be_combined() -> None:
         MaxMessageTermination(3) | other
     with pytest.raises(TypeError, match="unsupported operand"):
         MaxMessageTermination(3) & other
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: MaxMessageTermination("3"), "max_messages must be an int"),
+        (lambda: TextMentionTermination(3), "text must be a str"),
+        (lambda: TextMessageTermination(3), "source must be a str"),
+        (lambda: HandoffTermination(3), "target must be a str"),
+        (lambda: FunctionCallTermination(3), "function_name must be a str"),
+        (lambda: TokenUsageTermination(True), "max_total_token must be an int"),
+        (lambda: CostTermination("a"), "max_cost_usd must be a number"),
+        (lambda: TimeoutTermination("x"), "timeout_seconds must be a number"),
+        (lambda: FunctionalTermination(3), "func must be a function of the messages"),
+        (lambda: StuckTermination(2.5), "repeats must be an int"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused(make: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
+        make()
