@@ -1,4 +1,4 @@
-"""The attachments of a team's messages: their names in the log, their contents in the session's messages."""
+"""Attachments of a team's messages: names in the log, contents in the messages of the session."""
 
 from __future__ import annotations
 
