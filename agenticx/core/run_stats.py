@@ -10,9 +10,9 @@ from typing import cast
 from agenticx.core.agent import Agent
 from agenticx.core.results import ExecutionStats
 from agenticx.llms.base import Usage
+from agenticx.runtime.budgets.usage_payload import usage_data, usage_from_data
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import FinalUsageData
-from agenticx.runtime.turn import usage_data, usage_from_data
 
 __all__ = ["RunUsage", "round_count"]
 

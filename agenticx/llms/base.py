@@ -134,8 +134,7 @@ class Usage:
 
     def updated(self, later: Usage) -> Usage:
         """Return the counts of a call after its later report: those of `later`, and these where it has None."""
-        counts = {name: getattr(later, name) for name in Usage.__slots__}
-        return replace(self, **{name: value for name, value in counts.items() if value is not None})
+        return replace(self, **{key: value for key in Usage.__slots__ if (value := getattr(later, key)) is not None})
 
     def __add__(self, other: Usage) -> Usage:
         """Return the usage of both calls; the cost is None unless both are known, so that a sum is never too low."""
@@ -209,7 +208,8 @@ class Attempt:
     """A notice that the call starts, or is retried, with `model`; it is no part of the reply.
 
     A call is only retried before its first delta. The attempt begins `wait_seconds` from now. `reason` says why there
-    is another attempt (None for a first one). If `bounded`, there is a fallback and the sender ends the attempt after
+    is another attempt (None for a first one), `spent` is what the one before it, which failed, used if that is known:
+    it is in no `UsageDelta`. If `bounded`, there is a fallback and the sender ends the attempt after
     `ModelRequest.attempt_seconds` without a delta; the receiver's own limit for the first delta does not apply then.
     """
 
@@ -217,6 +217,7 @@ class Attempt:
     wait_seconds: float = 0.0
     reason: str | None = None
     bounded: bool = False
+    spent: Usage | None = None
 
 
 Delta = TextDelta | ThinkingDelta | ToolCallDelta | UsageDelta | Attempt | Finished
@@ -308,8 +309,7 @@ class ReplySize:
 
     def add(self, batch: Sequence[Delta]) -> None:
         """Add the deltas of a batch."""
-        _, error = self._count(batch)
-        if error is not None:
+        if (error := self._count(batch)[1]) is not None:
             raise error
 
     def truncate(self, deltas: list[Delta]) -> ModelError | None:
@@ -377,7 +377,8 @@ class ReplySize:
 class ReplyBuilder:
     """A builder of a `Reply` from deltas; linear in the length of the stream.
 
-    `usage` has the token counts received so far; `complete` is true once the end marker was received.
+    `usage` has the token counts received so far, `failed_usages` those of failed attempts before; `complete` is true
+    once the end marker was received.
     """
 
     def __init__(self) -> None:
@@ -387,6 +388,7 @@ class ReplyBuilder:
         self._names: list[str] = []
         self._arguments: list[list[str]] = []
         self.usage = Usage()
+        self.failed_usages: tuple[Usage, ...] = ()
         self.complete = False
         self._finished: Finished | None = None
 
@@ -409,7 +411,7 @@ class ReplyBuilder:
                 case UsageDelta():
                     self.usage = self.usage.updated(delta.usage)
                 case Attempt():
-                    pass
+                    self.failed_usages += () if delta.spent is None else (delta.spent,)
                 case Finished():
                     self._finished, self.complete = delta, delta.complete
 
@@ -430,19 +432,17 @@ class ReplyBuilder:
 
     def reply(self) -> Reply:
         """Return the reply received so far; `complete` only if the end marker was received."""
-        finished = self._finished
+        finished = self._finished or Finished("end", None)
+        calls = zip(self._ids, self._names, map("".join, self._arguments), strict=True)
         return Reply(
-            text="".join(self._text),
+            text=self.text,
             reasoning="".join(self._reasoning),
-            tool_calls=tuple(
-                ToolCall(id=id_, name=name, arguments="".join(parts))
-                for id_, name, parts in zip(self._ids, self._names, self._arguments, strict=True)
-            ),
-            stop=finished.stop if finished else "end",
-            finish_reason=finished.finish_reason if finished else None,
+            tool_calls=tuple(ToolCall(id=id_, name=name, arguments=arguments) for id_, name, arguments in calls),
+            stop=finished.stop,
+            finish_reason=finished.finish_reason,
             usage=self.usage,
             complete=self.complete,
-            provider_state=finished.provider_state if finished else None,
+            provider_state=finished.provider_state,
         )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from agenticx.clocks import Clock
 from agenticx.errors import ClockExpired, ModelError
 from agenticx.llms.base import Attempt, ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta, failed_reply_error
+from agenticx.llms.call_limits import largest_cost
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.logs import get_logger
 
@@ -104,11 +105,13 @@ class AttemptPlan:
     """The state of a call's attempts: the current model, its failures, and the errors of the models before it.
 
     `announced` is the attempt that was announced and comes next, None before the first one of a model without fallback.
+    `counts` are those that the current attempt has reported before any part of its reply.
     """
 
     models: Sequence[ChatModel]
     policy: RetryPolicy
     announced: Attempt | None = None
+    counts: Usage | None = None
     index: int = 0
     failed_attempts: int = 0
     earlier_failures: list[str] = field(default_factory=list[str])
@@ -121,30 +124,45 @@ class AttemptPlan:
     def has_fallback(self) -> bool:
         return self.index + 1 < len(self.models)
 
-    def announce(self, wait: float = 0.0, reason: str | None = None) -> Attempt:
+    def announce(self, wait: float = 0.0, reason: str | None = None, spent: Usage | None = None) -> Attempt:
         """Return the next attempt, with the current model."""
-        self.announced = Attempt(self.model.name, wait, reason, bounded=self.has_fallback)
+        self.announced = Attempt(self.model.name, wait, reason, bounded=self.has_fallback, spent=spent)
         return self.announced
 
-    def announce_after(self, error: ModelError) -> Attempt:
-        """Return the attempt after `error`; if there is none, raise it, extended by the errors of earlier models."""
+    def announce_after(self, error: ModelError, spent: Usage | None) -> Attempt | None:
+        """Return the attempt after one that failed; if there is none, extend `error` by those of earlier models."""
         self.failed_attempts += 1
         wait = self.policy.wait(error, self.failed_attempts)
         if wait is not None:
-            return self.announce(wait, str(error))
+            return self.announce(wait, str(error), spent)
         if not self.has_fallback or not _may_fall_back(error):
             error.args = ("; ".join([str(error), *self.earlier_failures]),)
-            raise error
+            return None
         self.earlier_failures.append(f"{self.model.name} had failed before: {error}")
         self.index, self.failed_attempts = self.index + 1, 0
-        return self.announce(0.0, str(error))
+        return self.announce(0.0, str(error), spent)
+
+    def count(self, batch: Sequence[Delta]) -> None:
+        """Add the counts of a batch to those of the current attempt."""
+        for delta in batch:
+            if isinstance(delta, UsageDelta):
+                self.counts = delta.usage if self.counts is None else self.counts.updated(delta.usage)
+
+    def take_spent(self) -> Usage | None:
+        """Return the counts of an attempt that failed, with its cost if that is known, and begin to count anew."""
+        counts, self.counts = self.counts, None
+        if counts is None or counts.cost_usd is not None:
+            return counts
+        known = replace(counts, input_tokens=counts.input_tokens or 0, output_tokens=counts.output_tokens or 0)
+        return replace(counts, cost_usd=largest_cost(self.model, known))
 
 
 async def open_next_attempt(plan: AttemptPlan, request: ModelRequest, clock: Clock) -> OpenReply | Attempt:
     """Make the next attempt after its wait; return its reply, or if it fails, the announcement of one more attempt.
 
     The reply returned has a part of the reply in its first batch. A first attempt that may be replaced by a fallback is
-    announced before it is made. Raises the `ModelError` of the last attempt.
+    announced before it is made. Raises the `ModelError` of the last attempt; if that reported counts, a reply is
+    returned that has them and then fails.
     """
     if plan.announced is None and plan.has_fallback:
         return plan.announce()
@@ -153,9 +171,21 @@ async def open_next_attempt(plan: AttemptPlan, request: ModelRequest, clock: Clo
     try:
         return await _open_in_time(plan, request, clock)
     except ModelError as error:
-        attempt = plan.announce_after(error)
-        _log_retry(plan, attempt, error)
-        return attempt
+        spent = plan.take_spent()
+        attempt = plan.announce_after(error, spent)
+        if attempt is not None:
+            _log_retry(plan, attempt, error)
+            return attempt
+        if spent is None:
+            raise
+        failed = OpenReply(_failing(error))
+        failed.first = [UsageDelta(spent)]
+        return failed
+
+
+async def _failing(error: ModelError) -> AsyncIterator[Sequence[Delta]]:
+    raise error
+    yield ()
 
 
 async def _open_in_time(plan: AttemptPlan, request: ModelRequest, clock: Clock) -> OpenReply:
@@ -163,39 +193,37 @@ async def _open_in_time(plan: AttemptPlan, request: ModelRequest, clock: Clock) 
     seconds = request.attempt_seconds if plan.has_fallback else None
     try:
         async with asyncio.timeout(None if seconds is None else clock.real(seconds)):
-            return await _open_first_part(plan.model, request)
+            return await _open_first_part(plan, request)
     except TimeoutError as exc:
         raise _first_chunk_timeout(plan.model.name, seconds or 0.0) from exc
 
 
-async def _open_first_part(model: ChatModel, request: ModelRequest) -> OpenReply:
+async def _open_first_part(plan: AttemptPlan, request: ModelRequest) -> OpenReply:
     """Return the reply once a part of it has arrived; raise `ModelError` if none arrives."""
-    reply = await open_reply(model, request)
+    reply = await open_reply(plan.model, request)
     try:
-        reply.first = await _first_part(reply, model.name)
+        reply.first = await _first_part(reply, plan)
     except BaseException:
         await reply.aclose()
         raise
     return reply
 
 
-async def _first_part(reply: OpenReply, name: str) -> Sequence[Delta]:
+async def _first_part(reply: OpenReply, plan: AttemptPlan) -> Sequence[Delta]:
     """Read up to the first batch with a part of the reply and return it; raises `ModelError` if there is none.
 
     Token counts are no part of the reply, since some providers send them before they know whether they can answer; the
     batch returned begins with those that came before it.
     """
-    counts: Usage | None = None
     batch = reply.first
     while batch is not None:
-        _check_not_failed(batch, name)
+        earlier = plan.counts
+        plan.count(batch)
+        _check_not_failed(batch, plan.model.name)
         if any(_is_part(delta) for delta in batch):
-            return batch if counts is None else [UsageDelta(counts), *batch]
-        for delta in batch:
-            if isinstance(delta, UsageDelta):
-                counts = delta.usage if counts is None else counts.updated(delta.usage)
+            return batch if earlier is None else [UsageDelta(earlier), *batch]
         batch = await anext(reply, None)
-    text = f"{name} ended its reply without sending any of it"
+    text = f"{plan.model.name} ended its reply without sending any of it"
     raise ModelError(text, code="provider.truncated", retryable=True)
 
 

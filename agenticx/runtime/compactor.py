@@ -50,8 +50,8 @@ __all__ = [
     "message_count_size",
 ]
 
-UsageCallback = Callable[[Usage], None]
-"""Called with the usage of each summary, also of one that failed."""
+UsageCallback = Callable[[Usage], object]
+"""Called with the usage of each summary, also of an attempt that failed."""
 
 TAG = "[compacted]"
 WINDOW_SHARE = 0.7
@@ -358,7 +358,10 @@ class _Summarizer:
                 "a compaction summary failed; it is replaced by the beginnings of its messages", reason=str(exc)
             )
         finally:
-            self._record_usage(builder.reply().usage, failed=summary is None)
+            for usage in builder.failed_usages:
+                self._record_usage(usage)
+            if summary is not None or builder.usage != Usage():
+                self._record_usage(builder.usage)
         return summary
 
     async def _text(self, request: ModelRequest, builder: ReplyBuilder) -> str:
@@ -373,9 +376,7 @@ class _Summarizer:
                 raise ModelError("the summary is empty or incomplete", code="provider.bad_reply")
         return clean_text(reply.text.strip()).replace(_REQUEST_MARK, _REQUEST_MARK.replace("\n\n", "\n"))
 
-    def _record_usage(self, usage: Usage, *, failed: bool) -> None:
-        if failed and usage == Usage():
-            return
+    def _record_usage(self, usage: Usage) -> None:
         self.usage = usage if self.usage is None else self.usage + usage
         if self.on_usage is not None:
             self.on_usage(usage)

@@ -22,10 +22,11 @@ from agenticx.errors import (
 from agenticx.llms.base import Usage
 from agenticx.logs import get_logger
 from agenticx.messages import AssistantMessage, ToolMessage, clean_text, new_id
+from agenticx.runtime.budgets.usage_payload import usage_data
 from agenticx.runtime.calls.loop_check import LoopStopped
 from agenticx.runtime.events import EventType
 from agenticx.runtime.interrupts import TurnInterrupted, cancel_and_wait
-from agenticx.runtime.turn import Turn, usage_data
+from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_agent import EndReason
 from agenticx.runtime.turns.work import WorkResult
 

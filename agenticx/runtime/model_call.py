@@ -116,8 +116,8 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
             turn.overflowed = True  # part of the reply was already shown: too late to compact and ask again
         raise
     finally:
-        turn.answering_model = call.model_name
-        call.writer.record_usage(call.model_name)
+        turn.answering_model = call.writer.model_name
+        call.writer.record_usage()
         if not complete:
             call.writer.keep_partial()
     if not reply.complete:
@@ -129,22 +129,21 @@ async def _whole_reply(turn: Turn, call: _ModelCall, model: ChatModel, request: 
     if reply.stop == "content_filter":
         raise ModelError("the provider's content filter ended the answer", code="provider.content_filter")
     if reply.stop == "failed":
-        raise failed_reply_error(call.model_name, reply.finish_reason)
+        raise failed_reply_error(call.writer.model_name, reply.finish_reason)
     return reply, call.writer.message_id
 
 
 class _ModelCall(ModelReader):
-    """A call of a turn while it runs; `model_name` is the model that is being called, which a fallback may change."""
+    """A call of a turn while it runs."""
 
     def __init__(self, turn: Turn, model_name: str, clocks: ModelClocks) -> None:
         super().__init__(turn.clock, clocks)
-        self.writer = ReplyWriter(turn)
-        self.model_name = model_name
+        self.writer = ReplyWriter(turn, model_name)
         self._turn = turn
 
     def current_usage(self) -> tuple[str, Usage]:
         """Return the name of the model that was called last, and its counts so far."""
-        return self.model_name, self.writer.usage
+        return self.writer.model_name, self.writer.usage
 
     def _check_attempt(self) -> None:
         if (attempt := self.writer.take_attempt()) is not None:
@@ -152,7 +151,6 @@ class _ModelCall(ModelReader):
 
     def _start_attempt(self, attempt: Attempt) -> None:
         """Restart the time limit for the first delta, as each attempt does; the hard limit continues."""
-        self.model_name = attempt.model
         now, wait = self._turn.clock.monotonic(), attempt.wait_seconds
         self._deadlines.start_attempt(now + wait, bounded=attempt.bounded)
         if attempt.reason is not None:

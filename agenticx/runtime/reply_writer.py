@@ -16,12 +16,14 @@ __all__ = ["ReplyWriter"]
 class ReplyWriter:
     """A message of the model under construction.
 
-    `attempt` is the latest `Attempt` among its deltas, until it is taken.
+    `attempt` is the latest `Attempt` among its deltas, until it is taken; `model_name` is the model that it calls, at
+    first the one given.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, model_name: str) -> None:
         self.message_id = new_id("msg")
         self.attempt: Attempt | None = None
+        self.model_name = model_name
         self._turn = turn
         self._builder = ReplyBuilder()
         self._offset = 0
@@ -46,7 +48,7 @@ class ReplyWriter:
             elif isinstance(delta, ToolCallDelta):
                 self._call(delta, events)
             elif isinstance(delta, Attempt):
-                self.attempt = delta
+                self._start_attempt(delta)
         self._turn.emit_deltas(events)
         return bool(events)
 
@@ -81,12 +83,13 @@ class ReplyWriter:
         )
         return replace(reply, tool_calls=calls)
 
-    def record_usage(self, model_name: str) -> None:
-        """Record the usage of the call; of a failed call only if the provider reported it."""
+    def record_usage(self) -> None:
+        """Record the usage of the call; of a failed call only if the provider reported it or a budget counts it."""
         usage = self._builder.usage
         if self._builder.complete or usage.input_tokens is not None or usage.output_tokens is not None:
-            self._turn.last_input_tokens = usage.total_input_tokens
-            self._turn.record_usage(usage, model_name)
+            self._turn.last_input_tokens = self._turn.record_usage(usage, self.model_name)
+        else:
+            self._turn.record_unreported(self.model_name)
 
     def keep_partial(self) -> None:
         """Append the text that was shown of an incomplete reply to the history, without its calls."""
@@ -97,6 +100,12 @@ class ReplyWriter:
                 content=reply.text, reasoning=reply.reasoning, partial=True, message_id=self.message_id
             )
             self._turn.append(message)
+
+    def _start_attempt(self, attempt: Attempt) -> None:
+        """Take note of another attempt, and record the usage of the one that failed before."""
+        if attempt.spent is not None:
+            self._turn.record_usage(attempt.spent, self.model_name)
+        self.attempt, self.model_name = attempt, attempt.model
 
     def _text(self, text: str, events: list[Event]) -> None:
         if text:

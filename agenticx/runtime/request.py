@@ -65,7 +65,7 @@ class RequestBuilder:
         if turn.overflowed or not await _run_by_size(self._may_shrink, turn, history):
             return None
         turn.overflowed = True
-        with self._stall_notice(turn):
+        with self._summarizing(turn):
             compacted = await self.compactor.compact(history, turn.agent.model, on_usage=_usage_recorder(turn))
         if compacted is None:
             turn.session.size_at_failed_compaction = await _run_by_size(self.compactor.measure, history)
@@ -98,7 +98,7 @@ class RequestBuilder:
     async def _compact(self, turn: Turn, history: Sequence[Message]) -> Sequence[Message]:
         """Return the valid `history`, compacted if that makes it smaller."""
         counted = turn.last_input_tokens
-        with self._stall_notice(turn):
+        with self._summarizing(turn):
             compacted = await self.compactor.maybe_compact(
                 history, turn.agent.model, input_tokens=counted, on_usage=_usage_recorder(turn)
             )
@@ -138,8 +138,11 @@ class RequestBuilder:
         await turn.hooks.run_on_compaction(count, summary, turn.hook_context, turn.report_hook_failure)
 
     @contextmanager
-    def _stall_notice(self, turn: Turn) -> Generator[None]:
-        """Emit `stall` if the summary in the body takes longer than the limit for the first feedback."""
+    def _summarizing(self, turn: Turn) -> Generator[None]:
+        """Emit `stall` if the summary in the body takes longer than the limit for the first feedback.
+
+        Afterwards emit the usage of a summary that was cut, if only a budget counts it.
+        """
         feedback = self.clocks.first_feedback
         data = {"elapsed_seconds": feedback, "limit_seconds": self.compactor.timeout, "action": "waiting"}
 
@@ -151,6 +154,7 @@ class RequestBuilder:
             yield
         finally:
             timer.cancel()
+            turn.record_unreported(turn.model_name)
 
 
 async def _run_by_size(function: Callable[..., T], /, *args: Any) -> T:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any, Literal
 
 from agenticx.attachments import check_attachments
@@ -17,8 +16,9 @@ from agenticx.errors import AgenticXError
 from agenticx.llms.base import Reply, Usage
 from agenticx.logs import bind_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, new_id
-from agenticx.runtime.budgets.budget import Budget
+from agenticx.runtime.budgets.budget import Budget, Spent
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
+from agenticx.runtime.budgets.usage_payload import usage_data
 from agenticx.runtime.budgets.work_clock import WorkClock
 from agenticx.runtime.confirm import ConfirmGate
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
@@ -49,8 +49,6 @@ __all__ = [
     "TurnWork",
     "attachment_data",
     "current_turn",
-    "usage_data",
-    "usage_from_data",
 ]
 
 _CHILDREN_SECONDS = 1.0  # for the ends of the turns below a turn to be written; a stop takes them 0.2 s
@@ -180,6 +178,8 @@ class Turn:
     is `handover` then. `calling_replies` holds the ids of the replies with which the acting agent has made calls.
     `loop` runs the turn. `gate` is asked before risky calls.
 
+    `unreported` is what budgets count of a call without counts, until its usage is emitted.
+
     `children` are the turns that run below this one, by id; `waiting_children` are those of an earlier process that go
     on once they are begun again, and `earlier_events` its events of this turn. `writer` is that of a turn below another
     one, whose last event is written once `written` is set. `accepts_children` is false once the turn is about to end.
@@ -216,6 +216,7 @@ class Turn:
     round: int = 0
     state: TurnState = "idle"
     usage: Usage | None = None
+    unreported: Spent = field(default_factory=Spent)
     last_input_tokens: int | None = None
     last_text: str = ""
     answering_model: str | None = None
@@ -401,7 +402,9 @@ class Turn:
     def _within_budget(self, agent: TurnAgent) -> TurnAgent:
         """Return `agent` with a model whose calls are made within the turn's budget, if there is one."""
         budget = self.budget
-        return agent if budget is None else replace(agent, model=BudgetedModel(agent.model, budget))
+        return (
+            agent if budget is None else replace(agent, model=BudgetedModel(agent.model, budget, self.add_unreported))
+        )
 
     @contextmanager
     def waiting_for_person(self) -> Generator[None]:
@@ -458,10 +461,23 @@ class Turn:
         """True if steering messages are pending and a round is left for them: an answer does not end the turn then."""
         return bool(self.steering.left) and self.round < self.max_rounds
 
-    def record_usage(self, usage: Usage, model_name: str) -> None:
-        """Add the usage of one model call to the turn's and emit it."""
+    def add_unreported(self, spent: Spent) -> None:
+        """Take note of what budgets count of a call because its provider reported nothing else."""
+        known = self.unreported
+        self.unreported = Spent(known.tokens + spent.tokens, known.cost_usd + spent.cost_usd)
+
+    def record_usage(self, usage: Usage, model_name: str) -> int | None:
+        """Add the usage of a model call to the turn's, emit it with what is `unreported`; return its input tokens."""
+        unreported, self.unreported = self.unreported, Spent()
         self.usage = usage if self.usage is None else self.usage + usage
-        self.emit(EventType.USAGE, {**usage_data(usage), "model": model_name})
+        data = usage_data(usage, unreported)
+        self.emit(EventType.USAGE, {**data, "model": model_name})
+        return data["input_tokens"]
+
+    def record_unreported(self, model_name: str) -> None:
+        """Emit the usage of a failed call whose provider reported none, if budgets count any."""
+        if self.unreported != Spent():
+            self.record_usage(Usage(), model_name)
 
     def report_hook_failure(self, failure: AgenticXError) -> None:
         """Report a failed observer hook as a non-fatal error; the turn continues."""
@@ -473,27 +489,3 @@ def attachment_data(message: UserMessage) -> dict[str, Any]:
     """Return the payload key with the summaries of a message's attachments, or no key if it has none."""
     summaries = [dict(attachment.summary) for attachment in message.attachments]
     return {"attachments": summaries} if summaries else {}
-
-
-def usage_data(usage: Usage) -> dict[str, Any]:
-    """Return the payload keys of a `Usage`: counts that the provider did not report are null or absent, never 0."""
-    data: dict[str, Any] = {"input_tokens": usage.total_input_tokens, "output_tokens": usage.total_output_tokens}
-    if usage.cached_tokens is not None:
-        data["cached_tokens"] = usage.cached_tokens
-    if usage.reasoning_tokens is not None:
-        data["reasoning_tokens"] = usage.reasoning_tokens
-    if usage.cost_usd is not None:
-        data["cost_usd"] = format(usage.cost_usd.normalize(), "f")
-    return data
-
-
-def usage_from_data(data: Mapping[str, Any]) -> Usage:
-    """Return the `Usage` of a payload that `usage_data` returned."""
-    cost = data.get("cost_usd")
-    return Usage(
-        data["input_tokens"],
-        data["output_tokens"],
-        data.get("cached_tokens"),
-        data.get("reasoning_tokens"),
-        None if cost is None else Decimal(cost),
-    )

@@ -89,7 +89,7 @@ class _Unheld(ScriptedModel):
 
 
 def _written(deltas: list[Any]) -> Generator[None]:
-    writer = ReplyWriter(_turn())
+    writer = ReplyWriter(_turn(), "model")
     for start in range(0, len(deltas), 512):
         writer.write(deltas[start : start + 512])
         yield

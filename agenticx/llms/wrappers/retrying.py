@@ -3,6 +3,7 @@
 No other layer retries. An `Attempt` is returned before each wait and each change of model, and cancelling the reader
 ends a wait at once. After the first delta of the reply an error ends the call. Token counts are not part of the
 reply: some providers send them before they know whether they can answer, so they are held back until its first delta.
+Those of an attempt that failed are returned with the next `Attempt`, or before the error of the last one.
 """
 
 from __future__ import annotations

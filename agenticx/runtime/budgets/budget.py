@@ -183,6 +183,14 @@ class Budget:
             for node in self._nodes:
                 node._check_seconds()
 
+    def _check_used(self) -> None:
+        """Raise `BudgetExceeded` if more is used than this budget has, with what is reserved."""
+        if self.tokens is not None and self._used_tokens > self.tokens:
+            raise _exceeded(f"{self.tokens} tokens", f"{self._used_tokens} are used or needed for another attempt")
+        if self.cost_usd is not None and self._used_cost > self.cost_usd:
+            raise _exceeded(f"${self.cost_usd}", f"${self._used_cost} are used or needed for another attempt")
+        self._check_seconds()
+
     def _check_seconds(self) -> None:
         if self.seconds is not None and self._elapsed() >= self.seconds:
             raise _exceeded(f"{self.seconds:g} s", "they are used")
@@ -235,22 +243,42 @@ class Reservation:
             node._used_tokens += tokens  # pyright: ignore[reportPrivateUsage]
             node._used_cost += cost  # pyright: ignore[reportPrivateUsage]
 
-    def settle(self, usage: Usage | None) -> None:
-        """Replace the reservation by what was used; None if the call failed before the model answered.
-
-        A count that the provider did not report stays as it was reserved, and so does the cost of a reply that was cut.
-        """
-        if usage is None:
-            tokens, cost = 0, Decimal(0)
-        else:
-            counts = (usage.total_input_tokens, usage.total_output_tokens)
-            reserved = (self.usage.input_tokens or 0, self.usage.output_tokens or 0)
-            tokens = sum(given if count is None else count for count, given in zip(counts, reserved, strict=True))
-            cost = self.cost_usd if usage.cost_usd is None else usage.cost_usd
+    def add_failed(self, usage: Usage) -> None:
+        """Count an attempt that failed before another one, for which the reservation stays."""
         with _lock:
-            self.add(
-                tokens - sum(filter(None, (self.usage.input_tokens, self.usage.output_tokens))), cost - self.cost_usd
-            )
+            self.add(_token_sum(usage), usage.cost_usd or Decimal(0))
+
+    def check(self) -> None:
+        """Raise `BudgetExceeded` if a budget is exceeded by what is used and reserved."""
+        with _lock:
+            for node in self.nodes:
+                node._check_used()  # pyright: ignore[reportPrivateUsage]
+
+    def settle(self, usage: Usage | None) -> Spent:
+        """Replace the reservation by what was used, and return what stays of it because it was not reported.
+
+        `usage` is None if the call failed before the model answered. A count that the provider did not report stays as
+        it was reserved, and so does the cost of a reply that was cut.
+        """
+        used, unreported = Usage(), Spent()
+        if usage is not None:
+            used = usage
+            counts = zip(_counts(used), _counts(self.usage), strict=True)
+            missing = sum(reserved or 0 for count, reserved in counts if count is None)
+            unreported = Spent(missing, self.cost_usd if used.cost_usd is None else Decimal(0))
+        tokens = _token_sum(used) + unreported.tokens
+        cost = (used.cost_usd or Decimal(0)) + unreported.cost_usd
+        with _lock:
+            self.add(tokens - _token_sum(self.usage), cost - self.cost_usd)
+        return unreported
+
+
+def _counts(usage: Usage) -> tuple[int | None, int | None]:
+    return usage.total_input_tokens, usage.total_output_tokens
+
+
+def _token_sum(usage: Usage) -> int:
+    return sum(filter(None, _counts(usage)))
 
 
 def _dollars(value: object) -> Decimal:

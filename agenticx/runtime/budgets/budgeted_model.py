@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agenticx.llms.base import Attempt, ChatModel, Delta, ModelRequest, Usage, UsageDelta
 from agenticx.llms.call_limits import output_limit
 from agenticx.llms.sampling import Sampling, sampling_problems
-from agenticx.runtime.budgets.budget import Budget
+from agenticx.runtime.budgets.budget import Budget, Reservation, Spent
 from agenticx.runtime.compactor import estimate_tokens, message_count_size
 from agenticx.threads import run_sized
 
@@ -23,12 +23,15 @@ _MESSAGE_TOKENS = 4
 class BudgetedModel:
     """A model whose calls are made within a budget; one that does not fit raises `BudgetExceeded`.
 
-    All else, such as `takes_output_schema`, is the inner model's.
+    So does another attempt after one that failed and used too much. `on_unreported` is called after a call of which the
+    budget counts more than the provider reported, with that part. All else, such as `takes_output_schema`, is the inner
+    model's.
     """
 
-    def __init__(self, model: ChatModel, budget: Budget) -> None:
+    def __init__(self, model: ChatModel, budget: Budget, on_unreported: Callable[[Spent], None]) -> None:
         self._model = model
         self._budget = budget
+        self._on_unreported = on_unreported
         self.name = model.name
 
     def __getattr__(self, name: str) -> Any:
@@ -44,24 +47,55 @@ class BudgetedModel:
         own = request.sampling.max_output_tokens
         limit = output_limit(self._model) if own is None else own
         reservation = self._budget.reserve(self._model, input_tokens, limit)
-        granted, used = reservation.usage.output_tokens, None
+        granted, call = reservation.usage.output_tokens, _Call(reservation)
         limited = Sampling(max_output_tokens=granted)
         if granted != limit and not sampling_problems(self._model, limited):
             request = replace(request, sampling=request.sampling.updated(limited))
         source = self._model.stream(request)
         try:
             async for batch in source:
-                for delta in batch:
-                    if isinstance(delta, UsageDelta):
-                        used = (used or Usage()).updated(delta.usage)
-                    elif not isinstance(delta, Attempt):
-                        used = used or Usage()
+                has_failed = call.count(batch)
                 yield batch
+                if has_failed:
+                    reservation.check()
         finally:
-            reservation.settle(used)
+            if (unreported := reservation.settle(call.used)) != Spent():
+                self._on_unreported(unreported)
             close: Any = getattr(source, "aclose", None)
             if close is not None:
                 await close()
+
+
+@dataclass(slots=True)
+class _Call:
+    """The usage of a call that is being made; `has_reply` is true once a part of its reply has arrived."""
+
+    reservation: Reservation
+    usage: Usage | None = None
+    has_reply: bool = False
+
+    def count(self, batch: Sequence[Delta]) -> bool:
+        """Count a batch; return True if it reports an attempt that failed and what that used."""
+        has_failed = False
+        for delta in batch:
+            if isinstance(delta, UsageDelta):
+                self.usage = delta.usage if self.usage is None else self.usage.updated(delta.usage)
+            elif not isinstance(delta, Attempt):
+                self.has_reply = True
+            elif delta.spent is not None:
+                self.reservation.add_failed(delta.spent)
+                has_failed = True
+        return has_failed
+
+    @property
+    def used(self) -> Usage | None:
+        """The usage of the call, None if nothing is known of it; without a reply no count is missing."""
+        usage = self.usage
+        if self.has_reply:
+            return usage or Usage()
+        if usage is None:
+            return None
+        return replace(usage, input_tokens=usage.input_tokens or 0, output_tokens=usage.output_tokens or 0)
 
 
 async def _input_tokens(request: ModelRequest) -> int:

@@ -183,11 +183,18 @@ class CompactionData(TypedDict):
 
 
 class UsageData(TypedDict):
+    """The payload of `usage`: the counts of one model call, null or absent if the provider did not report them.
+
+    `reserved_tokens` and `reserved_usd` are what a budget counts in the place of those: the call may have used less.
+    """
+
     input_tokens: int | None
     output_tokens: int | None
     cached_tokens: NotRequired[int]
     reasoning_tokens: NotRequired[int]
     cost_usd: NotRequired[str]
+    reserved_tokens: NotRequired[int]
+    reserved_usd: NotRequired[str]
     model: str
 
 

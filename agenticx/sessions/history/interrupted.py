@@ -19,12 +19,12 @@ from typing import Any, cast
 from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolOutcome
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, RuntimeEvent
+from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.confirm import QuestionAnswer, QuestionRequest
 from agenticx.runtime.events import TurnState
 from agenticx.runtime.questions.user_question import AnsweredBy
 from agenticx.runtime.resume import ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.sanitize import OUTCOME_UNKNOWN
-from agenticx.runtime.turn import usage_from_data
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import ASKING_EVENTS, Fact, StoredEvent
 

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from agenticx.llms.base import Usage
 from agenticx.messages import AssistantMessage, ToolCall
 from agenticx.runtime import Session
+from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.runtime.events import Event
 from agenticx.runtime.events.payloads import ToolCallData, ToolResultData
-from agenticx.runtime.turn import usage_from_data
 from agenticx.teams.agents.spending import report_usage, request_usage, waiting_for_person
 from agenticx.teams.messages import (
     BaseAgentEvent,

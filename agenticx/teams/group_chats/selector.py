@@ -167,8 +167,10 @@ class SelectorGroupChat(BaseGroupChat):
 
     async def _reply(self, messages: Sequence[Message], run: TeamRun) -> str:
         """Return the text of one model call."""
-        budget, builder = current_budget(), ReplyBuilder()
-        model = self._model if budget is None else BudgetedModel(self._model, budget)
+        budget, turn, builder = current_budget(), current_turn(), ReplyBuilder()
+        model = self._model
+        if budget is not None:
+            model = BudgetedModel(model, budget, (lambda _: None) if turn is None else turn.add_unreported)
 
         async def take(batch: Sequence[Delta]) -> None:
             builder.add(*batch)
@@ -183,9 +185,10 @@ class SelectorGroupChat(BaseGroupChat):
         except TimeoutError as exc:
             raise TeamError(f"the choice of the next speaker took longer than {self._limit:g} s") from exc
         finally:
-            report_usage(builder.usage)
-            if (turn := current_turn()) is not None:
-                turn.record_usage(builder.usage, self._model.name)
+            for usage in (*builder.failed_usages, builder.usage):
+                report_usage(usage)
+                if turn is not None:
+                    turn.record_usage(usage, self._model.name)
         text = builder.reply().text
         if self._streams:
             await run.emit(SelectorEvent(content=text, source=self.name))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agenticx.llms.base import Usage
-from agenticx.runtime.turn import usage_from_data
+from agenticx.runtime.budgets.usage_payload import usage_from_data
 from agenticx.teams.group_chats.transcript import EarlierRun, MessageTypes, TeamTranscript
 from agenticx.teams.messages import BaseChatMessage
 

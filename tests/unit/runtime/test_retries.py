@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agenticx.errors import ModelError
+from agenticx.llms.base import Finished, Usage, UsageDelta
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.runtime import StopSignal
-from agenticx.testing import ScriptedModel, fail, hang, pause, say, usage
+from agenticx.testing import ScriptedModel, fail, hang, pause, raw, say, usage
+from tests.support.histories import conversation
 from tests.support.jumping_clock import LoopClock
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("C5")]
@@ -146,3 +148,58 @@ async def test_a_stop_ends_the_wait_at_once(play):
     assert run.outline == ["turn_started", "round_start", "stall:first_chunk", "error:stopped"]
     assert times[1] == times[0]
     first.assert_done()
+
+
+def usages(run):
+    all_data = [event.data for event in run.events_of("usage")]
+    return [(data["model"], data["input_tokens"], data["output_tokens"]) for data in all_data]
+
+
+async def test_the_counts_of_a_failed_attempt_are_a_usage_of_their_own_before_the_retry(play):
+    model, _ = retrying([[usage(1_000, 1), fail(DOWN)], [say("Hello."), usage(100, 10)]])
+    run = await play(model, settings=CLOCKS)
+
+    shown = [event.type.value for event in run.events if event.type in ("usage", "stall", "token", "final")]
+    assert shown == ["usage", "stall", "token", "usage", "final"]
+    assert usages(run) == [("model 1", 1_000, 1), ("model 1", 100, 10)]
+    assert (run.terminal["usage"]["input_tokens"], run.terminal["usage"]["output_tokens"]) == (1_100, 11)
+
+
+async def test_the_counts_of_the_last_attempt_are_reported_before_its_error(play):
+    model, _ = retrying([[usage(7, 1), fail(DOWN)], [usage(8), fail(DOWN)]], policy=RetryPolicy(attempts=2))
+    run = await play(model, settings=CLOCKS)
+
+    assert run.outline[2:] == ["stall:first_chunk", "error:provider.overloaded"]
+    assert usages(run) == [("model 1", 7, 1), ("model 1", 8, None)]
+
+
+async def test_the_counts_of_a_model_have_its_name_when_a_fallback_takes_over(play):
+    failed = ModelError("no key", code="provider.auth")
+    model, _ = retrying([[usage(5, 1), fail(failed)]], [[say("Hi."), usage(3, 1)]])
+    run = await play(model, settings=CLOCKS)
+
+    assert usages(run) == [("model 1", 5, 1), ("model 2", 3, 1)]
+
+
+async def test_the_counts_of_a_model_that_sent_nothing_else_in_its_time_are_reported(play):
+    model, _ = retrying([[usage(5), hang()]], [[say("Hi."), usage(3, 1)]])
+    run = await play(model, settings=CLOCKS)
+
+    assert run.outline == ["turn_started", "round_start", "stall:first_chunk", "token", "final:answer"]
+    assert usages(run) == [("model 1", 5, None), ("model 2", 3, 1)]
+
+
+async def test_a_finish_reason_of_failure_beside_the_counts_leaves_them_reported(play):
+    model, _ = retrying([raw(UsageDelta(Usage(9, 2)), Finished("failed", "engine_overloaded")), "Hello."])
+    run = await play(model, settings=CLOCKS)
+
+    assert run.outline[2:] == ["stall:first_chunk", "token", "final:answer"]
+    assert usages(run)[0] == ("model 1", 9, 2)
+
+
+async def test_a_failed_attempt_of_a_summary_is_counted_beside_it(play):
+    model, _ = retrying([[usage(1_000, 1), fail(DOWN)], [say("They asked 0 to 11."), usage(100, 9)], "Hi."])
+    run = await play(model, settings=CLOCKS, session=play.session(messages=conversation()))
+
+    assert usages(run)[:2] == [("model 1", 1_000, 1), ("model 1", 100, 9)]
+    assert [event.data["tokens_spent"] for event in run.events_of("compaction")] == [1_110]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import call, hang, usage
+from agenticx.llms.scripted import call, cut, hang, say, usage
 from agenticx.runtime import Budget, ConfirmAnswer
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.events import EventType
@@ -108,6 +109,28 @@ async def test_what_an_earlier_process_spent_of_a_budget_counts(tmp_path: Path, 
             assert "failed: budget_exceeded]" in notices(session.main.requests[-1])[-1]
 
 
+async def test_a_cut_reply_without_counts_is_spent_after_a_restart_too(tmp_path: Path, open_store: OpenStore) -> None:
+    session = SubagentSession(tmp_path, open_store, [start_within(Budget(tokens=10_000))])
+    main = [call("start", {"name": "doer"}), call("wait_subagents"), "done"]
+    granted: list[int] = []
+    async with session.hub(main, doer=[[say("hal"), cut()]]) as hub:
+        await session.run(hub)
+        granted += granted_tokens(session)
+    for _ in range(2):
+        async with session.hub(["I see."], doer=[[say("hal"), cut()]]) as hub:
+            await hub.message_subagent(session.id, "doer-1", "More!")
+            await session.wait_for_event("subagent_error", "doer-1", len(granted) + 1)
+            granted += granted_tokens(session)
+    assert len(granted) == 3
+    assert granted[0] > 4_000
+    assert all(later < earlier / 2 for earlier, later in itertools.pairwise(granted))
+
+
+def granted_tokens(session: SubagentSession) -> list[int]:
+    """Return the most output tokens of each request of the sub-agent."""
+    return [request.sampling.max_output_tokens or 0 for request in session.model("doer").requests]
+
+
 async def test_a_subagent_that_waited_for_a_person_goes_on_within_its_budget(
     tmp_path: Path, open_store: OpenStore
 ) -> None:
@@ -144,6 +167,7 @@ def test_time_counts_without_waiting_for_a_person_and_without_the_death_of_a_pro
             ("below", EventType.USAGE, 25, {"input_tokens": 3, "output_tokens": None, "cost_usd": "0.5"}),
             ("one", EventType.CONFIRM_RESPONSE, 110, {"id": "c"}),
             ("one", EventType.USAGE, 115, {"input_tokens": 1, "output_tokens": 1}),
+            ("one", EventType.USAGE, 115, {"input_tokens": 1, "output_tokens": None, "reserved_tokens": 7}),
             ("one", EventType.FINAL, 120, {}),
             ("other", EventType.USAGE, 130, {"input_tokens": 100, "output_tokens": 100}),
             ("two", EventType.TURN_STARTED, 200, {}),
@@ -154,5 +178,5 @@ def test_time_counts_without_waiting_for_a_person_and_without_the_death_of_a_pro
     ):
         counter.count(event)
     cost = counter.spent.cost_usd
-    assert counter.spent == Spent(tokens=5, cost_usd=cost, seconds=25.0)
+    assert counter.spent == Spent(tokens=13, cost_usd=cost, seconds=25.0)
     assert str(cost) == "0.5"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from agenticx.core import Agent, AgentExecutor, Task
+from agenticx.errors import ModelError
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.runtime import Budget, ConfirmGate
 from agenticx.teams import (
     AssistantAgent,
@@ -19,7 +21,7 @@ from agenticx.teams import (
     TeamError,
     UserProxyAgent,
 )
-from agenticx.testing import ScriptedModel, call, say, usage
+from agenticx.testing import ScriptedModel, call, fail, say, usage
 from agenticx.tools import tool
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.unit.teams.chat_agents import Saying
@@ -143,3 +145,24 @@ async def test_a_wait_for_a_person_in_a_turn_below_a_speech_does_not_count():
 async def test_a_budget_must_be_a_budget():
     with pytest.raises(TypeError, match="budget must be a Budget, not int"):
         RoundRobinGroupChat([assistant("a", 10)], budget=5)  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_failed_attempt_of_a_choice_of_the_speaker_is_spent_and_counted():
+    down = ModelError("down", code="provider.overloaded", retryable=True)
+    script = [[usage(1_000, 1), fail(down)], [say("b"), usage(90, 10)]]
+    budget = Budget(tokens=50_000)
+    selector = RetryingModel(ScriptedModel(script), clock=LoopClock())
+    agents = [assistant(name, 500) for name in "abc"]
+    team = SelectorGroupChat(agents, selector, max_turns=1, budget=budget)
+    await team.run(task="go")
+    assert budget.spent.tokens == 1_001 + 100 + 500
+
+
+async def test_a_failed_attempt_of_a_run_is_in_its_stats():
+    down = ModelError("down", code="provider.overloaded", retryable=True)
+    budget = Budget(tokens=50_000)
+    model = ScriptedModel([[usage(1_000, 1), fail(down)], [say("ok"), usage(90, 10)]])
+    executor = AgentExecutor(RetryingModel(model, clock=LoopClock()), budget=budget)
+    result = await executor.arun(Agent(), Task(description="go"))
+    assert result.stats.usage == {"input_tokens": 1_090, "output_tokens": 11}
+    assert budget.spent.tokens == 1_101

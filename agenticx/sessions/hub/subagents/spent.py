@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from agenticx.runtime.budgets.budget import Spent
+from agenticx.runtime.budgets.usage_payload import spent_in_call
 from agenticx.sessions.store.records import ASKING_EVENTS, QUESTION_EVENTS, StoredEvent
 
 __all__ = ["SpentCounter"]
@@ -44,8 +45,8 @@ class SpentCounter:
         if event.type == "turn_started" and data.get("parent_turn_id") in self._all:
             self._all.add(event.turn_id)
         if event.type == "usage" and event.turn_id in self._all:
-            self._tokens += (data["input_tokens"] or 0) + (data["output_tokens"] or 0)
-            self._cost_usd += Decimal(data.get("cost_usd", 0))
+            spent = spent_in_call(data)
+            self._tokens, self._cost_usd = self._tokens + spent.tokens, self._cost_usd + spent.cost_usd
         if event.turn_id in self._own:
             self._count_time(event, data, datetime.fromisoformat(envelope["ts"]))
 

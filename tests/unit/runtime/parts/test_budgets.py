@@ -14,12 +14,14 @@ from agenticx.llms.base import Usage
 from agenticx.llms.prices import Price
 from agenticx.llms.sampling import Sampling
 from agenticx.llms.wrappers.pricing import PricedModel
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.wrappers.sampling import SampledModel
 from agenticx.runtime import Budget, BudgetExceeded, TurnContext
-from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, fail, pause, say, usage
+from agenticx.testing import ScriptedGate, ScriptedModel, call, cut, fail, hang, pause, say, usage
 from agenticx.tools.registry import tool
 from tests.support.histories import conversation
 from tests.support.jumping_clock import LoopClock
+from tests.support.timed_stop import TimedStop
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +43,9 @@ async def wait_long() -> str:
 def act() -> str:
     """Act."""
     return "done"
+
+
+DOWN = ModelError("down", code="provider.overloaded", retryable=True)
 
 
 def model(*replies, price="10") -> PricedModel:
@@ -104,6 +109,69 @@ async def test_what_the_provider_does_not_report_counts_as_reserved(play, reply,
             assert 5 < used < reserved_output
         case _:
             assert used == spent
+
+
+@pytest.mark.parametrize(
+    ("reply", "counts"), [([say("hal"), cut()], (None, None)), ([say("hal"), usage(20), cut()], (20, None))]
+)
+async def test_what_only_the_budget_counts_is_marked_in_the_usage(play, reply, counts):
+    budget = Budget(tokens=1_000)
+    run = await play(model(reply), context=within(budget))
+    (data,) = [event.data for event in run.events_of("usage")]
+
+    assert (data["input_tokens"], data["output_tokens"]) == counts
+    assert data["reserved_tokens"] == budget.spent.tokens - (counts[0] or 0)
+    assert Decimal(data["reserved_usd"]) == budget.spent.cost_usd
+
+
+async def test_a_cut_reply_without_counts_and_without_a_budget_has_no_usage(play):
+    run = await play([[say("hal"), cut()]])
+
+    assert run.events_of("usage") == []
+
+
+async def test_a_stopped_call_counts_as_reserved(play):
+    budget, stop = Budget(tokens=1_000), TimedStop("token")
+    run = await play([[say("hal"), hang()]], context=within(budget), stop=stop.signal, on=stop)
+
+    assert run.terminal["code"] == "stopped"
+    assert [event.data["reserved_tokens"] for event in run.events_of("usage")] == [budget.spent.tokens]
+
+
+async def test_a_cut_summary_counts_as_reserved(play):
+    budget = Budget(tokens=100_000)
+    replies = [[say("They"), cut()], [say("Hi."), usage(50, 1)]]
+    run = await play(replies, session=play.session(messages=conversation()), context=within(budget))
+
+    assert [event.data.get("reserved_tokens") for event in run.events_of("usage")] == [budget.spent.tokens - 51, None]
+
+
+async def test_a_failed_attempt_is_spent_beside_the_one_that_answers(play):
+    budget = Budget(tokens=100_000)
+    replies = [[usage(1_000, 1), fail(DOWN)], [say("ok"), usage(100, 10)]]
+    run = await play(RetryingModel(model(*replies), clock=LoopClock()), context=within(budget))
+
+    assert [event.data["cost_usd"] for event in run.events_of("usage")] == ["0.01003", "0.0013"]
+    assert (budget.spent.tokens, budget.spent.cost_usd) == (1_111, Decimal("0.01133"))
+
+
+async def test_no_attempt_is_made_beyond_the_budget(play):
+    budget = Budget(tokens=1_500)
+    inner = ScriptedModel([[usage(1_000, 1), fail(DOWN)], "never"])
+    run = await play(RetryingModel(inner, clock=LoopClock()), context=within(budget))
+
+    assert run.terminal["code"] == "budget_exceeded"
+    assert len(inner.requests) == 1
+    assert budget.spent.tokens == 1_001
+    assert len(run.events_of("usage")) == 1
+
+
+async def test_a_failed_attempt_without_counts_costs_nothing(play):
+    budget = Budget(tokens=100_000)
+    inner = ScriptedModel([DOWN, [say("ok"), usage(100, 10)]])
+    await play(RetryingModel(inner, clock=LoopClock()), context=within(budget))
+
+    assert budget.spent.tokens == 110
 
 
 async def test_a_cost_is_reserved_at_the_models_price_and_settled_by_the_usage(play):
