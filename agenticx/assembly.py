@@ -60,17 +60,17 @@ async def open_hub(
                     answer = ConfirmAnswer(approved=True)
                     await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
 
-    `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for the store of the
-    settings, by default the one in AGX_HOME. `model` is the default model: a name, a model, or an object of another
-    library; a model that is given is not closed here. `tools` replace `default_tools`. `hooks` run in every turn.
-    `system_prompt` replaces `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the
-    main agent: a tool that returns one of them hands over to it, and it answers the next messages of that session too,
-    until another handoff or `hub.change(id, {"agent": NAME})`, where None is the main agent. `workspace` is the folder
-    of sessions that are created without one. Without `settings` they are read from the environment and the user's file.
+    `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for that of the
+    settings, by default in AGX_HOME. `model` is the default model: a name, a model, or an object of another library;
+    one that is given is not closed here. `tools` replace the built-in ones, such as `ask_user`; those for sub-agents
+    stay unless `settings.enabled_tools` leaves them out. `hooks` run in every turn. `system_prompt` replaces
+    `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: a tool that
+    returns one hands over to it, and it answers the next messages of that session too, until another handoff or
+    `hub.change(id, {"agent": NAME})` (None: the main agent). `workspace` is that of sessions created without one.
+    Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
-    turns are stopped as by a shutdown of the studio; one that waits for an answer continues when the hub is opened
-    again.
+    turns are stopped as by a shutdown of the studio; one that waits for an answer goes on when it is opened again.
 
     Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model, a
     workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for arguments that are none.
@@ -199,11 +199,13 @@ def default_tools() -> list[Tool]:
 
 
 def make_toolbox(tools: Iterable[Tool | Callable[..., Any]] | None, settings: Settings) -> Toolbox:
-    """Return the tools of an application, by default `default_tools`.
+    """Return the tools of an application, by default the built-in ones, and those for sub-agents.
 
-    Raises `SettingsError` when AGX_ENABLED_TOOLS has the name of an unknown tool.
+    A tool of the application replaces one for sub-agents that has its name. Raises `SettingsError` when
+    AGX_ENABLED_TOOLS has the name of an unknown tool.
     """
-    toolbox = Toolbox(default_tools() if tools is None else tools)
+    own = Toolbox(builtin_tools() if tools is None else tools)
+    toolbox = Toolbox([*own, *(tool for tool in session_tools() if tool.schema.name not in own)])
     try:
         toolbox.only(settings.enabled_tools or ())
     except ToolError as exc:

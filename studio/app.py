@@ -91,12 +91,12 @@ def create_app(
 
     `models` maps names to models, or to names of models of the catalogue; they are used beside the catalogue, the first
     of them by default. Or it is a function that returns the model of a name (None: the default). `tools` replace the
-    built-in ones (`[*builtin_tools(), mine]` adds one). `hooks` run in every turn. `system_prompt` replaces
-    `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent, see
-    `agenticx.open_hub`. Without `settings` they are read from the environment and
-    the settings files as the application starts. An application that mounts this one must run its lifespan: see the
-    docstring of this module. Raises `TypeError` or `ValueError` for models, tools, hooks, prompts and settings that are
-    none.
+    built-in ones (`[*builtin_tools(), mine]` adds one); those for sub-agents stay unless AGX_ENABLED_TOOLS leaves them
+    out. `hooks` run in every turn. `system_prompt` replaces `config/prompts/system.md`, with the same placeholders.
+    `agents` can answer besides the main agent, see `agenticx.open_hub`. Without `settings` they are read from the
+    environment and the settings files as the application starts. An application that mounts this one must run its
+    lifespan: see the docstring of this module. Raises `TypeError` or `ValueError` for models, tools, hooks, prompts and
+    settings that are none.
     """
     if system_prompt is not None:
         check_text("system_prompt", system_prompt)

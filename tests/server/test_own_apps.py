@@ -25,6 +25,7 @@ from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.runtime import AgentHook, AgentRuntime, TurnContext, current_turn
 from agenticx.sessions.store.owner import OwnedElsewhere
 from agenticx.settings import Settings, load_settings
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.tools.registry import tool
 from studio import create_app
 from studio.app_import import import_app
@@ -66,6 +67,7 @@ not_one = 1
 '''
 
 
+TOOLS = ["temperature", *(each.schema.name for each in session_tools())]
 EVENT_STREAM = {"Accept": "text/event-stream"}
 SHOWN = frozenset({"turn_started", "tool_call", "confirm_required", "confirm_response", "tool_result", "final"})
 
@@ -97,7 +99,7 @@ async def test_serve_runs_an_application_with_its_own_model_tool_and_hook(tmp_pa
     async with patient_client(line["url"], headers=authorized(home)) as client:
         models = (await client.get("/api/models")).json()
         assert (models["default"], models["models"][0]["id"]) == ("mine", "mine")
-        assert [row["name"] for row in (await client.get("/api/tools")).json()["tools"]] == ["temperature"]
+        assert [row["name"] for row in (await client.get("/api/tools")).json()["tools"]] == TOOLS
         events = await turn_in(client, "How cold is it in Lyon?")
     (result,) = [event["data"]["result"] for event in events if event["type"] == "tool_result"]
     assert result == "12 DEGREES IN LYON"

@@ -14,6 +14,7 @@ from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.sessions import SqliteStore, Store, TurnRequest
 from agenticx.sessions.store.blobs import BlobFolder
 from agenticx.settings import load_settings
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.testing import check_grammar
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
@@ -181,6 +182,42 @@ async def test_the_agent_has_the_tools_unless_they_are_left_out(
     names = [schema.name for schema in model.requests[0].tools]
     assert ("wait_subagents" in names) is has_them
     assert len(names) == (len(default_tools()) if enabled is None else 1)
+
+
+@tool(risk="read")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@pytest.mark.parametrize(
+    ("enabled", "expected"), [(None, ["look", *(tool.schema.name for tool in session_tools())]), (("look",), ["look"])]
+)
+async def test_tools_of_an_application_stand_beside_those_for_subagents_unless_these_are_left_out(
+    tmp_path: Path, enabled: tuple[str, ...] | None, expected: list[str]
+) -> None:
+    given = {"home": tmp_path, "workspace_root": tmp_path, "enabled_tools": enabled}
+    model = ScriptedModel(["hi"])
+    async with open_hub("memory://", model=model, tools=[look], settings=load_settings(given, environ={})) as hub:
+        session = await hub.create()
+        async for _ in hub.run_turn(session.id, "hello"):
+            pass
+    assert [schema.name for schema in model.requests[0].tools] == expected
+
+
+async def test_a_tool_of_an_application_replaces_the_one_for_subagents_of_its_name(tmp_path: Path) -> None:
+    settings = load_settings({"home": tmp_path, "workspace_root": tmp_path}, environ={})
+
+    @tool(risk="read")
+    def list_subagents() -> str:
+        """List them in another way."""
+        return "none"
+
+    model = ScriptedModel([call("list_subagents"), "hi"])
+    async with open_hub("memory://", model=model, tools=[list_subagents], settings=settings) as hub:
+        session = await hub.create()
+        events = [event async for event in hub.run_turn(session.id, "hello")]
+    assert [event.data["result"] for event in events if event.type == "tool_result"] == ["none"]
 
 
 async def test_a_stop_while_subagents_are_started_ends_all_that_are_listed(
