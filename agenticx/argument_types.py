@@ -11,6 +11,7 @@ __all__ = [
     "check_int",
     "check_iterable",
     "check_mapping",
+    "check_number",
     "check_path",
     "check_sequence",
     "check_str",
@@ -45,6 +46,12 @@ def check_int(name: str, value: object) -> None:
     if isinstance(value, bool):
         raise wrong_type(name, value, "an int")
     check_type(name, value, int, "an int")
+
+
+def check_number(name: str, value: object, expected: str) -> None:
+    """Raise `TypeError` if the argument `name` is no int or float, or a bool; `expected` is a noun phrase for it."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(name, value, expected)
 
 
 def check_path(name: str, value: object) -> None:

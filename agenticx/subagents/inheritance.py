@@ -18,11 +18,10 @@ def may_begin_below(turn: Turn) -> bool:
     return not turn.stopped and (turn.accepts_children or turn.child_turns.is_durable)
 
 
-def given_tools(above: Turn | None, names: Sequence[str] | None) -> Toolbox | None:
-    """Return the tools of the turn above by their names; `InvalidArguments` for others and for a list of none."""
+def given_tools(known: Toolbox, names: Sequence[str] | None) -> Toolbox:
+    """Return those of the tools that are named, or all; raises `InvalidArguments` for others and for a list of none."""
     if names is None:
-        return None if above is None else above.tools
-    known = Toolbox() if above is None else above.tools
+        return known
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         problem = f"unknown tools {', '.join(unknown)}" if unknown else "tools must name at least one"

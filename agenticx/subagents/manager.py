@@ -9,17 +9,19 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
+from agenticx.argument_types import check_str, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError, ToolError
 from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
+from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
-from agenticx.subagents.arguments import check_text, check_wait
+from agenticx.subagents.arguments import check_spawn, check_text, check_wait
 from agenticx.subagents.host import MemoryHost, SubagentHost
 from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left
 from agenticx.subagents.meta_tools import meta_tools
@@ -74,9 +76,14 @@ class AgentTeamManager:
         host: SubagentHost | None = None,
     ) -> None:
         self._runtimes = Runtimes(runtime_for)
+        check_type("session", session, Session, "a Session")
+        if limits is not None:
+            check_type("limits", limits, SubagentLimits, "SubagentLimits")
+        if settings is not None:
+            check_type("settings", settings, Settings, "Settings, as load_settings returns them")
         self._session = session
         self.limits = limits or SubagentLimits()
-        self._budget = budget
+        self._budget = checked_budget(budget)
         self.settings = settings or load_settings()
         self.clock = clock or SystemClock()
         self._host = host or MemoryHost()
@@ -103,18 +110,22 @@ class AgentTeamManager:
     ) -> str:
         """Start a sub-agent of the agent that calls this, and return its id.
 
-        `tools` are names of the parent's tools, by default all; `context` is put before the task; `budget` limits the
-        model calls too; after a restart its own limits go on. Raises `SubagentLimitReached`, `ModelUnavailable`, and
-        `InvalidArguments` for tools that the parent does not have and for a list of none.
+        `tools` are names of the parent's tools, outside of turns of the runtime's, by default all; `context` is put
+        before the task; `budget` limits the model calls too; after a restart its own limits go on. Raises
+        `SubagentLimitReached`, `ModelUnavailable`, `InvalidArguments` for tools that the parent does not have and for a
+        list of none, and `TypeError`.
         """
-        check_text("task", task)
+        check_spawn(task, name, tools, model, context)
+        checked_budget(budget)
         above = current_turn()
-        toolbox = given_tools(above, tools)
+        toolbox = None if above is None else given_tools(above.tools, tools)
         parent = self._tree.caller(above)
         self._check_open()
         self._start_limits.check(parent, above)
         agent_id = self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent")
         runtime = await self._runtimes.get(model)
+        if above is None and tools is not None:
+            toolbox = given_tools(runtime.agent.tools, tools)
         self._check_open()
         self._start_limits.check(parent, above)
         run = SubagentRun(
@@ -466,6 +477,7 @@ class AgentTeamManager:
         return self._tree.caller(current_turn())
 
     def _find(self, agent_id: str) -> Subagent:
+        check_str("agent_id", agent_id)
         return self._tree.find(agent_id, self._caller())
 
     def _tasks(self) -> set[asyncio.Task[None]]:

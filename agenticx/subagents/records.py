@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 from unicodedata import category, normalize
 
+from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
@@ -71,8 +72,14 @@ class SubagentLimits:
     total: int | None = None
 
     def __post_init__(self) -> None:
+        check_number("seconds", self.seconds, "a number of seconds")
         for name in ("depth", "children", "running", "seconds", "total"):
-            if (value := getattr(self, name)) is not None and not value > 0:
+            if name == "total" and self.total is None:
+                continue
+            value = getattr(self, name)
+            if name != "seconds":
+                check_int(name, value)
+            if not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agenticx import user_code
+from agenticx.argument_types import check_callable
 from agenticx.errors import AgenticXError, StoreError, UserCodeError
 from agenticx.runtime import AgentRuntime
 from agenticx.subagents.records import ModelUnavailable
@@ -18,9 +19,11 @@ RuntimeSource = AgentRuntime | Callable[[str | None], AgentRuntime | Awaitable[A
 
 
 class Runtimes:
-    """The runtimes that `source` is or returns."""
+    """The runtimes that `source` is or returns; raises `TypeError` for one that is neither."""
 
     def __init__(self, source: RuntimeSource) -> None:
+        if not isinstance(source, AgentRuntime):
+            check_callable("runtime_for", source, "an AgentRuntime or a function that returns one")
         self._source = source
 
     async def get(self, model: str | None) -> AgentRuntime:

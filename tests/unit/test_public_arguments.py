@@ -26,6 +26,7 @@ from agenticx.core import AgentExecutor
 from agenticx.errors import SettingsError
 from agenticx.llms import resolve_wire
 from agenticx.settings import load_settings
+from agenticx.teams import AgentTeamManager, SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, call, fail, say, stall_after, think
 from studio import create_app
 
@@ -38,6 +39,11 @@ def runtime(**arguments: Any) -> AgentRuntime:
 
 def made_tool(**options: Any) -> object:
     return tool(**options)(open)
+
+
+def manager(**arguments: Any) -> AgentTeamManager:
+    given: dict[str, Any] = {"runtime_for": runtime(), "session": Session(), "settings": load_settings(environ={})}
+    return AgentTeamManager(**{**given, **arguments})
 
 
 CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
@@ -110,6 +116,14 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     ),
     (lambda answer: ScriptedGate(True, answer), {"answer": 5}, "answers[1] must be True, False, a ConfirmAnswer, a"),
     (create_app, {"tools": 5}, "tools must be a list of tools and functions, not int"),
+    (manager, {"runtime_for": 5}, "runtime_for must be an AgentRuntime or a function that returns one, not int"),
+    (manager, {"session": "x"}, "session must be a Session, not str"),
+    (manager, {"limits": 5}, "limits must be SubagentLimits, not int"),
+    (manager, {"budget": "x"}, "budget must be a Budget, not str"),
+    (manager, {"settings": {}}, "settings must be Settings, as load_settings returns them, not dict"),
+    (SubagentLimits, {"depth": "3"}, "depth must be an int, not str"),
+    (SubagentLimits, {"running": None}, "running must be an int, not NoneType"),
+    (SubagentLimits, {"seconds": "3"}, "seconds must be a number of seconds, not str"),
 ]
 
 
@@ -234,3 +248,28 @@ async def test_the_arguments_of_the_methods_of_a_hub_are_named(tmp_path: Path) -
             await hub.create(permission_mode={})
         events = [event async for event in hub.run_turn(session.id, "say hello", sampling=Sampling())]
         assert events[-1].type == "final"
+
+
+@pytest.mark.parametrize(
+    ("call_of", "problem"),
+    [
+        (lambda team: team.spawn(5), "task must be a str, not int"),
+        (lambda team: team.spawn("x", name=5), "name must be a str, not int"),
+        (lambda team: team.spawn("x", tools="abc"), "tools must be a list of names of tools, not str"),
+        (lambda team: team.spawn("x", tools=[5]), "tools[0] must be a str, not int"),
+        (lambda team: team.spawn("x", model=5), "model must be a str, not int"),
+        (lambda team: team.spawn("x", budget=5), "budget must be a Budget, not int"),
+        (lambda team: team.spawn("x", context=5), "context must be a str, not int"),
+        (lambda team: team.wait(5), "ids must be a list of ids of sub-agents, not int"),
+        (lambda team: team.wait([5]), "agent_id must be a str, not int"),
+        (lambda team: team.wait(timeout="a"), "timeout must be a number of seconds, not str"),
+        (lambda team: team.cancel(None), "agent_id must be a str, not NoneType"),
+        (lambda team: team.message("a-1", 5), "text must be a str, not int"),
+    ],
+)
+async def test_the_arguments_of_a_manager_of_subagents_are_named(call_of: Callable[[Any], Any], problem: str) -> None:
+    team = manager()
+    with pytest.raises(TypeError) as raised:
+        await call_of(team)
+    assert problem in str(raised.value)
+    assert team.list() == []

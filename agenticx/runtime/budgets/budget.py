@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from agenticx.argument_types import check_int, check_type, wrong_type
+from agenticx.argument_types import check_int, check_number, check_type, wrong_type
 from agenticx.clocks import Clock
 from agenticx.errors import ModelError
 from agenticx.llms.base import ChatModel, Usage
@@ -293,9 +293,8 @@ def _dollars(value: object) -> Decimal:
     return amount
 
 
-def _seconds(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise wrong_type("seconds", value, "a number of seconds")
+def _seconds(value: float) -> float:
+    check_number("seconds", value, "a number of seconds")
     if not math.isfinite(value):
         raise ValueError(f"seconds must be a finite number, not {value!r}")
     return float(value)

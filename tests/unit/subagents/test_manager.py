@@ -339,9 +339,21 @@ async def test_closing_ends_all_and_lets_none_begin(tmp_path: Path) -> None:
         await team.manager.spawn("work")
 
 
-async def test_outside_of_a_turn_there_are_no_tools_to_choose_from(tmp_path: Path) -> None:
+async def test_outside_of_a_turn_tools_are_chosen_from_those_of_the_runtime(tmp_path: Path) -> None:
+    model, settings = ScriptedModel(["done"]), load_settings({}, environ={"AGX_HOME": str(tmp_path)})
+    runtime = AgentRuntime(model, ScriptedGate(), tools=[look, act], settings=settings)
+    manager = AgentTeamManager(runtime, session=Session(workspace=tmp_path), settings=settings)
+    with pytest.raises(InvalidArguments, match="unknown tools other; those that can be given are: look, act"):
+        await manager.spawn("work", tools=["look", "other"])
+    with pytest.raises(InvalidArguments, match="tools must name at least one; those that can be given are: look, act"):
+        await manager.spawn("work", tools=[])
+    await manager.wait([await manager.spawn("work", tools=["look"])])
+    assert [tool.name for tool in model.requests[0].tools] == ["look"]
+
+
+async def test_outside_of_a_turn_there_are_no_tools_to_choose_from_without_those_of_a_runtime(tmp_path: Path) -> None:
     with pytest.raises(InvalidArguments, match="unknown tools look; those that can be given are: none"):
-        await Team(tmp_path, []).manager.spawn("work", tools=["look"])
+        await Team(tmp_path, [["never"]]).manager.spawn("work", tools=["look"])
 
 
 async def test_a_text_in_the_place_of_ids_and_a_model_that_cannot_be_chosen_are_refused(tmp_path: Path) -> None:
