@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
-__all__ = ["is_real_key", "is_secret_file", "is_secret_folder", "is_secret_name", "is_secret_value"]
+__all__ = [
+    "is_real_key",
+    "is_secret_file",
+    "is_secret_folder",
+    "is_secret_name",
+    "is_secret_value",
+    "is_secret_variable",
+]
 
 # --- variables --------------------------------------------------------------------------------------------------------
 
@@ -71,6 +79,23 @@ def is_real_key(key: str) -> bool:
     Placeholders are set for servers that need no key.
     """
     return len(key) >= 8 and not _PLACEHOLDER.fullmatch(key)
+
+
+# Variables whose names end like this hold only secrets. The value of another may be an ordinary word, which is not to
+# be redacted wherever it occurs.
+_UNAMBIGUOUS_NAME = re.compile(
+    r"(?:(?:^|_)(?:KEY|TOKEN|PASS|PAT)|_PWD|API_?KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
+)
+_API_KEY = re.compile(r"API_?KEY$", re.IGNORECASE)
+_HARMLESS_VALUE = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
+
+
+@lru_cache(maxsize=1024)
+def is_secret_variable(name: str, value: str) -> bool:
+    """Return whether the value of a variable of that name is a secret, which must not be shown."""
+    if _API_KEY.search(name):
+        return is_real_key(value)
+    return bool(_UNAMBIGUOUS_NAME.search(name)) or (is_secret_name(name) and not _HARMLESS_VALUE.fullmatch(value))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

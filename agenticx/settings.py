@@ -13,7 +13,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -21,7 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 
 from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
-from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value
+from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value, is_secret_variable
 from agenticx.setting_values import absolute_path, clamped, folder_path, integer, list_of, matching, number, one_of
 
 __all__ = [
@@ -104,6 +103,12 @@ class Settings(BaseModel):
     )
     subagent_timeout_seconds: _Seconds = Field(
         1800, description="Longest time for a turn of a sub-agent, without the time of waiting for a person."
+    )
+    turn_budget_tokens: Annotated[int, integer(0, 1_000_000_000_000)] = Field(
+        0, description="Most tokens of a turn of the main agent and of all agents below it; 0 is off."
+    )
+    turn_budget_usd: Annotated[float, number(0.000_001, 1_000_000, allow_zero=True)] = Field(
+        0, description="Highest cost in US dollars of a turn and of all agents below it, for known prices; 0 is off."
     )
     tool_timeout_seconds: _Seconds = Field(
         120, description="Longest time for one tool call, unless the tool has its own limit."
@@ -377,13 +382,6 @@ def _shortened_repr(value: object) -> str:
 
 # --- secrets and the environment of child processes -------------------------------------------------------------------
 
-# Variables whose names end like this hold only secrets. The value of another may be an ordinary word, which is not to
-# be redacted wherever it occurs.
-_UNAMBIGUOUS_NAME = re.compile(
-    r"(?:(?:^|_)(?:KEY|TOKEN|PASS|PAT)|_PWD|API_?KEY|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE
-)
-_API_KEY = re.compile(r"API_?KEY$", re.IGNORECASE)
-_HARMLESS_VALUE = re.compile(r"[A-Za-z ]*|[\d.:,]*|[~.]*/.*")
 _MIN_SECRET_CHARS = 8
 
 _MAX_REMEMBERED = 256
@@ -418,15 +416,8 @@ def secret_values(*, environ: Mapping[str, str] | None = None) -> tuple[str, ...
     remembered = list(_remembered) if environ is None else []
     environ = os.environ if environ is None else environ
     pairs = [(name, environ.get(name, "").strip()) for name in list(environ)]
-    values = {value for name, value in pairs if _is_secret(name, value)}.union(remembered)
+    values = {value for name, value in pairs if is_secret_variable(name, value)}.union(remembered)
     return tuple(sorted((value for value in values if len(value) >= _MIN_SECRET_CHARS), key=len, reverse=True))
-
-
-@lru_cache(maxsize=1024)
-def _is_secret(name: str, value: str) -> bool:
-    if _API_KEY.search(name):
-        return is_real_key(value)
-    return bool(_UNAMBIGUOUS_NAME.search(name)) or (is_secret_name(name) and not _HARMLESS_VALUE.fullmatch(value))
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agenticx.errors import InvalidArguments
-from agenticx.runtime import Session
+from agenticx.runtime import Budget, Session
 from agenticx.runtime.turn import Turn
 from agenticx.subagents.records import Subagent
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["given_tools", "may_begin_below", "new_session", "tools_left"]
+__all__ = ["given_tools", "may_begin_below", "new_session", "tools_left", "top_budget"]
 
 
 def may_begin_below(turn: Turn) -> bool:
@@ -27,6 +27,13 @@ def given_tools(known: Toolbox, names: Sequence[str] | None) -> Toolbox:
         problem = f"unknown tools {', '.join(unknown)}" if unknown else "tools must name at least one"
         raise InvalidArguments(f"{problem}; those that can be given are: {', '.join(known.names) or 'none'}")
     return known.only(names)
+
+
+def top_budget(turn: Turn | None) -> Budget | None:
+    """Return the budget of the turn at the top, which those below it share; None if it has none."""
+    while turn is not None and turn.context.parent is not None:
+        turn = turn.context.parent
+    return None if turn is None else turn.context.budget
 
 
 def tools_left(agent: Subagent, above: Turn | None) -> Toolbox | None:

@@ -23,7 +23,7 @@ from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.arguments import check_spawn, check_text, check_wait
 from agenticx.subagents.host import MemoryHost, SubagentHost
-from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left
+from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left, top_budget
 from agenticx.subagents.meta_tools import meta_tools
 from agenticx.subagents.places import Places
 from agenticx.subagents.records import (
@@ -248,12 +248,16 @@ class AgentTeamManager:
             await asyncio.wait(tasks, timeout=self.clock.real(_CLOSING_SECONDS))
 
     def resources(self) -> dict[str, Any]:
-        """Return the numbers of sub-agents at work and queued, the limits, and what is used of the budget, as JSON."""
+        """Return the numbers of sub-agents at work and queued, the limits, and what is used of the budget, as JSON.
+
+        The budget is that of this manager, else that of the main agent's turn in which the code runs.
+        """
         states = [agent.state for agent in self._tree]
         used: dict[str, Any] = {}
-        if self._budget is not None:
-            spent = self._budget.spent
-            used = {"tokens_used": spent.tokens, "tokens": self._budget.tokens, "cost_usd_used": str(spent.cost_usd)}
+        if (budget := self._budget or top_budget(current_turn())) is not None:
+            spent, most = budget.spent, budget.limits
+            used = {"tokens_used": spent.tokens, "tokens": most["tokens"]}
+            used |= {"cost_usd_used": str(spent.cost_usd), "cost_usd": most["cost_usd"]}
         limits = self.limits
         return {
             "running": states.count("running"),

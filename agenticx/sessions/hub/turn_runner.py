@@ -38,6 +38,7 @@ from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
 from agenticx.sessions.hub.records import derive_name, name_announcement
 from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumable_turns
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
+from agenticx.sessions.hub.subagents.turn_budgets import TurnBudgets
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
@@ -117,6 +118,7 @@ class TurnRunner:
         self.unannounced: Fact | None = None
         self.record_lock = asyncio.Lock()
         self.children = SessionChildTurns(session.id, writer, services.log)
+        self._budgets = TurnBudgets(session.id, services.log, services.settings)
         self.subagents = SessionSubagents(session, writer, services, self.children, self.ended_turn, subagent_facts)
         self._session = session
         self._writer = writer
@@ -223,6 +225,7 @@ class TurnRunner:
             agent=setup.agent,
             shares_history=services.agents is not None,
             on_exhausted=configuration.settings.on_exhausted,
+            budget=await self._budgets.of(running.turn.id) if self._budgets.has_limits else None,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)
@@ -248,7 +251,7 @@ class TurnRunner:
         setup = services.setup(record, None, None)
         configuration = await services.read_configuration(record)
         runtime = services.runtime(setup.model, configuration.settings)
-        context = TurnContext(turn_id=turn_id, child_turns=self.children)
+        context = TurnContext(turn_id=turn_id, child_turns=self.children, budget=await self._budgets.of(turn_id))
         return runtime.ended_turn(self._session, agent_path=agent_path, tools=setup.tools, context=context)
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:

@@ -167,8 +167,8 @@ class SelectorGroupChat(BaseGroupChat):
 
     async def _reply(self, messages: Sequence[Message], run: TeamRun) -> str:
         """Return the text of one model call."""
-        budget, turn, builder = current_budget(), current_turn(), ReplyBuilder()
-        model = self._model
+        turn, builder, model = current_turn(), ReplyBuilder(), self._model
+        budget = Budget.joined(current_budget(), None if turn is None else turn.budget)
         if budget is not None:
             model = BudgetedModel(model, budget, (lambda _: None) if turn is None else turn.add_unreported)
 

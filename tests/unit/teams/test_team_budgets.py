@@ -166,3 +166,18 @@ async def test_a_failed_attempt_of_a_run_is_in_its_stats():
     result = await executor.arun(Agent(), Task(description="go"))
     assert result.stats.usage == {"input_tokens": 1_090, "output_tokens": 11}
     assert budget.spent.tokens == 1_101
+
+
+async def test_a_choice_of_the_speaker_is_within_the_budget_of_the_turn_that_runs_the_team():
+    budget = Budget(tokens=50_000)
+    selector = ScriptedModel([[say("b"), usage(90, 10)]])
+    team = SelectorGroupChat([assistant(name, 500) for name in "abc"], selector, max_turns=1)
+
+    @tool(risk="read")
+    async def talk() -> str:
+        """Let the team talk."""
+        return str((await team.run(task="go")).stop_reason)
+
+    model = ScriptedModel([[call("talk"), usage(90, 10)], [say("ok"), usage(90, 10)]])
+    await AgentExecutor(model, budget=budget).arun(Agent(tools=[talk]), Task(description="go"))
+    assert budget.spent.tokens == 100 + 100 + 500 + 100
