@@ -60,17 +60,17 @@ async def open_hub(
                     answer = ConfirmAnswer(approved=True)
                     await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
 
-    `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for the store of the
-    settings, by default the one in AGX_HOME. `model` is the default model: a name, a model, or an object of another
-    library; a model that is given is not closed here. `tools` replace the built-in ones, `ask_user` among them; those
-    for sub-agents stay unless `enabled_tools` leave them out. `hooks` run in every turn. `system_prompt` replaces
-    `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: one that a tool
-    returns takes over, and answers the next messages of that session too, until another handoff or `hub.change(id,
-    {"agent": NAME})`, where None is the main agent. `workspace` is the folder of sessions that are created without one.
+    `url` is `sqlite:///PATH` (`sqlite:////tmp/chat.db` for an absolute path), `memory://`, or None for that of the
+    settings, by default in AGX_HOME. `model` is the default model: a name, a model, or an object of another library;
+    one that is given is not closed here. `tools` replace the built-in ones, such as `ask_user`; those for sub-agents
+    stay unless `settings.enabled_tools` leaves them out. `hooks` run in every turn. `system_prompt` replaces
+    `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: a tool that
+    returns one hands over to it, and it answers the next messages of that session too, until another handoff or
+    `hub.change(id, {"agent": NAME})` (None: the main agent). `workspace` is that of sessions created without one.
     Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
-    turns are stopped as by a shutdown of the studio; one that waits for an answer continues at the next opening.
+    turns are stopped as by a shutdown of the studio; one that waits for an answer goes on when it is opened again.
 
     Raises `OwnedElsewhere`, with the `pid` of the process that owns the store; `SettingsError` for a URL, a model, a
     workspace or a setting that cannot be used; `StoreError`; `TypeError` or `ValueError` for arguments that are none.

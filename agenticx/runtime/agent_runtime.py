@@ -69,8 +69,8 @@ class AgentRuntime(RunMethods):
     `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel` such as `resolve_model` returns (which
     takes an `api_key` and a `base_url`), or a duck-typed model with `stream_with_tools`, `stream` or `invoke`, as other
     libraries have them. `confirm_gate` is asked before risky calls; the default gate asks at the terminal. `tools` and
-    `system_prompt` are those of turns that are given none. `sampling` is that of the calls of all turns;
-    `UnsupportedSampling` is raised if the model does not take it. Arguments that are not given are taken from
+    `system_prompt` are those of turns that are given none (`agent` has them). `sampling` is that of the calls of all
+    turns; `UnsupportedSampling` is raised if the model does not take it. Arguments that are not given are taken from
     `settings`, which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they cannot
     be used). If those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command
     line.
@@ -101,7 +101,7 @@ class AgentRuntime(RunMethods):
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
         LoopDetector(*self._loop_thresholds)  # raises for invalid thresholds here rather than in the first turn
         hook_limit = self._clock.real(self._settings.hook_timeout_seconds)
-        self._agent = TurnAgent(
+        self.agent = TurnAgent(
             name=MAIN_AGENT,
             model=self._model,
             tools=tools if isinstance(tools, Toolbox) else Toolbox(tools),
@@ -124,11 +124,6 @@ class AgentRuntime(RunMethods):
         check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
         authorizer = CallAuthorizer(settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)
-
-    @property
-    def tools(self) -> Toolbox:
-        """The tools of turns that are given none."""
-        return self._agent.tools
 
     async def run_turn(
         self,
@@ -281,7 +276,7 @@ class AgentRuntime(RunMethods):
         shares_history: bool,
     ) -> TurnAgent:
         """Return the runtime's agent under this name, with what is not None instead of its own."""
-        agent = self._agent
+        agent = self.agent
         return replace(
             agent,
             name=name,

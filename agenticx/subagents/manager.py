@@ -125,7 +125,7 @@ class AgentTeamManager:
         agent_id = self._tree.new_id(re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_NAME_CHARS] or "agent")
         runtime = await self._runtimes.get(model)
         if above is None and tools is not None:
-            toolbox = given_tools(runtime.tools, tools)
+            toolbox = given_tools(runtime.agent.tools, tools)
         self._check_open()
         self._start_limits.check(parent, above)
         run = SubagentRun(

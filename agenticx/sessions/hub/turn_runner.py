@@ -231,7 +231,7 @@ class TurnRunner:
             agent=setup.agent,
             shares_history=services.agents is not None,
             on_exhausted=configuration.settings.on_exhausted,
-            budget=await self._budgets.of(running.turn.id),
+            budget=await self._budgets.of(running.turn.id) if self._budgets.has_limits else None,
         )
         if isinstance(turn_input, ResumePoint):
             run = partial(runtime.resume_turn, turn_input)

@@ -138,12 +138,10 @@ class AssistantAgent(BaseChatAgent):
         self._summary_format = tool_call_summary_format
         self._formatter = tool_call_summary_formatter
         self._metadata = dict(metadata or {})
-        self._reflect_on_tool_use = output_content_type is not None
-        if reflect_on_tool_use is not None:
-            self._reflect_on_tool_use = reflect_on_tool_use
+        reflects = output_content_type is not None if reflect_on_tool_use is None else reflect_on_tool_use
         self._max_rounds = max_tool_iterations
         self._on_exhausted: Literal["partial", "answer", "summary"] = (
-            "partial" if max_tool_iterations is None else "answer" if self._reflect_on_tool_use else "summary"
+            "partial" if max_tool_iterations is None else "answer" if reflects else "summary"
         )
         self._has_gate, self._own_gate = confirm_gate is not None, confirm_gate or DefaultGate(own_functions(own))
         self._runtime = AgentRuntime(

@@ -16,6 +16,7 @@ class TurnBudgets:
     """The budgets of one session's turns by the settings, by the id of the turn at the top.
 
     Each is kept while a turn uses it. What the log has of a turn and those below it is spent when it is made again.
+    `has_limits` is false if the settings set none.
     """
 
     def __init__(self, session_id: str, log: Log, settings: Settings) -> None:
@@ -23,11 +24,12 @@ class TurnBudgets:
         self._log = log
         self._tokens = settings.turn_budget_tokens or None
         self._cost_usd = settings.turn_budget_usd or None
+        self.has_limits = self._tokens is not None or self._cost_usd is not None
         self._kept = WeakValueDictionary[str, Budget]()
 
     async def of(self, turn_id: str) -> Budget | None:
         """Return the budget of a turn, which is that of the one at the top; None without a limit in the settings."""
-        if self._tokens is None and self._cost_usd is None:
+        if not self.has_limits:
             return None
         top_id, after_seq = turn_id, None
         while (turn := await self._log.turn(self._session_id, top_id)) is not None:
