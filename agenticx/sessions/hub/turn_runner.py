@@ -175,10 +175,7 @@ class TurnRunner:
         return running
 
     def _on_turn_task_done(self, task: asyncio.Task[None]) -> None:
-        """Report a turn task that raised to the event loop's exception handler at once: nothing awaits the task.
-
-        Such a task could not give its turn a terminal event.
-        """
+        """Report a task that raised, and so gave its turn no terminal event, to the loop's handler: nothing awaits it."""
         self._tasks.discard(task)
         if not task.cancelled() and (exc := task.exception()) is not None:
             context = {"message": "a turn could not be ended", "exception": exc, "task": task}
