@@ -1,4 +1,4 @@
-"""The attachments of a team's messages: named in the log, with their contents in the messages of the session."""
+"""The attachments of a team's messages: named in the log, with contents in the session."""
 
 from __future__ import annotations
 

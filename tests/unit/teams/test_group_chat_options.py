@@ -1,4 +1,4 @@
-"""Group chats: their options, the gates that they ask, and failures of the application's conditions and messages."""
+"""Group chats: options, gates, and failures of the application's conditions and messages."""
 
 from __future__ import annotations
 
