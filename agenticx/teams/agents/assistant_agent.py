@@ -121,12 +121,7 @@ class AssistantAgent(BaseChatAgent):
         super().__init__(name, description)
         if (model_client is None) == (llm is None):
             raise ValueError("give either model_client or its alias llm")
-        if max_tool_iterations is not None:
-            check_int("max_tool_iterations", max_tool_iterations)
-            if max_tool_iterations < 1:
-                raise ValueError(
-                    f"Maximum number of tool iterations must be greater than or equal to 1, got {max_tool_iterations}"
-                )
+        _check_iterations(max_tool_iterations)
         check_output_content(output_content_type, output_content_type_format)
         own = agent_tools(tools or ())
         self._handoffs = checked_handoffs(handoffs or (), own)
@@ -363,6 +358,15 @@ async def _replayed(events: Sequence[Event]) -> AsyncGenerator[Event, None]:
     """Yield the events of a turn that has ended."""
     for event in events:
         yield event
+
+
+def _check_iterations(number: int | None) -> None:
+    """Raise TypeError or ValueError for a limit of iterations that is no int of at least 1, or None."""
+    if number is None:
+        return
+    check_int("max_tool_iterations", number)
+    if number < 1:
+        raise ValueError(f"Maximum number of tool iterations must be greater than or equal to 1, got {number}")
 
 
 def _told_context(handoff: HandoffMessage) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Attachments of a team's messages: names in the log, contents in the messages of the session."""
+"""The attachments of a team's messages: named in the log, with contents in the session."""
 
 from __future__ import annotations
 

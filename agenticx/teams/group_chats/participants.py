@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from agenticx import user_code
 from agenticx.argument_types import check_type
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.messages import new_id
 from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.teams.actors.cancellation import CancellationToken
@@ -99,11 +100,19 @@ class _AgentParticipant:
     async def speak(
         self, messages: Sequence[BaseChatMessage], emit: Emit, token: CancellationToken, *, goes_on: bool
     ) -> BaseChatMessage:
-        async with aclosing(self._agent.on_messages_stream(messages, token)) as stream:
-            async for item in stream:
-                if isinstance(item, Response):
-                    return _checked_answer(item)
-                await emit(item)
+        task = asyncio.current_task()
+        try:
+            async with aclosing(self._agent.on_messages_stream(messages, token)) as stream:
+                async for item in stream:
+                    if isinstance(item, Response):
+                        return _checked_answer(item)
+                    await emit(item)
+        except GeneratorExit as exc:
+            if not _is_current(task):  # this coroutine is closed before its end
+                raise
+            what = f"participant {self.name!r}"
+            text = f"{what} raised {user_code.describe_exception(exc)}"
+            raise UserCodeError(text, what=what, kind="raised") from exc
         raise RuntimeError(f"on_messages_stream of {self.name!r} ended without a Response")
 
     def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:
@@ -161,7 +170,7 @@ class _TeamParticipant:
                 else:
                     await take(item)
         await pass_on(*held)
-        return answer or TextMessage(content=stop_reason or "", source=self.name)
+        return answer or _no_message(self.name, stop_reason)
 
     def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:
         if isinstance(self._team, Restorable):
@@ -175,6 +184,15 @@ class _TeamParticipant:
 
     async def resume(self, cancellation_token: CancellationToken, /) -> None:
         await self._team.resume()
+
+
+def _no_message(name: str, stop_reason: str | None) -> TextMessage:
+    """Return the speech of a team whose run ended before anybody spoke.
+
+    Its text is not the reason, which may have the very words that end the run of the outer team.
+    """
+    metadata = {} if stop_reason is None else {"stop_reason": stop_reason}
+    return TextMessage(content="(no message)", source=name, metadata=metadata)
 
 
 def checked_participants(members: Sequence[ChatAgent | Team]) -> dict[str, Participant]:
@@ -231,7 +249,27 @@ def _participant(member: object) -> Participant:
         return _AgentParticipant(member)
     if isinstance(member, Team):
         return _TeamParticipant(member)
-    raise TypeError(f"Participant {member!r} must be a ChatAgent or a Team")
+    raise TypeError(f"Participant {member!r} must be a ChatAgent or a Team{_missing_methods(member)}")
+
+
+def _missing_methods(member: object) -> str:
+    """Return the names that an object lacks to be an agent or a team, whichever it is closer to, as part of a text."""
+    lacks: list[tuple[list[str], str]] = []
+    for kind, name in ((ChatAgent, "ChatAgent"), (Team, "Team")):
+        names = [name for name in dir(kind) if not name.startswith("_")]
+        if len(missing := [name for name in names if not hasattr(member, name)]) < len(names):
+            lacks.append((missing, name))
+    if not lacks:
+        return ""
+    missing, kind_name = min(lacks, key=lambda one: len(one[0]))
+    return f"; as a {kind_name} it lacks {', '.join(missing)}"
+
+
+def _is_current(task: asyncio.Task[Any] | None) -> bool:
+    """Return whether the code runs in a task; False in a thread without an event loop."""
+    with suppress(RuntimeError):
+        return asyncio.current_task() is task
+    return False
 
 
 def _checked_answer(response: Response) -> BaseChatMessage:

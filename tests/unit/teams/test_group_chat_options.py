@@ -1,4 +1,4 @@
-"""Group chats: their options, gates, and failures of the application's conditions and messages."""
+"""Group chats: options, gates, and failures of the application's conditions and messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.runtime import Session
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.teams import (
     AssistantAgent,
@@ -16,6 +17,7 @@ from agenticx.teams import (
     Response,
     RoundRobinGroupChat,
     SelectorGroupChat,
+    SingleThreadedAgentRuntime,
     Swarm,
     TeamError,
     TerminationCondition,
@@ -60,6 +62,22 @@ async def test_a_reset_or_a_text_that_fails_ends_the_run_as_a_team_error() -> No
         with pytest.raises(TeamError) as caught:
             await RoundRobinGroupChat([Saying("a")], max_turns=1, **options).run(task=task)
         assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("where", ["alone", "in a team", "in a message runtime", "in a session"])
+async def test_a_participant_that_raises_what_closes_generators_ends_the_run_as_a_team_error(where: str) -> None:
+    agent = Saying("a", GeneratorExit("done"), "again")
+    options: dict[str, dict[str, Any]] = {
+        "in a message runtime": {"runtime": SingleThreadedAgentRuntime()},
+        "in a session": {"session": Session()},
+    }
+    team = RoundRobinGroupChat([agent], max_turns=1, **options.get(where, {}))
+    if where == "in a team":
+        team = RoundRobinGroupChat([team], name="outer", max_turns=1)
+    with pytest.raises(TeamError, match="participant 'a' raised GeneratorExit: done") as caught:
+        await team.run(task="go")
+    assert (caught.value.participant, type(caught.value.__cause__)) == ("a", GeneratorExit)
+    assert (await team.run()).messages[-1].to_text() == "again"
 
 
 async def test_a_response_with_an_event_is_refused() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -177,6 +178,9 @@ async def test_participants_are_checked() -> None:
             RoundRobinGroupChat([meta])
     unusable: Any = 3
     with pytest.raises(TypeError, match="Participant 3 must be a ChatAgent or a Team"):
+        RoundRobinGroupChat([unusable])
+    unusable = SimpleNamespace(**{name: None for name in dir(Saying("a")) if name not in ("on_reset", "on_pause")})
+    with pytest.raises(TypeError, match="must be a ChatAgent or a Team; as a ChatAgent it lacks on_pause, on_reset"):
         RoundRobinGroupChat([unusable])
     with pytest.raises(TypeError, match=r"Participant .* must be a ChatAgent"):
         Swarm([RoundRobinGroupChat([Saying("a")])])
@@ -411,9 +415,13 @@ async def test_an_inner_team_speaks_with_its_last_message_and_its_inner_messages
     assert c.sent == [["user: go", "b: b here"]]
 
 
-async def test_an_inner_team_that_says_nothing_answers_why_it_stopped() -> None:
+async def test_the_reason_to_stop_of_an_inner_team_that_says_nothing_is_no_text_that_ends_the_outer_one() -> None:
     inner = RoundRobinGroupChat([Saying("a")], termination_condition=TextMentionTermination("go"), name="inner")
-    assert await talk(RoundRobinGroupChat([inner], max_turns=1), "go") == ["user: go", "inner: Text 'go' mentioned"]
+    ends = TextMentionTermination("go", sources=["inner"])
+    result = await RoundRobinGroupChat([inner], termination_condition=ends, max_turns=1).run(task="go")
+    assert lines(result.messages) == ["user: go", "inner: (no message)"]
+    assert result.messages[-1].metadata == {"stop_reason": "Text 'go' mentioned"}
+    assert result.stop_reason == "Maximum number of turns 1 reached."
 
 
 async def test_with_a_runtime_each_speech_is_a_message_of_it() -> None:
