@@ -175,7 +175,7 @@ class TurnRunner:
         return running
 
     def _on_turn_task_done(self, task: asyncio.Task[None]) -> None:
-        """Report a task that raised, and so gave its turn no terminal event, to the loop's handler: nothing awaits it."""
+        """Report a task that raised, and gave its turn no terminal event, to the loop's handler: nothing awaits it."""
         self._tasks.discard(task)
         if not task.cancelled() and (exc := task.exception()) is not None:
             context = {"message": "a turn could not be ended", "exception": exc, "task": task}
