@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -21,7 +20,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, 
 from agenticx.errors import SettingsError
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value, is_secret_variable
-from agenticx.setting_values import absolute_path, clamped, folder_path, integer, list_of, matching, number, one_of
+from agenticx.setting_values import (
+    absolute_path,
+    clamped,
+    folder_path,
+    integer,
+    list_of,
+    matching,
+    number,
+    one_of,
+    read_toml,
+)
 
 __all__ = [
     "PROJECT_FILE",
@@ -327,8 +336,8 @@ def _from_file(path: Path, allowed: frozenset[str]) -> _GivenSettings:
     if len(content) > _MAX_FILE_BYTES:
         raise SettingsError(f"{path} is larger than {_MAX_FILE_BYTES} bytes, the limit for a settings file")
     try:
-        values = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        values = read_toml(content.decode())
+    except ValueError as exc:
         raise SettingsError(f"{path} is not TOML: {exc}") from exc
     runtime = _runtime_table(values, path) if "runtime" in values else {}
     for name in values:

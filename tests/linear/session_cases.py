@@ -76,6 +76,8 @@ _TEAMS: Mapping[str, Make] = {
     "participants": _team(lambda size: '[[participants]]\nname = "a"\nsystem_message = "A."\n' * (size // 50)),
     "no participants": _team(lambda size: f"participants = [{'1, ' * (size // 3)}]"),
     "unknown keys": _team(lambda size: "".join(f"key{number} = 1\n" for number in range(size // 14))),
+    "keys of many parts": _team(lambda size: f"{'.'.join('a' * 1_900)} = 1\n" * (size // 3_800)),
+    "a key of too many parts": _team(lambda size: f"{'.'.join('a' * (size // 2))} = 1"),
     "long name": _team(lambda size: f'[[participants]]\nname = "{"a" * size}"\nsystem_message = "A."'),
     "long message": _team(lambda size: f'[[participants]]\nname = "a"\nsystem_message = "{"a" * size}"'),
 }

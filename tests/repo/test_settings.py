@@ -297,6 +297,7 @@ def test_a_named_pipe_as_project_file_does_not_block(tmp_path: Path) -> None:
     [
         ("tool_timeout_seconds = ", r"settings\.toml is not TOML: "),
         ("a = " + "[" * 5000, r"settings\.toml is not TOML: "),
+        (".".join("a" * 100_000) + " = 1", r"settings\.toml is not TOML: line 1 has more than 2,000 dots"),
         ("x" * 300_000, r"settings\.toml is larger than 262144 bytes"),
         ("colour = 1", r"'colour' in .*settings\.toml is not a setting; allowed are: "),
         ("tool_timeout_seconds = true", r"tool_timeout_seconds in .*settings\.toml is True; it must be a decimal"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal, Self, cast
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator, model_validator
 
 from agenticx.runtime.agent_runtime import MAIN_AGENT
+from agenticx.setting_values import read_toml
 from agenticx.teams.configured.conditions import ConditionConfig, HandoffMade, TextMention, TextMessageSent
 from agenticx.teams.configured.errors import TeamConfigError
 from agenticx.teams.configured.table import (
@@ -161,9 +161,11 @@ _ADAPTER: TypeAdapter[TeamConfig] = TypeAdapter(Annotated[TeamConfig, Field(disc
 def parse_team(text: str, where: str) -> TeamConfig:
     """Return the team that the TOML `text` describes; `where` names its file in a `TeamConfigError`."""
     try:
-        return _ADAPTER.validate_python(tomllib.loads(text))
-    except (tomllib.TOMLDecodeError, RecursionError) as exc:
+        values = read_toml(text)
+    except ValueError as exc:
         raise TeamConfigError(f"{where} is not TOML: {exc}") from exc
+    try:
+        return _ADAPTER.validate_python(values)
     except ValidationError as exc:
         raise TeamConfigError(f"{where}: {'; '.join(problems(exc))}") from exc
 
