@@ -6,7 +6,9 @@ import re
 import secrets
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any, Literal
+from unicodedata import normalize
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -25,6 +27,7 @@ __all__ = [
     "clean_text",
     "message_adapter",
     "new_id",
+    "shown_text",
 ]
 
 ToolOutcome = Literal[
@@ -51,6 +54,22 @@ def clean_text(text: str) -> str:
     if len(text) <= _CHUNK_CHARS:
         return _replace_surrogates(text)
     return "".join(map(_replace_surrogates, _chunks(text)))
+
+
+_BLANKS = str.maketrans("", "", " \u115f\u1160\u2800\u3164\uffa0")  # printable, but nothing is to be seen
+
+
+def shown_text(line: str, chars: int) -> str:
+    """Return the first `chars` characters of a line as a reader takes it, and no more than a few beyond them.
+
+    It has no spaces and invisible characters, one width and no upper case: a line that imitates another one for the eye
+    is equal to it here.
+
+    >>> shown_text("\u200bUser  said\uff1a ", 20)
+    'usersaid:'
+    """
+    seen = filter(str.isprintable, line.translate(_BLANKS))
+    return normalize("NFKC", "".join(islice(seen, chars))).translate(_BLANKS).casefold()
 
 
 def _chunks(text: str) -> Iterator[str]:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
-from unicodedata import category, normalize
+from unicodedata import category
 
 from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.messages import shown_text
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
@@ -188,8 +189,8 @@ class SubagentEnding:
 
 def _looks_like_ending(line: str) -> bool:
     """Return whether a reader may take a line for the first one of an ending, whatever its case, width or spaces."""
-    shown = [char for char in normalize("NFKC", line[:_LINE_CHARS]) if category(char)[0] not in "CZ"]
-    letters = "".join(filter(str.isalpha, shown)).casefold()
+    shown = shown_text(line, _LINE_CHARS)
+    letters = "".join(filter(str.isalpha, shown))
     return letters.startswith("subagent") and category(shown[0]) == "Ps"
 
 

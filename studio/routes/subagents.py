@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from studio.http.bodies import RequestBody, read_body
+from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.services import services
 
 __all__ = [
@@ -24,8 +24,6 @@ __all__ = [
     "retry",
 ]
 
-_MAX_TEXT_CHARS = 4_000_000
-
 
 class CancelSubagentBody(RequestBody):
     """An empty object."""
@@ -38,7 +36,9 @@ class RetrySubagentBody(RequestBody):
 class MessageSubagentBody(RequestBody):
     """A message to a sub-agent."""
 
-    text: str = Field(min_length=1, max_length=_MAX_TEXT_CHARS, pattern=r"\S")
+    max_bytes = LARGE_BODY_BYTES
+
+    text: str = Field(min_length=1, max_length=MAX_TEXT_CHARS, pattern=r"\S")
 
 
 class SubagentItem(TypedDict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -41,6 +40,7 @@ from agenticx.teams.agents.handoff import Handoff
 from agenticx.teams.agents.output_content import check_output_content
 from agenticx.teams.agents.own_tools import agent_tools, checked_handoffs, own_functions, toolbox
 from agenticx.teams.agents.protocols import TaskInput, first_of
+from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.agents.spending import current_budget
 from agenticx.teams.agents.states import STATE_VERSION, checked_state
 from agenticx.teams.agents.turn_messages import TurnMessages
@@ -67,9 +67,6 @@ __all__ = ["AssistantAgent"]
 _SYSTEM_MESSAGE = (
     "You are a helpful assistant. Solve tasks using your tools. Reply with TERMINATE when the task has been completed."
 )
-
-_BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_SPEAKER_LINE = re.compile(rf"(^|[{_BREAK}])([^{_BREAK}]{{1,200}} said:[ \t]*(?=[{_BREAK}]|$))")  # as of a message
 
 _IDS = pydantic.TypeAdapter(set[str])
 
@@ -388,6 +385,5 @@ def _model_message(message: BaseChatMessage) -> UserMessage:
     read = message.to_model_message()
     content = read.content
     if message.source != "user":
-        quoted = _SPEAKER_LINE.sub(r"\1> \2", content)
-        content = f"{message.source} said:\n{quoted}"
+        content = f"{message.source} said:\n{quote_speakers(content)}"
     return read.model_copy(update={"message_id": message.id, "content": clean_text(content)})

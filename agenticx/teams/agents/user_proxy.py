@@ -202,8 +202,14 @@ def _prompt(handoff: HandoffMessage | None) -> str:
 def _question(messages: Sequence[BaseChatMessage]) -> str:
     """Return the question to the person: what was said last, and that it is their turn."""
     shown = messages[-2:] if messages and isinstance(messages[-1], HandoffMessage) else messages[-1:]
-    said = [f"{message.source}: {_shortened(message.to_model_text())}" for message in shown]
+    said = [f"{message.source}: {_indented(_shortened(message.to_model_text()))}" for message in shown]
     return "\n\n".join([*said, "It is your turn to speak."])
+
+
+def _indented(text: str) -> str:
+    """Return a text whose further lines are indented, so that none of them looks like the words of another speaker."""
+    first, *others = text.splitlines() or [""]
+    return "\n".join([first, *(f"    {line}" for line in others)])
 
 
 def _shortened(text: str) -> str:
