@@ -2,7 +2,9 @@
 
 A run is a turn of its session; the attempts, and the turns in which guide rails ask a model, are turns below it. All
 are stored as they happen: after a crash the log shows what had begun, and the next run ends the open turns as
-interrupted. Its agents read what a run without an answer has done.
+interrupted. A run that waited for a person then waits on: where the same task is run again in its session, it goes on
+with the answer, in its turn, and the calls before the question do not run again. The agents of a session read what a
+run without an answer has done.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 from agenticx.clocks import Clock
 from agenticx.core.execution import Execution
 from agenticx.llms.base import ChatModel
+from agenticx.messages import clean_text
 from agenticx.runtime import Event
 from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
@@ -47,7 +50,7 @@ class StoredRuns:
         self._store = store
         self._session_id = session_id
         self._model_of = model_of
-        self._settings = settings.model_copy(update={"resume_interrupted": "off"})  # the code of a run is gone
+        self._settings = settings
         self._clock = clock
         self._opened = AsyncExitStack()
         self._hub: Hub | None = None
@@ -61,13 +64,17 @@ class StoredRuns:
     async def events(self, execution: Execution) -> AsyncGenerator[Event, None]:
         """Run a task, and yield the events of its turn and those below it, each once it is stored.
 
-        Closing the generator early stops the run. Raises `SessionNotFound`, `SessionBusy`, `OwnedElsewhere`,
-        `StoreError`, and `SettingsError` for a URL that cannot be used.
+        Closing the generator early stops the run; a store that is closed while the run waits for a person leaves it so.
+        Raises `SessionNotFound`, `SessionBusy`, `OwnedElsewhere`, `StoreError`, and `SettingsError` for a URL that
+        cannot be used.
         """
         hub, session_id = await self._session_for(execution)
         execution.session_id = session_id
-        turn = await hub.run_work(session_id, execution.prompt, _Work(execution, hub.store.log, session_id))
-        turn_ids, below, is_over = {turn.id}, list[Event](), False
+        prompt, waiting = clean_text(execution.prompt), await hub.waiting_turn(session_id)
+        turn_id = None if waiting is None or waiting.input != prompt else waiting.id
+        work = _Work(execution, hub.store.log, session_id)
+        turn = await hub.run_work(session_id, prompt, work, turn_id=turn_id)
+        turn_ids, below, is_over, waits_on = {turn.id}, list[Event](), False, False
         try:
             async for item in hub.follow(session_id, after=turn.after_seq or 0):
                 event = item.event
@@ -82,10 +89,12 @@ class StoredRuns:
                     yield event
                 if is_over:
                     return
+            waits_on = True
         finally:
-            if not is_over:
+            if not (is_over or waits_on):
                 await hub.stop(session_id)
             await hub.wait_for_turn(session_id, turn.id)
+        execution.fail("interrupted", "the store was closed while the run waited for a person; run the task again")
 
     async def aclose(self) -> None:
         """Close the store if it was opened here; a later run opens it again."""
@@ -120,7 +129,7 @@ class StoredRuns:
                 clock=self._clock,
             )
             opened.push_async_callback(hub.close)
-            await hub.recover()
+            await hub.recover(resume_only=())
             self._opened = opened.pop_all()
         return hub
 

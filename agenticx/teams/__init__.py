@@ -10,6 +10,13 @@ A team speaks until a condition or a limit ends its run:
     team = RoundRobinGroupChat([writer, critic], termination_condition=TextMentionTermination("APPROVE"), max_turns=2)
     asyncio.run(Console(team.run_stream(task="say hello")))
 
+With `session=` the id of a session of an open hub (`agenticx.open_hub`) each run is a turn of that session. What it
+asks a person (a `UserProxyAgent`, `ask_user`, a confirmation, from any depth) outlives the process: once a hub is open
+over the store again, it is listed and answered as before, over HTTP too, and the session is busy with that turn, or a
+stop ends it. Make the team again then, on the same session, and call `run()` without a task: it goes on in that turn,
+with the answer or waiting for it, and nothing that ran before runs again. `run(task=…)` ends the turn as `interrupted`
+first.
+
 A sub-agent works beside the agent that started it, here by the call of a tool, and its ending is reported to that one:
 
     import asyncio

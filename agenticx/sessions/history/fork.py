@@ -151,7 +151,7 @@ class _ForkedLog:
         ts = json.loads(turn[-1].frame_json)["ts"]
         cut = InterruptedTurn.from_log(turn, [])
         results = [not_run_result(call_id, name) for call_id, name in cut.open_calls.items()]
-        for event in cut.closing_events(results, "stopped", "The conversation was forked here.", by="stop"):
+        for event in cut.closing_events(results, "stopped", "The conversation was forked here."):
             if event.type in QUESTION_EVENTS:
                 event.data["id"] = self._question_id(event.data["id"])
             seq = len(self.events) + 1

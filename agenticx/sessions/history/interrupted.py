@@ -163,13 +163,12 @@ class InterruptedTurn:
                 missing.append(ToolMessage(tool_call_id=call_id, name=name, content=text, outcome=outcome))
         return missing
 
-    def closing_events(
-        self, messages: Sequence[Message], code: str, text: str, *, by: AnsweredBy = "restart"
-    ) -> list[RuntimeEvent]:
+    def closing_events(self, messages: Sequence[Message], code: str, text: str) -> list[RuntimeEvent]:
         """Return the events that end the turn; `messages` has the results of its open calls.
 
-        Its open questions are closed `by` the end.
+        Its open questions are closed by a stop if that is the `code`, else by a restart.
         """
+        by: AnsweredBy = "stop" if code == "stopped" else "restart"
         events: list[RuntimeEvent] = []
         for id_ in self.questions.keys() - self.responses.keys():
             if "context" in self.questions[id_]:

@@ -18,7 +18,7 @@ from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
-from agenticx.sessions.hub.waiting_turns import WaitingTurns
+from agenticx.sessions.hub.turns.waiting_turns import WaitingTurns
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost
 from agenticx.sessions.store.hosts import this_host

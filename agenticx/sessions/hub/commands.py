@@ -33,6 +33,7 @@ __all__ = [
     "Rewind",
     "Stop",
     "Submit",
+    "WaitingTurn",
     "decode_command",
     "decode_result",
     "encode_command",
@@ -48,10 +49,14 @@ class NothingStored(OwnershipLost):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
-    """Accept a message; the result is a `Submission`. Its `work` runs in this process only, see `TurnContext`."""
+    """Accept a message; the result is a `Submission`.
+
+    Its `work` runs in this process only, see `TurnContext`: in a new turn, or in the waiting turn `turn_id`.
+    """
 
     request: TurnRequest
     work: Annotated[Any, Field(exclude=True)] = None
+    turn_id: Annotated[str | None, Field(exclude=True)] = None
     name: Literal["submit"] = "submit"
 
 
@@ -107,6 +112,13 @@ class AnswerQuestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTurn:
+    """Find the turn that waits for the work of the application; the result is its record, None if there is none."""
+
+    name: Literal["waiting_turn"] = "waiting_turn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delete:
     """Delete the session."""
 
@@ -114,7 +126,17 @@ class Delete:
 
 
 Command = (
-    Submit | Stop | Change | Rewind | ResetTeam | Answer | AnswerQuestion | Delete | ListSubagents | DirectSubagent
+    Submit
+    | Stop
+    | Change
+    | Rewind
+    | ResetTeam
+    | Answer
+    | AnswerQuestion
+    | WaitingTurn
+    | Delete
+    | ListSubagents
+    | DirectSubagent
 )
 
 
@@ -171,6 +193,7 @@ def _result_adapter(name: str) -> TypeAdapter[Any]:
         "reset_team": None,
         "answer": ConfirmAnswer,
         "answer_question": QuestionAnswer,
+        "waiting_turn": TurnRecord | None,
         "delete": None,
         "list_subagents": list[dict[str, Any]],
         "direct_subagent": dict[str, Any],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeVar
 
 from agenticx.runtime import (
@@ -40,12 +41,15 @@ async def store_answer(
     request_id: str,
     answer: Answer,
     digest: str,
+    *,
+    now: datetime,
 ) -> Answer:
     """Give an answer and return the one that counts, which is the first valid one; repeating that returns it again.
 
     A session's answers must be given one at a time. The gate decides at once which answer counts, and it is returned
     only once it is stored. The turn's reaction to it is stored later, as a session's commits keep their order.
-    `gate_of` returns the gate of the turn that asked; without one it is not here, and takes the answer when it goes on.
+    `gate_of` returns the gate of the turn that asked; without one it is not here, and takes the answer when it goes on,
+    if that was given before the question expired.
     `digest` is that of a confirmation. Raises
     `UnknownConfirm`, `DigestMismatch`, or `ConfirmClosed` for any other answer that comes too late; `UnknownQuestion`
     and `QuestionClosed` for questions of agents.
@@ -55,7 +59,9 @@ async def store_answer(
         raise unknown_id(request_id, answer)
     if question.data.get("digest", "") != digest:
         raise DigestMismatch(f"the digest is not the one of confirmation {request_id!r}; read the question again")
-    decision = await _store(lease, store_fact, gate_of(question.turn_id), question, answer)
+    gate = gate_of(question.turn_id)
+    is_too_late = gate is None and datetime.fromisoformat(question.data["expires_at"]) <= now
+    decision = await _store(lease, store_fact, gate, question, None if is_too_late else answer)
     if decision is None or _comparable(decision) != _comparable(answer):
         kind, error = _kind(answer), ConfirmClosed if isinstance(answer, ConfirmAnswer) else QuestionClosed
         raise error(f"{kind} {request_id!r} is closed: it was answered, it expired, or its turn ended")
@@ -82,16 +88,21 @@ async def _store(
     store_fact: Callable[[Fact], Awaitable[None]],
     gate: AsyncConfirmGate | None,
     question: Fact,
-    answer: Answer,
+    answer: Answer | None,
 ) -> Answer | None:
-    """Store the answer unless another one counts, and return the one that counts; None if closed without one."""
+    """Store the answer unless another one counts, and return the one that counts; None if closed without one.
+
+    None as the answer stores nothing.
+    """
     closed = await lease.fact("question_closed", question.key)
     if closed is not None:
         return answer_from_data(closed.data) if closed.data["by"] in _ANSWERED_BY else None
     earlier = await lease.fact("question_answered", question.key)
     if earlier is not None:
         return answer_from_data(earlier.data)
-    decided = answer if gate is None else gate.decide(question.key, answer)  # its write is queued without an await
+    decided = (
+        answer if gate is None or answer is None else gate.decide(question.key, answer)
+    )  # its write is queued without an await
     if decided is not None:
         await store_fact(replace(question, kind="question_answered", data=answer_to_data(decided)))
     return decided

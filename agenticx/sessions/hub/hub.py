@@ -42,6 +42,7 @@ from agenticx.sessions.hub.commands import (
 from agenticx.sessions.hub.methods.questions import QuestionMethods
 from agenticx.sessions.hub.methods.subagents import SubagentMethods
 from agenticx.sessions.hub.methods.teams import TeamMethods
+from agenticx.sessions.hub.methods.work import WorkMethods
 from agenticx.sessions.hub.open_hubs import register_hub, remove_hub
 from agenticx.sessions.hub.readers import EventReader, SessionEvent
 from agenticx.sessions.hub.records import check_fields, check_text
@@ -77,7 +78,7 @@ _PAUSE_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # between attempts at a
 _log = get_logger(__name__)
 
 
-class Hub(QuestionMethods, SubagentMethods, TeamMethods):
+class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
     """The owner of the sessions of one store, each of which has a `SessionActor` while it is in use.
 
     `models` finds a model by name (None: the default) and `tools` returns the tools of a session; both raise an
@@ -274,18 +275,6 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods):
         if self._actors.is_closed:
             raise HubClosed("the hub is closed; open it again")
 
-    async def run_work(self, session_id: str, user_input: UserInput, work: TurnWork) -> TurnRecord:
-        """Begin a turn in which `work` takes the place of the model calls, see `TurnContext`, and return it.
-
-        Raises as `submit` does, and `SessionOwnedElsewhere`: it runs in this process only.
-        """
-        self._check_open()
-        _check_session_id(session_id)
-        message = user_message(user_input)
-        await check_files(message.attachments)
-        request = TurnRequest(input=message.content, attachments=message.attachments)
-        return (await self._perform_here(session_id, Submit(request=request, work=work))).turn
-
     async def stop(self, session_id: str) -> TurnRecord | None:
         """Request the end of the session's running turn and return it, None when none runs.
 
@@ -405,8 +394,9 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods):
 
         Messages queued after a turn that resumes stay queued. All other queued messages are handed back: nothing begins
         by itself at a start. A process that serves only some sessions names them in `resume_only`: a resumable turn of
-        any other session is left unchanged, with the messages queued after it, for a later call or process. Where the
-        store has other workers, the sessions that one leaves later are taken over in the same way until `close`.
+        any other session is left unchanged, with the messages queued after it, for a later call or process. One with
+        the work of the application waits for that in each case, see `run_work` and `waiting_turn`. Where the store has
+        other workers, the sessions that one leaves later are taken over in the same way until `close`.
         """
         self._resume_only = resume_only
         register_hub(self)

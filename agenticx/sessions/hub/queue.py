@@ -9,22 +9,22 @@ ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agenticx.attachments import fingerprint
 from agenticx.errors import SessionBusy
 from agenticx.llms.sampling import Sampling
 from agenticx.messages import UserMessage, new_id
-from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent, Steering
 from agenticx.runtime.turn import attachment_data
 from agenticx.sessions.hub.submission import Submission, SubmissionState, TurnRequest
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, TurnRecord
 from agenticx.tools.permissions import PermissionMode
 
-__all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission"]
+__all__ = ["MessageQueue", "QueuedMessage", "message_key", "recorded_submission", "steer"]
 
 MAX_QUEUED_MESSAGES = 100
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
@@ -109,6 +109,11 @@ class QueuedMessage:
             sampling=self.sampling,
         )
 
+    def to_submission(self, after_seq: int) -> Submission:
+        """Return the state of the message, which has no outcome yet."""
+        state: SubmissionState = "steered" if self.steers else "queued"
+        return Submission(state=state, turn=self.to_turn(), message_id=self.message.message_id, after_seq=after_seq)
+
     def to_fact(self) -> Fact:
         """Return the `message_posted` fact of the message."""
         data = {
@@ -165,6 +170,12 @@ class MessageQueue:
         for message in self.messages:
             message.cancelled = message.cancelled or turn_id in (None, message.turn_id)
 
+    def steer(self, steering: Steering) -> None:
+        """Put the messages that are to be taken into the running turn into its `steering`, unless they are there."""
+        for message in self.messages:
+            if message.steers and message.message not in steering.left:
+                steering.put(message.message)
+
     def check_capacity(self, message: UserMessage) -> None:
         """Raise `SessionBusy` if `message` would exceed the queue's limits."""
         size = _size(message) + sum(_size(queued.message) for queued in self.messages)
@@ -204,6 +215,23 @@ class MessageQueue:
         for index, event in enumerate(events):
             if event.type in _OUTCOMES and (message := by_id.get(event.data["message_id"])) is not None:
                 yield index, event, message
+
+
+async def steer(
+    message: QueuedMessage, steering: Steering | None, own_turn_id: str, commit: Callable[..., Awaitable[object]]
+) -> None:
+    """Have the running turn take in a queued message, or queue it for its own turn if that one is ending.
+
+    `steering` is that of the running turn, None if none runs; `commit` is that of the session's writer.
+    """
+    if steering is not None and steering.put(message.message):
+        return
+    event = replace(message, turn_id=own_turn_id, steers=False).to_event(EventType.QUEUED)
+
+    def on_stored() -> None:
+        message.turn_id, message.steers = own_turn_id, False
+
+    await commit(None, [event], on_stored=on_stored)
 
 
 def _size(message: UserMessage) -> int:

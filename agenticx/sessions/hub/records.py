@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast, get_args
 
 from agenticx.runtime import EventType, RuntimeEvent
@@ -28,6 +29,7 @@ __all__ = [
     "check_text",
     "derive_name",
     "name_announcement",
+    "with_switch",
 ]
 
 MAX_PROMPT_BYTES = 64 * 1024
@@ -156,6 +158,14 @@ def _shorten(line: str) -> str:
     head = line[:_MAX_DERIVED_CHARS]
     at_a_word = head[: head.rfind(" ")] if " " in head[_MAX_DERIVED_CHARS // 2 :] else head
     return f"{at_a_word.rstrip(' ,;:.-')}…"
+
+
+def with_switch(batch: Sequence[RuntimeEvent], record: SessionRecord) -> tuple[Sequence[RuntimeEvent], SessionRecord]:
+    """Return a batch with a handoff, and the record, with the change of the active agent by the last one."""
+    after = max(at for at, event in enumerate(batch) if event.type is EventType.HANDOFF) + 1
+    agent = batch[after - 1].data["to_agent"]
+    changed = RuntimeEvent(EventType.SESSION_CHANGED, {"agent": agent})
+    return [*batch[:after], changed, *batch[after:]], replace(record, agent=agent)
 
 
 def name_announcement(derived: Fact, record: SessionRecord) -> tuple[Sequence[RuntimeEvent], Fact]:

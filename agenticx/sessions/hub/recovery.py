@@ -36,11 +36,13 @@ TurnEvents = Mapping[str, Sequence[StoredEvent]]
 class OpenTurns:
     """The turns without an end that can go on.
 
-    `point` is where the running one does, None if there is none or it cannot. `outliving` are those below it, or below
-    an earlier one, that go on by themselves.
+    `point` is where the running one does, None if there is none or it cannot; it `needs_work` if that of an application
+    took the place of its model calls, not that of its session. `outliving` are those below it, or below an earlier one,
+    that go on by themselves.
     """
 
     point: ResumePoint | None = None
+    needs_work: bool = False
     outliving: Sequence[ResumedTurn] = ()
 
 
@@ -87,12 +89,13 @@ async def resumable_turns(
             if running is None:
                 return OpenTurns(outliving=outliving)
             interrupted = _interrupted(running, loaded, events[running.id])
-            if has_work:
+            is_work = not interrupted.round
+            if has_work or is_work:
                 below = tree.resumed_below(running.id)
                 point = None if below is None else work_resume_point(interrupted, below)
             else:
                 point = resume_point(interrupted, messages, is_repeatable)
-            return OpenTurns(point=point, outliving=outliving)
+            return OpenTurns(point=point, needs_work=is_work and not has_work, outliving=outliving)
     except DamagedData as exc:
         _log.error("log of interrupted turns unreadable", error=str(exc))
         return OpenTurns()

@@ -15,14 +15,15 @@ from agenticx.runtime import ConfirmAnswer, EventType, QuestionAnswer, RuntimeEv
 from agenticx.runtime.turn import TurnWork
 from agenticx.sessions.hub import commands
 from agenticx.sessions.hub.confirmations import store_answer
-from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission
+from agenticx.sessions.hub.queue import MessageQueue, QueuedMessage, message_key, recorded_submission, steer
 from agenticx.sessions.hub.recovery import end_leftover_processes
 from agenticx.sessions.hub.retries import RetriedWork
 from agenticx.sessions.hub.rewind import RewindResult, complete_rewind, rewind, session_snapshots
 from agenticx.sessions.hub.state import load_session
 from agenticx.sessions.hub.submission import HubClosed, Submission, TurnRequest, check_same_input, check_task
-from agenticx.sessions.hub.turn_runner import RunningTurn, TurnRunner
+from agenticx.sessions.hub.turn_runner import TurnRunner
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
+from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import OwnershipLost
@@ -33,6 +34,7 @@ from agenticx.sessions.store.records import Loaded, SessionRecord, TurnRecord
 __all__ = ["SessionActor"]
 
 _INTERRUPT_SECONDS = 2.0  # time for a turn to end before the interrupting message is reported as queued
+_REPLACED = "The application began another turn instead of going on with this one."
 _USERS_SECONDS = 1.0  # time for operations under way to end while the hub closes
 
 _log = get_logger(__name__)
@@ -82,7 +84,9 @@ class SessionActor:
     async def _perform(self, command: commands.Command) -> Any:
         match command:
             case commands.Submit():
-                return await self.submit(command.request, command.work)
+                return await self.submit(command)
+            case commands.WaitingTurn():
+                return self.turns.waiting_for_work and self.turns.waiting_for_work.turn
             case commands.Stop():
                 return await self.stop()
             case commands.Change():
@@ -129,11 +133,12 @@ class SessionActor:
 
     # --- submitting ---------------------------------------------------------------------------------------------------
 
-    async def submit(self, request: TurnRequest, work: TurnWork | None = None) -> Submission:
-        """Accept a message and return its state, see `Hub.submit` and, for `work`, `Hub.run_work`."""
-        record = self._writer.record
+    async def submit(self, command: commands.Submit) -> Submission:
+        """Accept a message and return its state, see `Hub.submit` and, for work, `Hub.run_work`."""
+        record, request, work = self._writer.record, command.request, command.work
         setup = self._services.setup(record, request.model, request.sampling, work)
-        admitted = await self._admit(request, record, setup, work)
+        admitted = None if work is None else await self._go_on(setup, command.turn_id)
+        admitted = admitted or await self._admit(request, record, setup, work)
         if isinstance(admitted, Submission):
             return admitted
         if isinstance(admitted, RunningTurn):
@@ -143,6 +148,16 @@ class SessionActor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(admitted.resolved.wait(), self._services.clock.real(_INTERRUPT_SECONDS))
         return await self._current_submission(admitted)
+
+    async def _go_on(self, setup: TurnSetup, turn_id: str | None) -> RunningTurn | None:
+        """Go on with the turn `turn_id`, which waits for the work of `setup`; without an id end one that waits."""
+        async with self._lock:
+            self._check_open()
+            if turn_id is None:
+                await run_to_completion(self.turns.end_waiting("interrupted", _REPLACED))
+                return None
+            async with self._answer_lock:
+                return await run_to_completion(self.turns.go_on(turn_id, setup))
 
     async def _admit(
         self, request: TurnRequest, record: SessionRecord, setup: TurnSetup, work: TurnWork | None
@@ -232,7 +247,8 @@ class SessionActor:
             return
         message.refused = message.cancelled = False
         if message.steers:
-            await self._steer(self.turns.running, message, new_id("turn"))
+            running = self.turns.running
+            await steer(message, running and running.steering, new_id("turn"), self._writer.commit)
 
     async def _current_submission(self, message: QueuedMessage) -> Submission:
         """Return the current state of `message`; raises `SessionNotFound` if its session was deleted."""
@@ -241,12 +257,7 @@ class SessionActor:
             if taken is None:
                 raise SessionNotFound(f"session {self.id!r} was deleted")
             return await self._resolved_submission(recorded_submission(self.id, taken))
-        return Submission(
-            state="steered" if message.steers else "queued",
-            turn=message.to_turn(),
-            message_id=message.message.message_id,
-            after_seq=self._writer.seq,
-        )
+        return message.to_submission(self._writer.seq)
 
     async def _resolved_submission(self, submission: Submission) -> Submission:
         turn = await self._services.log.turn(self.id, submission.turn.id)
@@ -268,7 +279,7 @@ class SessionActor:
                 on_stored=lambda: self._queue.add(message),
             )
             if message.steers:
-                await self._steer(running, message, own_turn_id)
+                await steer(message, running and running.steering, own_turn_id, self._writer.commit)
         except StoreError:
             message.refused = message.cancelled = True  # if it is stored nevertheless, it is handed back
             self._dispatch_soon()
@@ -277,17 +288,6 @@ class SessionActor:
             running.stop.set()
         if self.turns.running is None:
             self._dispatch_soon()
-
-    async def _steer(self, running: RunningTurn | None, message: QueuedMessage, own_turn_id: str) -> None:
-        """Have the running turn take in a queued message, or queue it for its own turn if that one is ending."""
-        if running is not None and running.steering.put(message.message):
-            return
-        event = replace(message, turn_id=own_turn_id, steers=False).to_event(EventType.QUEUED)
-
-        def on_stored() -> None:
-            message.turn_id, message.steers = own_turn_id, False
-
-        await self._writer.commit(None, [event], on_stored=on_stored)
 
     async def _dispatch(self) -> None:
         """Hand back cancelled messages and begin the turn of the first queued one, if no turn runs.
@@ -427,15 +427,12 @@ class SessionActor:
                 self._queue.add(QueuedMessage.from_fact(self.id, fact))
             elif fact.kind == "name_derived":
                 self.turns.unannounced = fact
-        running = self.turns.running
-        if running is None:
+        if (running := self.turns.running) is None:
             self._queue.cancel()
         elif self._queue.has_interrupt():
             running.stop.set()
         else:
-            for message in self._queue.messages:
-                if message.steers and message.message not in running.steering.left:
-                    running.steering.put(message.message)
+            self._queue.steer(running.steering)
         await self._dispatch()
         if self.turns.running is None:
             await self.turns.announce_name()
@@ -475,8 +472,8 @@ class SessionActor:
         """Answer a confirmation or a question of the agent, see `store_answer`."""
         async with self._answer_lock:
             await self._wait_until_asked(given.request_id)
-            answer = (given.request_id, given.answer, given.digest)
-            return await store_answer(self.lease, self.turns.write_fact, self.turns.gate_of, *answer)
+            turns, answer, now = self.turns, (given.request_id, given.answer, given.digest), self._services.clock.now()
+            return await store_answer(self.lease, turns.write_fact, turns.gate_of, *answer, now=now)
 
     async def _wait_until_asked(self, request_id: str) -> None:
         """Wait until a turn that was resumed just now has asked its question again, or has ended."""

@@ -7,9 +7,9 @@ all clients of a session see the same turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from agenticx.errors import (
@@ -27,79 +27,30 @@ from agenticx.runtime import (
     EventType,
     RuntimeEvent,
     Session,
-    Steering,
-    StopSignal,
     TurnContext,
 )
 from agenticx.runtime.resume import ResumePoint
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.sessions.hub.child_turns import FactJournal, SessionChildTurns
-from agenticx.sessions.hub.records import derive_name, name_announcement
+from agenticx.sessions.hub.records import derive_name, name_announcement, with_switch
 from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumable_turns
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.subagents.turn_budgets import TurnBudgets
 from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
+from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 
-__all__ = ["RunningTurn", "TurnRunner"]
+__all__ = ["TurnRunner"]
 
 _INTERRUPTED = "The program ended while this turn was running."
 _CLOSING_SECONDS = 3.5  # a stopped turn may spend 3 s ending processes
 
 _log = get_logger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class RunningTurn:
-    """A turn from its beginning until it has emitted its last event.
-
-    `closed`: no further event of it is stored, because the terminal event is stored, the turn is being
-    aborted, or it is `suspended`. `suspended` is set when the turn waits for the user while the program ends: it
-    continues after the next start. `started` has the sequence number before the turn's first event once that is stored;
-    a caller that waits for it shields it. `done_event` is set once the turn's end is stored, its session deleted or its
-    end left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once
-    the turn has begun. `open_questions` are those that a resumed turn is to ask again, by id; each event is set once
-    the question is asked, or the turn is closed. `setup` is that with which it runs.
-    """
-
-    turn: TurnRecord
-    setup: TurnSetup
-    derived_name: str | None = None
-    stop: StopSignal = field(default_factory=StopSignal)
-    steering: Steering = field(default_factory=Steering)
-    started: asyncio.Future[int] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    closed: bool = False
-    done_event: asyncio.Event = field(default_factory=asyncio.Event)
-    suspended: bool = False
-    open_questions: Mapping[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
-    task: asyncio.Task[None] | None = None
-
-    @property
-    def has_failed_to_begin(self) -> bool:
-        """True if the turn ended before its first event was stored, as far as is known."""
-        return self.started.done() and self.started.exception() is not None
-
-    @property
-    def asks_again(self) -> bool:
-        """True if the gate does not have all questions of an earlier process again yet."""
-        return not all(asked.is_set() for asked in self.open_questions.values())
-
-    def close(self) -> None:
-        """Take no further events of the turn."""
-        self.closed = True
-        for asked in self.open_questions.values():
-            asked.set()
-
-    def fail_to_begin(self, why: AgenticXError) -> None:
-        """Raise `why` in all that wait for the turn to begin, unless it has begun."""
-        if not self.started.done():
-            self.started.set_exception(why)
-            self.started.exception()  # retrieved: nobody awaits the begin of a queued message's turn
 
 
 class TurnRunner:
@@ -138,10 +89,17 @@ class TurnRunner:
         return None if self.latest is None or self.latest.closed else self.latest
 
     @property
+    def waiting_for_work(self) -> RunningTurn | None:
+        """The turn that waits for the application to run its work again, None if there is none."""
+        running = self.running
+        return running if running is not None and running.waits_for_work else None
+
+    @property
     def is_idle(self) -> bool:
         """True if no turn's task runs and no end is pending."""
-        children, subagents = self.children, self.subagents
-        return not (self._tasks or self.pending_end or children.is_open or children.waiting.by_id or subagents.is_busy)
+        children = self.children
+        is_waiting = children.waiting.by_id or self.waiting_for_work
+        return not (self._tasks or self.pending_end or children.is_open or is_waiting or self.subagents.is_busy)
 
     @property
     def has_work(self) -> bool:
@@ -149,16 +107,21 @@ class TurnRunner:
         is_suspended = self.latest is not None and self.latest.suspended
         return self.pending_end is not None or is_suspended or self.children.has_work
 
-    def begin(self, turn: TurnRecord, turn_input: UserMessage | ResumePoint, setup: TurnSetup) -> RunningTurn:
-        """Begin a turn with a message, or go on with the turn of an earlier process, in a task.
+    def begin(
+        self,
+        turn: TurnRecord,
+        turn_input: UserMessage | ResumePoint,
+        setup: TurnSetup,
+        waiting: RunningTurn | None = None,
+    ) -> RunningTurn:
+        """Begin a turn with a message, or go on with the turn of an earlier process, which may be `waiting`, in a task.
 
         Where there is no memory to begin it, it is ended before the session's next one, and `MemoryError` is raised.
         """
-        running = RunningTurn(turn, setup)
+        running = waiting or RunningTurn(turn, setup)
+        running.setup = setup
         if isinstance(turn_input, ResumePoint):
-            questions = (question for question in turn_input.questions.values() if question.answer is None)
-            running.open_questions = {question.request.id: question.asked for question in questions}
-            running.started.set_result(turn.after_seq or 0)
+            running.resume(turn_input)
         elif self._writer.record.name is None:
             running.derived_name = derive_name(turn_input.content)
         try:
@@ -210,6 +173,7 @@ class TurnRunner:
         """Run the turn to its end, and write its events in batches."""
         CURRENT_OWNER.set(self.subagents)
         session, services, setup = self._session, self._services, running.setup
+        assert setup is not None
         if self.children.unended:
             await self.children.end_unended()
         configuration = setup.configuration or await services.read_configuration(self._writer.record)
@@ -300,14 +264,10 @@ class TurnRunner:
 
     async def _write_later_events(self, turn_id: str, batch: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
         """Store events of a turn that has begun; with a handoff, the session's active agent changes in one commit."""
-        handoffs = [at for at, event in enumerate(batch) if event.type is EventType.HANDOFF]
-        if not handoffs:
+        if all(event.type is not EventType.HANDOFF for event in batch):
             return await self._writer.commit(turn_id, batch)
-        last = handoffs[-1]
         async with self.record_lock:
-            record = replace(self._writer.record, agent=batch[last].data["to_agent"])
-            changed = RuntimeEvent(EventType.SESSION_CHANGED, {"agent": record.agent})
-            events = [*batch[: last + 1], changed, *batch[last + 1 :]]
+            events, record = with_switch(batch, self._writer.record)
             return await self._writer.commit(turn_id, events, record=record)
 
     async def announce_name(self) -> None:
@@ -368,16 +328,17 @@ class TurnRunner:
 
     def _waits(self, running: RunningTurn) -> bool:
         gate, session_id = self._services.gate, self._session.id
+        if running.setup is None:
+            return True
         asked = (*gate.pending(session_id), *gate.pending_questions(session_id))
         has_asked = running.asks_again or not all(one.agent_path for one in asked)
         if running.setup.work is None:
             return has_asked and not self.children.has_attached
-        return running.setup.has_session_work and self.children.waits(running.turn.id, by_itself=has_asked)
+        return self.children.waits(running.turn.id, by_itself=has_asked)
 
     def gate_of(self, turn_id: str) -> AsyncConfirmGate | None:
         """Return the gate that a turn asks; None if it is not here: it takes its answers when it goes on."""
-        latest = self.latest
-        is_latest = latest is not None and latest.turn.id == turn_id and not latest.suspended
+        is_latest = (latest := self.latest) is not None and latest.turn.id == turn_id and latest.asks_here
         return self._services.gate if is_latest or self.children.runs(turn_id) else None
 
     async def stop(self) -> None:
@@ -436,10 +397,14 @@ class TurnRunner:
     async def recover(self, loaded: Loaded, *, may_resume: bool) -> bool:
         """Go on with the open turns that wait for a person, and end all others as interrupted.
 
-        Unless `may_resume` those that can go on are left unchanged; returns True if the running one is among them.
+        One with the work of an application waits until `go_on` brings that. Unless `may_resume` the others that can go
+        on are left unchanged; returns True if the running one is among them.
         """
         turn, found = loaded.running, await self._resumable_turns(loaded)
         self.children.take_up()
+        if turn is not None and found.point is not None and found.needs_work:
+            self._wait_for_work(turn, found.point)
+            turn, found = None, replace(found, point=None)
         if not may_resume:
             self.children.leave(found.outliving)
             if found.point is None:
@@ -458,6 +423,41 @@ class TurnRunner:
         await self.end_interrupted(loaded, None)
         self.begin(turn, found.point, setup)
         return False
+
+    def _wait_for_work(self, turn: TurnRecord, point: ResumePoint) -> None:
+        """Keep a turn, and those below it, as they are until `go_on` or a stop; the session is busy with it."""
+        self.children.waiting.add(point.children, ask=False)
+        self.latest = running = RunningTurn(turn, None)
+        running.started.set_result(turn.after_seq or 0)
+        running.stop.watch(lambda: self._stop_waiting(running))
+
+    def _stop_waiting(self, running: RunningTurn) -> None:
+        if running.waits_for_work and not running.closed:
+            running.task = asyncio.create_task(self.end_waiting("stopped", "the turn was stopped"))
+            self._tasks.add(running.task)
+            running.task.add_done_callback(self._on_turn_task_done)
+
+    async def end_waiting(self, code: str, text: str) -> None:
+        """End the turn that waits for its work, if there is one."""
+        if (running := self.waiting_for_work) is not None:
+            with bound_ids(session=self._session.id, turn=running.turn.id):
+                await self._abort(running, code, text)
+
+    async def go_on(self, turn_id: str, setup: TurnSetup) -> RunningTurn:
+        """Go on with a turn that waits for its work, which `setup` has, with the answers that are stored by now.
+
+        The caller sees to it that none is stored meanwhile. Raises `TurnFailed` if the turn does not wait, and
+        `SettingsError` if it cannot go on now; it waits on.
+        """
+        if (running := self.waiting_for_work) is None or running.turn.id != turn_id:
+            raise TurnFailed(f"turn {turn_id!r} does not wait for its work")
+        setup = replace(setup, configuration=await self._services.read_configuration(self._writer.record))
+        found = await self._resumable_turns(await self._writer.read())
+        if running.closed or found.point is None:
+            await self.end_waiting("interrupted", _INTERRUPTED)
+            raise TurnFailed(f"turn {turn_id!r} cannot go on: it was stopped, or its log cannot be read")
+        self.children.waiting.add(found.point.children)
+        return self.begin(running.turn, found.point, setup, running)
 
     async def _resumable_turns(self, loaded: Loaded) -> OpenTurns:
         services, record = self._services, loaded.record

@@ -77,8 +77,7 @@ class TurnConfiguration:
 class TurnSetup:
     """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given.
 
-    An `agent` takes the place of these and of the system prompt. With `work` it calls no model, see `TurnContext`; if
-    that is the work of all turns of the session (`has_session_work`), it may run again after a restart.
+    An `agent` takes the place of these and of the system prompt. With `work` it calls no model, see `TurnContext`.
     """
 
     model: ChatModel
@@ -86,7 +85,6 @@ class TurnSetup:
     configuration: TurnConfiguration | None = None
     agent: TurnAgent | None = None
     work: TurnWork | None = None
-    has_session_work: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,8 +122,7 @@ class TurnServices:
         Raises the errors of `models`, `tools` and `agents`, `UnsupportedSampling`, and `WorkspaceElsewhere`: a turn
         never works in a folder of this host that another one's path names.
         """
-        own_work = None if work is not None else self._work(record)
-        work = work or own_work
+        work = work or self._work(record)
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
         tools, agent = self.tools(record), None
@@ -139,7 +136,7 @@ class TurnServices:
         if sampling is not None:
             check_sampling(model if agent is None else agent.model, sampling)
             agent = None if agent is None else replace(agent, sampling=sampling)
-        return TurnSetup(model=model, tools=tools, agent=agent, work=work, has_session_work=own_work is not None)
+        return TurnSetup(model=model, tools=tools, agent=agent, work=work)
 
     def _agents_for(self, name: str | None) -> AgentSource:
         """Return the agents besides the main one; raise `UnknownAgent` if there are none."""

@@ -53,8 +53,9 @@ class UserProxyAgent(BaseChatAgent):
 
     The function is plain, and then runs in a thread, or async. Without one the person is asked as by the tool
     `ask_user`: in a session, or at the gate of the turn or team in which the agent speaks, else at the terminal. After
-    a restart the question of a configured team waits on; a team of the application's own asks again when it is run.
-    After a handoff to this agent the answer hands back to its source. Without an answer it says that there is none.
+    a restart the question in a stored session waits on and can be answered: a configured team goes on by itself then, a
+    team of the application's own once its `run` is called again on that session, without a task. After a handoff to
+    this agent the answer hands back to its source. Without an answer it says that there is none.
     """
 
     def __init__(

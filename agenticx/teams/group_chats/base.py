@@ -34,6 +34,7 @@ from agenticx.teams.group_chats.participants import (
     call_all,
     checked_participants,
     load_states,
+    produced_types,
 )
 from agenticx.teams.group_chats.stored_talk import EarlierRun, StoredTurns, events_since_reset, read_talk
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun, is_being_cancelled, outcome
@@ -44,7 +45,6 @@ from agenticx.teams.messages import (
     BaseChatMessage,
     ModelClientStreamingChunkEvent,
     SelectSpeakerEvent,
-    StructuredMessage,
     TaskResult,
 )
 from agenticx.teams.termination.base import ConditionRun, TerminationCondition, checked_condition
@@ -71,8 +71,9 @@ class BaseGroupChat(Team):
     that have none of their own, also those of inner teams without one. All model calls of all runs are made within
     `budget`; once its seconds are used up the speech ends, and no other begins. With a `session`, which is one in
     memory or the id of one of an open hub, each run is a turn of it, and so is each speech of an `AssistantAgent`,
-    below that one; the first run goes on from what the session's log has of the team. Raises ValueError and TypeError
-    for participants and limits that cannot be used.
+    below that one; the first run goes on from what the session's log has of the team: without a task in the turn that
+    waits for a person since an earlier process, if there is one; a run with a task ends that turn as interrupted.
+    Raises ValueError and TypeError for participants and limits that cannot be used.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class BaseGroupChat(Team):
             settings = settings or load_settings()
             self._max_turns = settings.team_max_turns
         self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
-        self._types = MessageTypes([*_produced_types(participants), *(custom_message_types or ())])
+        self._types = MessageTypes([*produced_types(participants), *(custom_message_types or ())])
         self._inner = [participant for participant in participants if isinstance(participant, BaseGroupChat)]
         self.add_message_types(self.message_types)
         self._emits_events = emit_team_events
@@ -207,7 +208,7 @@ class BaseGroupChat(Team):
         """Return a new run on a task, with which the team is busy from now on; raises as `run_stream` does."""
         _check(token)
         await self._wait_for_abandoned_run()
-        await self._catch_up()
+        await self._catch_up(goes_on=not task)
         if self._running is not None:
             raise ValueError("The team is already running, it cannot run again until it is stopped.")
         self.check_start(self._transcript, task)
@@ -250,12 +251,20 @@ class BaseGroupChat(Team):
         self._interrupted = earlier = self._transcript.last_run(task)
         return None if earlier is None else earlier.said
 
-    async def _catch_up(self) -> None:
-        """Go on from what the session's log has more than the team knows, such as a rewind, unless the team runs."""
+    async def _catch_up(self, *, goes_on: bool = False) -> None:
+        """Go on from what the session's log has more than the team knows, such as a rewind, unless the team runs.
+
+        A run that `goes_on` goes on in the turn that waits for a person since an earlier process, if there is one.
+        """
         async with self._catching_up:
-            known = self._transcript.chat_messages()
-            if self._running is None and (events := await self._turns.new_events(known)) is not None:
-                self.restore(events)
+            if self._running is not None:
+                return
+            waiting = await self._turns.find_waiting(goes_on=goes_on)
+            events = await self._turns.new_events(self._transcript.chat_messages())
+            earlier = None if events is None else self.restore(events)
+            if waiting is not None:
+                self._turns.go_on_in(waiting, None if earlier is None else earlier.turn_id)
+                self._interrupted = earlier
 
     async def _wait_for_abandoned_run(self) -> None:
         """Wait, bounded, for the end of a run that was cancelled or whose stream was dropped by a `break`."""
@@ -481,17 +490,6 @@ class BaseGroupChat(Team):
         await self._wait_for_abandoned_run()
         if self._running is not None:
             raise RuntimeError(f"The team is running; it must be stopped before it can {purpose}.")
-
-
-def _produced_types(participants: Sequence[ChatAgent | Team]) -> list[type[BaseChatMessage | BaseAgentEvent]]:
-    """Return the types besides those of every team: structured messages of agents, and all those of inner teams."""
-    types: list[type[BaseChatMessage | BaseAgentEvent]] = []
-    for participant in participants:
-        if isinstance(participant, BaseGroupChat):
-            types += participant.message_types
-        elif isinstance(participant, ChatAgent):
-            types += [type_ for type_ in participant.produced_message_types if issubclass(type_, StructuredMessage)]
-    return types
 
 
 def _check(token: CancellationToken) -> None:

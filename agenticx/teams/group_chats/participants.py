@@ -22,12 +22,27 @@ from agenticx.teams.agents.assistant_agent import AssistantAgent
 from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.stored_talk import StoredTurns
-from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, Response, TaskResult, TextMessage
+from agenticx.teams.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    Response,
+    StructuredMessage,
+    TaskResult,
+    TextMessage,
+)
 
 if TYPE_CHECKING:
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["ActorParticipants", "Emit", "Participant", "call_all", "checked_participants", "load_states"]
+__all__ = [
+    "ActorParticipants",
+    "Emit",
+    "Participant",
+    "call_all",
+    "checked_participants",
+    "load_states",
+    "produced_types",
+]
 
 
 _NOT_IN_A_TYPE = re.compile(r"[^\w.-]")  # the characters that the type of an actor does not have
@@ -85,6 +100,14 @@ class Restorable(Protocol):
     """An agent or a team that can go on from a session's log: of an agent, the turns of its team and those below."""
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None: ...
+
+
+@runtime_checkable
+class HasMessageTypes(Protocol):
+    """A team with types of messages besides those that every team has."""
+
+    @property
+    def message_types(self) -> Sequence[type[BaseChatMessage | BaseAgentEvent]]: ...
 
 
 class _AgentParticipant:
@@ -227,6 +250,17 @@ async def call_all(
             failure = failure or failed
     if failure is not None:
         raise failure
+
+
+def produced_types(members: Sequence[ChatAgent | Team]) -> list[type[BaseChatMessage | BaseAgentEvent]]:
+    """Return the types besides those of every team: structured messages of agents, and all those of inner teams."""
+    types: list[type[BaseChatMessage | BaseAgentEvent]] = []
+    for member in members:
+        if isinstance(member, ChatAgent):
+            types += [type_ for type_ in member.produced_message_types if issubclass(type_, StructuredMessage)]
+        elif isinstance(member, HasMessageTypes):
+            types += member.message_types
+    return types
 
 
 async def load_states(participants: Mapping[str, Participant], states: Mapping[str, Mapping[str, Any]]) -> None:

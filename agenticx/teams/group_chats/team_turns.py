@@ -94,8 +94,9 @@ class TeamTurns:
     """The turns of a team's runs.
 
     They are turns of its `session`, which is one in memory, or the id of one of an open hub. Where the code runs in a
-    turn already, such as that of a team with a nested one, they are turns below it. Else there are none. Where the run
-    is the whole work of a turn, `own_turn`, it needs no other. TypeError for another `session`.
+    turn already, such as that of a team with a nested one, they are turns below it, but for a turn of another session
+    than the one that is named. Else there are none. Where the run is the whole work of a turn, `own_turn`, it needs no
+    other. TypeError for another `session`.
     """
 
     own_turn: Turn | None = None
@@ -106,6 +107,7 @@ class TeamTurns:
         self._team = team
         self._session = session
         self._settings = settings
+        self._waiting: str | None = None  # the id of the turn of an earlier process in which the next run goes on
         self._last: asyncio.Task[None] | None = None  # the last turn of a hub, which may still be ending
         self._known_head: int | None = None  # the number of the last event of the session that the team knows of
 
@@ -125,17 +127,16 @@ class TeamTurns:
         from agenticx.sessions.history.turns_on_path import read_events_on_path  # on first use: it imports the stores
 
         await self._wait_for_last()
-        store, parent = (await self._hub(self._session)).store, current_turn()
-        is_below = parent is not None and parent.accepts_children
+        store, above = (await self._hub(self._session)).store, self._turn_above()
         head = await store.log.head(self._session)
-        if head == self._known_head or (is_below and self._known_head is not None):
+        if head == self._known_head or (above is not None and self._known_head is not None):
             return None
         events = await read_events_on_path(store.log, self._session, TALK_EVENTS)
         if digests := named_digests(events):
             stored = await stored_attachments(store, self._session, digests)
             events = with_contents(events, [*attachments_of(known), *stored])
         self._known_head = head
-        return events if parent is None or not is_below else events_at(events, (*parent.agent_path, self._team))
+        return events if above is None else events_at(events, (*above.agent_path, self._team))
 
     async def record_reset(self) -> None:
         """Append to the log of a stored session that the team begins anew; raises `SessionNotFound`, `StoreError`."""
@@ -156,6 +157,37 @@ class TeamTurns:
 
         return await hub_of(session_id)
 
+    async def find_waiting(self, *, goes_on: bool) -> str | None:
+        """Return the id of the session's turn that waits for its work since an earlier process; its events are new.
+
+        None if there is none, or the next run does not go on with an earlier one.
+        """
+        self._waiting = None
+        if not (goes_on and isinstance(self._session, str)) or self._turn_above() is not None:
+            return None
+        turn = await (await self._hub(self._session)).waiting_turn(self._session)
+        if turn is None:
+            return None
+        self._known_head = None  # the state of the team is that of the log, also if it was in that run
+        return turn.id
+
+    def go_on_in(self, waiting_id: str, own_id: str | None) -> None:
+        """Have the next run go on in the turn that waits; ValueError if that is not `own_id`, the team's last one."""
+        if waiting_id != own_id:
+            raise ValueError(
+                f"turn {waiting_id!r} of session {self._session!r} waits for a person, and is no run of team"
+                f" {self._team!r}; stop that turn, or run the team on a task, which ends it"
+            )
+        self._waiting = waiting_id
+
+    def _turn_above(self) -> Turn | None:
+        """Return the turn below which the runs are turns, None if there is none."""
+        turn = current_turn()
+        if turn is None or not turn.accepts_children:
+            return None
+        is_elsewhere = isinstance(self._session, str) and self._session != turn.session_id
+        return None if is_elsewhere else turn
+
     async def run(self, text: str, task: Sequence[BaseChatMessage], work: Work) -> None:
         """Run `work`, whose result ends the turn, as a turn that begins with the message `text`.
 
@@ -163,11 +195,11 @@ class TeamTurns:
 
         Raises what `work` raised, CancelledError if the turn was stopped, and `AgenticXError` if it could not be run.
         """
-        parent, session = current_turn(), self._session
-        if parent is not None and parent is self.own_turn:
-            await work(TeamTurn(self._team, parent, _current_task().cancel))
+        own_turn, session = self.own_turn, self._session
+        if own_turn is not None and current_turn() is own_turn:
+            await work(TeamTurn(self._team, own_turn, _current_task().cancel))
             return None
-        if parent is not None and parent.accepts_children:
+        if (parent := self._turn_above()) is not None:
             below = Session()
             below.inherit(parent.session, parent.permission_mode)
             return await self._run_in_memory(text, work, below, agent_id=self._team, parent=parent)
@@ -200,9 +232,10 @@ class TeamTurns:
         from agenticx.sessions.store.base import SessionOwnedElsewhere  # on first use: it imports the stores
 
         hub, running = await self._hub(session_id), _TurnWork(self._team, work)
+        waiting, self._waiting = self._waiting, None
 
         async def run_turn() -> None:
-            turn = await hub.run_work(session_id, message, running)
+            turn = await hub.run_work(session_id, message, running, turn_id=waiting)
             await hub.wait_for_turn(session_id, turn.id)
             self._known_head = await hub.store.log.head(session_id)
 

@@ -388,3 +388,19 @@ async def test_a_run_ends_at_the_time_limit_of_its_turn(tmp_path: Path, is_store
         with pytest.raises(TeamError) as raised:
             await asyncio.wait_for(team.run(task="go"), PATIENCE)
     assert raised.value.code == "timeout.turn"
+
+
+async def test_a_team_in_a_tool_runs_in_the_other_session_that_it_names(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        other_id = (await hub.create(name="Other")).id
+
+        @tool(risk="read")
+        async def discuss() -> str:
+            """Discuss."""
+            team = RoundRobinGroupChat([agent("x", "First.")], name="inner", max_turns=1, session=other_id)
+            return (await team.run(task="inner")).messages[-1].to_text()
+
+        writer = agent("writer", call("discuss"), "Done.", tools=[discuss])
+        await RoundRobinGroupChat([writer], max_turns=1, session=session_id).run(task="go")
+        assert list(by_agent(await log_of(hub, session_id))) == ["meta", "writer"]
+        assert list(by_agent(await log_of(hub, other_id))) == ["meta", "x"]

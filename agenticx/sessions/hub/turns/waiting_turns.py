@@ -22,17 +22,21 @@ class WaitingTurns:
         self.by_id: dict[str, _WaitingTurn] = {}
         self.open_questions: dict[str, asyncio.Event] = {}
 
-    def add(self, resumed: Sequence[ResumedTurn], *, outlive_parents: bool = False) -> None:
-        """Add turns and those below them; with `outlive_parents` the former go on by themselves."""
+    def add(self, resumed: Sequence[ResumedTurn], *, outlive_parents: bool = False, ask: bool = True) -> None:
+        """Add turns and those below them; with `outlive_parents` the former go on by themselves.
+
+        Unless they `ask` their questions again, nobody can wait for that; they are added again when they do.
+        """
         for one in resumed:
-            questions = [question for question in one.point.questions.values() if question.answer is None]
+            open_questions = [question for question in one.point.questions.values() if question.answer is None]
+            questions = open_questions if ask else []
             self.by_id[one.turn_id] = waiting = _WaitingTurn(
                 parent_id=one.parent_turn_id,
                 outlives_parent=outlive_parents,
                 questions={question.request.id: question.asked for question in questions},
             )
             self.open_questions |= waiting.questions
-            self.add(one.point.children)
+            self.add(one.point.children, ask=ask)
 
     @property
     def outliving(self) -> Sequence[str]:
