@@ -270,8 +270,13 @@ class AgentTeamManager:
 
     @property
     def is_busy(self) -> bool:
-        """True if a sub-agent works or is queued."""
+        """True if the task of a sub-agent runs, which for a moment it does after the event of its ending."""
         return bool(self._tasks())
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if a sub-agent works or is queued."""
+        return not all(agent.has_ended for agent in self._tree)
 
     def session_of(self, turn_id: str) -> Session | None:
         """Return the conversation of the sub-agent that works in that turn, None if none does."""

@@ -130,7 +130,7 @@ class SubagentEnding:
     """An ending of a sub-agent's work; `text` is its result, or says why there is none.
 
     `turn_id` is that of the run, `rounds` are its rounds. `code` is the error code of the event `error`, None for other
-    states.
+    states. In the fork of a session the code `forked` is that of a sub-agent which goes on with the old session.
     """
 
     turn_id: str
@@ -162,17 +162,16 @@ class SubagentEnding:
             return EventType.SUBAGENT_COMPLETED, {"result": self.text}
         return EventType.SUBAGENT_ERROR, {"text": self.text, "code": self.code or "internal"}
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The ending as JSON without its text."""
-        return {key: value for key, value in asdict(self).items() if key != "text"}
-
     def to_model_text(self) -> str:
         """Return the text by which the parent's model is told, with the middle of a long result left out.
 
         A line of the result that looks like the first line of an ending is quoted.
         """
-        what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
+        what = {
+            "paused": "paused; a message resumes it",
+            "completed": "completed",
+            "error": "stays with the old conversation" if self.code == "forked" else f"failed: {self.code}",
+        }
         lines = self._shown_text.splitlines(keepends=True)
         text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
@@ -183,7 +182,7 @@ class SubagentEnding:
 
     def notice(self, *, is_stored: bool) -> Notice:
         """Return what the parent's model is told; of a stored ending it is recorded that it was."""
-        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.summary)
+        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.dump())
 
 
 def _looks_like_ending(line: str) -> bool:

@@ -100,4 +100,5 @@ class SubagentTree:
             self.add(agent)
             lost = agent.failure("interrupted", "The program ended while it worked.")
             self.end(agent, endings.get(run.turn_id, lost))
-            self._number = max(self._number, int(run.agent_id.rpartition("-")[2]))
+        ids = {ending.agent_id for ending in endings.values()}  # also of those that a fork of a session does not have
+        self._number = max((int(id_.rpartition("-")[2]) for id_ in ids | self._agents.keys()), default=0)

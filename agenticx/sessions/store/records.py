@@ -187,7 +187,7 @@ CLOSED_KINDS: Mapping[FactKind, FactKind] = {
 }
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
 
-REPLACED_KINDS: frozenset[FactKind] = frozenset({"turn_waiting"})
+REPLACED_KINDS: frozenset[FactKind] = frozenset({"turn_waiting", "subagent_delivered"})
 """The kinds of which the last fact with a key is kept, instead of the first one."""
 
 SUBAGENT_KINDS: tuple[FactKind, ...] = ("subagent_started", "subagent_ended", "subagent_delivered")
@@ -223,9 +223,10 @@ class Fact:
 
     `subagent_started`: the run `key` of a sub-agent, which is the turn of that id once it has begun, is about to,
     {agent_id, task, …}. `subagent_ended`: it has ended, {state, text, …}. `subagent_delivered`: the conversation of the
-    agent above has this ending, {state, …}. `subagent_unannounced`: the event of this ending, {state, text, …}, is
-    not in the log yet. `subagent_announced`: it is. These and the facts about files and rewinds belong to no turn
-    (`turn_id` is "").
+    agent above got this ending, {state, text, …}, and has it in the message {message_id} of the turn {told_in}; both
+    are "" after a rewind that removed it, and {is_due} says if it is to be told again. `subagent_unannounced`: the
+    event of this ending, {state, text, …}, is not in the log yet. `subagent_announced`: it is. These and the facts
+    about files and rewinds belong to no turn (`turn_id` is "").
     """
 
     kind: FactKind

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from agenticx.logs import get_logger
+from agenticx.sessions.history.deliveries import read_deliveries, read_runs
 from agenticx.sessions.store.records import Fact
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
@@ -16,36 +17,26 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True)
 class RunRecords:
-    """The runs in order, and their endings, by turn id; those `undelivered` are not in the conversation above yet."""
+    """The runs in order, and their endings, by turn id; those `undelivered` are to be told to the main agent.
+
+    The others have no text.
+    """
 
     runs: dict[str, SubagentRun] = field(default_factory=dict[str, SubagentRun])
     endings: dict[str, SubagentEnding] = field(default_factory=dict[str, SubagentEnding])
     undelivered: dict[str, SubagentEnding] = field(default_factory=dict[str, SubagentEnding])
 
     @classmethod
-    def from_facts(cls, facts: Iterable[Fact]) -> RunRecords:
+    def from_facts(cls, facts: Sequence[Fact]) -> RunRecords:
         """Return what the facts of a session say; those that a newer release wrote are left out."""
-        records = cls()
-        for fact in facts:
-            try:
-                records._add(fact)
-            except (KeyError, TypeError) as exc:
-                _log.error("fact about a sub-agent unreadable", kind=fact.kind, key=fact.key, error=repr(exc))
-        for turn_id in records.endings.keys() & records.undelivered.keys():
-            del records.undelivered[turn_id]  # ended again by a process that could not store its first end
+        records = cls(runs=read_runs(facts))
+        for turn_id, delivery in read_deliveries(facts).items():
+            if delivery.is_due:
+                records.undelivered[turn_id] = delivery.ending
+            else:
+                records.endings[turn_id] = replace(delivery.ending, text="")
         records.endings |= records.undelivered
         return records
-
-    def _add(self, fact: Fact) -> None:
-        match fact.kind:
-            case "subagent_started":
-                self.runs[fact.key] = SubagentRun.load(fact.data)
-            case "subagent_ended":
-                self.undelivered[fact.key] = SubagentEnding(**fact.data)
-            case "subagent_delivered":
-                self.endings[fact.key] = SubagentEnding(**fact.data, text="")
-            case _:
-                pass
 
     @property
     def unended(self) -> Sequence[SubagentRun]:

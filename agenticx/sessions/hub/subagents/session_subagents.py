@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 from typing import Any
 
 from agenticx.errors import SessionBusy
-from agenticx.messages import Message
+from agenticx.messages import Message, UserMessage
 from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
+from agenticx.sessions.history.deliveries import read_deliveries
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
@@ -91,12 +92,12 @@ class SessionSubagents:
 
     @property
     def is_busy(self) -> bool:
-        """True if a sub-agent works or is queued."""
+        """True if the task of a sub-agent runs."""
         return bool(self._begun_here) and self.manager.is_busy
 
     def check_free(self) -> None:
         """Raise `SessionBusy` while a sub-agent works or is queued."""
-        if self.is_busy:
+        if self._begun_here and self.manager.is_at_work:
             raise SessionBusy(f"sub-agents of session {self._session.id!r} work; stop it, or wait for them")
 
     async def perform(self, command: ListSubagents | DirectSubagent) -> Any:
@@ -172,7 +173,7 @@ class SessionSubagents:
         if run is None:
             return ()
         session = self.manager.session_of(turn_id)
-        delivered = () if session is None else delivered_facts(session)
+        delivered = () if session is None else delivered_facts(session, turn_id)
         if not events[-1].terminal or turn_id in self._records.endings:
             return delivered
         return (*delivered, *self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_)))
@@ -218,7 +219,12 @@ class SessionSubagents:
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
         events = [event async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
-        return messages_of_agent(events, agent_id)
+        messages = messages_of_agent(events, agent_id)
+        deliveries = read_deliveries(await self._services.log.subagent_facts(self._session.id)).values()
+        told = (one.ending for one in deliveries if one.message_id and one.told_in in turn_ids)
+        if texts := [ending.to_model_text() for ending in told]:
+            messages.append(UserMessage(content="\n\n".join(texts), injected=True))  # the log does not have them
+        return messages
 
     async def read_spent(self, agent_id: str, /) -> Spent:
         turn_ids = {run.turn_id for run in self._records.runs.values() if run.agent_id == agent_id}
