@@ -11,6 +11,7 @@ from unicodedata import category, normalize
 
 from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
+from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
@@ -106,6 +107,11 @@ class SubagentRun:
     permission_mode: PermissionMode = "default"
     earlier_rounds: int = 0
     budget: Mapping[str, Any] | None = None
+
+    @property
+    def message_id(self) -> str:
+        """The id of `message` in its conversation."""
+        return f"msg_{self.turn_id.removeprefix('turn_')}"
 
     @property
     def parent_id(self) -> str | None:
@@ -216,7 +222,7 @@ class Subagent:
     activity: str = ""
     has_place: bool = False
     open_questions: int = 0
-    unread: list[str] = field(default_factory=list[str])
+    unread: list[UserMessage] = field(default_factory=list[UserMessage])
     steering: Steering = field(default_factory=Steering)
     stop: StopSignal = field(default_factory=StopSignal)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -239,6 +245,25 @@ class Subagent:
     @property
     def has_ended(self) -> bool:
         return self.state not in ("queued", "running")
+
+    @property
+    def unheard(self) -> list[str]:
+        """The messages that its conversation, which is here, does not have: that of a run which did not begin."""
+        known = () if self.session is None else self.session.all_messages
+        has_begun = any(one.message_id == self.run.message_id for one in known)
+        return [*([] if has_begun else [self.run.message]), *(one.content for one in self.unread)]
+
+    def go_to_work(self) -> None:
+        """Have the run take the messages that came before it, and those that come from now on."""
+        self.state = "running"
+        for message in self.unread:
+            self.steering.put(message)
+        self.unread = []
+
+    def close_steering(self) -> None:
+        """Take back the messages that its run has not taken; the next ones are `unread`."""
+        self.steering.close()
+        self.unread = [*self.steering.take(), *self.unread]
 
     @property
     def ancestors(self) -> list[Subagent]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from agenticx.errors import SessionBusy
 from agenticx.messages import Message, UserMessage
-from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
+from agenticx.runtime import AgentRuntime, EventType, RuntimeEvent, Session
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
@@ -15,7 +15,14 @@ from agenticx.sessions.history.deliveries import read_deliveries
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
-from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_facts, read_endings, started_fact
+from agenticx.sessions.hub.subagents.run_records import (
+    RunRecords,
+    ended_facts,
+    message_fact,
+    read_endings,
+    started_fact,
+    taken_fact,
+)
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
@@ -84,7 +91,7 @@ class SessionSubagents:
             clock=self._services.clock,
             host=self,
         )
-        manager.restore(self._records.runs.values(), self._records.endings)
+        manager.restore(self._records.runs.values(), self._records.endings, self._records.unread)
         return manager
 
     async def _runtime(self, model: str | None) -> AgentRuntime:
@@ -168,15 +175,17 @@ class SessionSubagents:
     # --- records of turns ---------------------------------------------------------------------------------------------
 
     def facts(self, turn_id: str, events: Sequence[RuntimeEvent], round_: int, /) -> Sequence[Fact]:
-        """Return the facts that the run has ended, and that its conversation has endings of sub-agents below it."""
+        """Return the facts that the run has ended, and that its conversation has endings and messages for it."""
         run = self._records.runs.get(turn_id)
         if run is None:
             return ()
         session = self.manager.session_of(turn_id)
         delivered = () if session is None else delivered_facts(session, turn_id)
-        if not events[-1].terminal or turn_id in self._records.endings:
-            return delivered
-        return (*delivered, *self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_)))
+        taken = (taken_fact(event.data["message_id"]) for event in events if event.type is EventType.STEERED)
+        facts = [*delivered, *taken]
+        if events[-1].terminal and turn_id not in self._records.endings:
+            facts += self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_))
+        return facts
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
         for fact in facts:
@@ -192,10 +201,13 @@ class SessionSubagents:
 
     # --- the host of the manager --------------------------------------------------------------------------------------
 
-    async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
+    async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
         self._begun_here.add(run.turn_id)
         self._records.runs[run.turn_id] = run
-        await self._append(started, [started_fact(run)])
+        await self._append(started, [started_fact(run), *map(taken_fact, taken)])
+
+    async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
+        await run_to_completion(self._writer.commit(None, facts=[message_fact(agent_id, message)]))
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
         if ending.turn_id in self._turns.waiting.by_id:  # it could not go on after a restart
