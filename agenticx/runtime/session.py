@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import is_
 from os import PathLike
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, get_args
 from agenticx.argument_types import check_path, check_sequence, check_str, check_type
 from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.llms.openai_rows import messages_from_rows, messages_to_rows
-from agenticx.messages import Message, clean_text, new_id
+from agenticx.messages import Message, UserMessage, clean_text, new_id
 from agenticx.tools.base import Snapshots, ToolState
 from agenticx.tools.permissions import PermissionMode
 
@@ -26,13 +26,14 @@ _RANDOM_CHARS = 16
 class Notice:
     """A text for the model, such as the ending of a sub-agent.
 
-    A stored one has a `key`. In the commit that first has a conversation with it, it is recorded as delivered, with
-    `data`.
+    A stored one has a `key`. In the commit that first has a conversation with it, as part of the message `message_id`,
+    it is recorded as delivered, with `data`.
     """
 
     text: str
     key: str = ""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    message_id: str = ""
 
 
 @dataclass(slots=True, init=False)
@@ -218,11 +219,12 @@ class Session:
         self._call_ids.add(chosen)
         return chosen
 
-    def take_notices(self) -> list[Notice]:
-        """Remove and return the notices, which the caller appends to the conversation."""
+    def take_notices(self) -> UserMessage:
+        """Remove the notices and return the message with them, which the caller appends to the conversation."""
         notices, self.notices = self.notices, []
-        self.unstored_notices += [notice for notice in notices if notice.key]
-        return notices
+        message = UserMessage(content="\n\n".join(notice.text for notice in notices), injected=True)
+        self.unstored_notices += [replace(one, message_id=message.message_id) for one in notices if one.key]
+        return message
 
     def mark_delivered(self, keys: Collection[str]) -> None:
         """Forget the notices with these keys, which are stored as delivered."""

@@ -446,8 +446,7 @@ class Turn:
     def append_steering(self) -> None:
         """Append what was sent since the last model call, so that the next one has it."""
         if self.session.notices:
-            texts = [notice.text for notice in self.session.take_notices()]
-            self.append(UserMessage(content="\n\n".join(texts), injected=True))
+            self.append(self.session.take_notices())
         for message in self.steering.take() if self.steering.left else ():
             self.loops.record_user_message()
             self.emit(

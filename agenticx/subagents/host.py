@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from agenticx.messages import Message
+from agenticx.messages import Message, UserMessage
 from agenticx.runtime import RuntimeEvent
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.turn import Turn
@@ -22,8 +22,15 @@ class SubagentHost(Protocol):
         """True if runs can outlive the turns above them, and records the process."""
         ...
 
-    async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
-        """Record a run before it begins, and append the event of its start with it, as `write` does."""
+    async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
+        """Record a run before it begins, and append the event of its start with it, as `write` does.
+
+        `taken` are the ids of the recorded messages that it begins with.
+        """
+        ...
+
+    async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
+        """Record a message for an agent; a `steered` event of its turn records that it was taken."""
         ...
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
@@ -59,7 +66,10 @@ class MemoryHost:
 
     is_durable = False
 
-    async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
+    async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
+        return None
+
+    async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
         return None
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:

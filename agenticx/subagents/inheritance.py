@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agenticx.errors import InvalidArguments
+from agenticx.messages import Message
 from agenticx.runtime import Budget, Session
 from agenticx.runtime.turn import Turn
 from agenticx.subagents.records import Subagent
@@ -43,6 +44,8 @@ def tools_left(agent: Subagent, above: Turn | None) -> Toolbox | None:
     return above.tools.only(name for name in agent.run.tools if name in above.tools)
 
 
-def new_session(near: Session) -> Session:
-    """Return an empty conversation in the workspace of another one."""
-    return Session(workspace=near.workspace, permission_mode=near.permission_mode, snapshots=near.snapshots)
+def new_session(near: Session, messages: Sequence[Message] = ()) -> Session:
+    """Return a conversation with these messages in the workspace of another one."""
+    return Session(
+        workspace=near.workspace, permission_mode=near.permission_mode, snapshots=near.snapshots, messages=messages
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from agenticx.argument_types import check_str, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, StoreError, ToolError
 from agenticx.logs import get_logger
-from agenticx.messages import new_id
+from agenticx.messages import UserMessage, clean_text, new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
 from agenticx.runtime.events import Event
@@ -165,7 +165,7 @@ class AgentTeamManager:
         Raises `SubagentBusy` if it works, `SubagentLimitReached`.
         """
         agent = self._find(agent_id)
-        if not (agent.has_ended and await self._begin_again(agent, agent.run.task, is_anew=True)):
+        if not (agent.has_ended and await self._begin_again(agent, is_anew=True)):
             raise SubagentBusy(f"{agent_id} has not ended; cancel it first")
 
     async def message(self, agent_id: str, text: str) -> None:
@@ -174,15 +174,15 @@ class AgentTeamManager:
         One at work gets it with its next model call, one that has ended goes on with it. Raises `SubagentLimitReached`.
         """
         check_text("text", text)
-        agent = self._find(agent_id)
-        while True:
-            if agent.state == "running" and agent.steering.put(text):
+        agent, message = self._find(agent_id), UserMessage(content=clean_text(text))
+        while agent.has_ended:
+            if await self._begin_again(agent, message.content):
                 return
-            if not agent.has_ended:
-                agent.unread.append(text)
-                return
-            if await self._begin_again(agent, text, is_anew=False):
-                return
+        await self._host.record_message(agent.id, message)
+        if not (agent.state == "running" and agent.steering.put(message)):
+            agent.unread.append(message)
+            if agent.has_ended:  # while the message was recorded
+                await self._go_on(agent)
 
     def status(self, agent_id: str) -> dict[str, Any]:
         """Return the state of a sub-agent as JSON: agent_id, state, rounds, task; code after an error."""
@@ -207,7 +207,7 @@ class AgentTeamManager:
         agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
         pending = [agent for agent in agents if not agent.has_ended]
         if pending and (mode == "all" or pending == agents):
-            async with self._without_place(caller):
+            async with self._places.without(caller):
                 await self._wait_for(pending, mode, timeout)
         return [agent.status() for agent in agents]
 
@@ -270,24 +270,35 @@ class AgentTeamManager:
 
     @property
     def is_busy(self) -> bool:
-        """True if a sub-agent works or is queued."""
+        """True if the task of a sub-agent runs, which for a moment it does after the event of its ending."""
         return bool(self._tasks())
+
+    @property
+    def is_at_work(self) -> bool:
+        """True if a sub-agent works or is queued."""
+        return not all(agent.has_ended for agent in self._tree)
 
     def session_of(self, turn_id: str) -> Session | None:
         """Return the conversation of the sub-agent that works in that turn, None if none does."""
         return None if (agent := self._tree.in_turn(turn_id)) is None else agent.session
 
-    def restore(self, runs: Iterable[SubagentRun], endings: Mapping[str, SubagentEnding]) -> None:
-        """Add the sub-agents of an earlier process by their runs, in order; `endings` are by turn id."""
-        self._tree.restore(runs, endings)
+    def restore(
+        self,
+        runs: Iterable[SubagentRun],
+        endings: Mapping[str, SubagentEnding],
+        unread: Mapping[str, Sequence[UserMessage]],
+    ) -> None:
+        """Add the sub-agents of an earlier process, see `SubagentTree.restore`."""
+        self._tree.restore(runs, endings, unread)
 
     def resume(self, resumed: ResumedTurn) -> bool:
         """Go on with a run of an earlier process that waits for a person; return False if there is no such run."""
         agent = self._tree.get(resumed.agent_id)
         if self._is_closed or agent is None or agent.run.turn_id != resumed.turn_id:
             return False
-        agent.state, agent.ending, agent.session = "running", None, new_session(self._session)
-        agent.stop, agent.ended, agent.run_rounds = StopSignal(), asyncio.Event(), resumed.point.round
+        agent.ending, agent.session, agent.run_rounds = None, new_session(self._session), resumed.point.round
+        agent.stop, agent.ended, agent.steering = StopSignal(), asyncio.Event(), Steering()
+        agent.go_to_work()
         agent.open_questions = sum(not question.is_response_logged for question in resumed.point.questions.values())
         below = {other.id for other in self._tree if other.parent is agent}
         notices = self._session.notices
@@ -299,47 +310,64 @@ class AgentTeamManager:
 
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
 
-    async def _begin_again(self, agent: Subagent, message: str, *, is_anew: bool) -> bool:
+    async def _go_on(self, agent: Subagent) -> None:
+        """Begin a run of an agent that has ended with the messages that it has left, if there are any."""
+        if agent.unread:
+            try:
+                await self._begin_again(agent)
+            except AgenticXError as exc:
+                _log.warning("a sub-agent could not go on with its messages", agent=agent.id, error=str(exc))
+
+    async def _begin_again(self, agent: Subagent, text: str | None = None, *, is_anew: bool = False) -> bool:
         """Begin another run of an agent that has ended; return False if it has begun one meanwhile.
 
-        Raises `SubagentLimitReached`.
+        It begins with its task, or with the messages that it has not heard and `text`. Raises `SubagentLimitReached`.
         """
         self._start_limits.check(agent.parent, current_turn())
         runtime = await self._runtimes.get(agent.run.model)
         earlier = 0 if is_anew else agent.rounds
-        run = replace(agent.run, turn_id=new_id("turn"), message=message, is_anew=is_anew, earlier_rounds=earlier)
+        run = replace(agent.run, turn_id=new_id("turn"), is_anew=is_anew, earlier_rounds=earlier)
         above = current_turn() or await self._host.turn_above(run)
+        if not is_anew and agent.session is None:
+            messages = await self._host.read_messages(agent.id, agent.turn_ids)
+            agent.session = agent.session or new_session(self._near(above), messages)
         self._check_open()
         if not agent.has_ended:
             return False
         self._start_limits.check(agent.parent, current_turn())
+        texts = [run.task] if is_anew else [*agent.unheard, *([] if text is None else [text])]
         before, work = replace(agent), agent.work
-        agent.run, agent.state, agent.stop, agent.ended = run, "queued", StopSignal(), asyncio.Event()
+        agent.run, agent.state, agent.unread = replace(run, message="\n\n".join(texts)), "queued", []
+        agent.stop, agent.ended = StopSignal(), asyncio.Event()
         try:
-            await self._begin(agent, above, runtime)
+            await self._begin(agent, above, runtime, taken=before.unread)
         except (AgenticXError, asyncio.CancelledError):
             if agent.work is work:
                 agent.run, agent.state, agent.session = before.run, before.state, before.session
-                agent.turn_ids, agent.run_rounds, agent.unread = before.turn_ids, before.run_rounds, before.unread
+                agent.turn_ids, agent.run_rounds = before.turn_ids, before.run_rounds
+                agent.unread = [*before.unread, *agent.unread]
                 agent.ended.set()
             raise
         return True
 
-    async def _begin(self, agent: Subagent, above: Turn | None, runtime: AgentRuntime) -> None:
-        """Record the run of an agent, and begin it in a task; a run that may be recorded gets an ending in any case."""
+    def _near(self, above: Turn | None) -> Session:
+        return self._session if above is None else above.session
+
+    async def _begin(
+        self, agent: Subagent, above: Turn | None, runtime: AgentRuntime, taken: Sequence[UserMessage] = ()
+    ) -> None:
+        """Record the run of an agent, which has `taken` messages, and begin it in a task.
+
+        A run that may be recorded gets an ending in any case.
+        """
         self._start_limits.count(above)
         run, agent.above, agent.runtime = agent.run, above, runtime
-        agent.tools = tools_left(agent, above)
-        near = self._session if above is None else above.session
+        agent.tools, agent.steering = tools_left(agent, above), Steering()
         if run.is_anew:
-            agent.session, agent.turn_ids, agent.unread = new_session(near), (), []
-        elif agent.session is None:
-            session = new_session(near)
-            session.messages += await self._host.read_messages(agent.id, agent.turn_ids)
-            agent.session = session
+            agent.session, agent.turn_ids = new_session(self._near(above)), ()
         agent.turn_ids, agent.run_rounds = (*agent.turn_ids, run.turn_id), 0
         try:
-            await self.reporter.record_start(agent)
+            await self.reporter.record_start(agent, taken)
         except asyncio.CancelledError:
             agent.stop.set()
             self._launch(agent)
@@ -371,18 +399,12 @@ class AgentTeamManager:
             ending = agent.failure("stopped", "The work was cancelled.")
             raise
         finally:
-            self._leave_place(agent)
+            self._places.leave(agent)
+            agent.close_steering()
             if not is_suspended:
                 await self.reporter.finish(agent, ending, is_recorded=is_recorded)
-        if agent.has_ended and ending.state != "error" and agent.unread and not self._is_closed:
-            texts, agent.unread = "\n\n".join(agent.unread), []
-            try:
-                has_begun = await self._begin_again(agent, texts, is_anew=False)
-            except AgenticXError as exc:
-                _log.warning("a sub-agent could not go on with its messages", agent=agent.id, error=str(exc))
-                has_begun = False
-            if not has_begun:
-                agent.unread.append(texts)
+        if agent.has_ended and ending.state != "error" and not self._is_closed:
+            await self._go_on(agent)
 
     async def _turn(self, agent: Subagent, resumed: ResumedTurn | None) -> Event | None:
         """Run the turn and return its terminal event, None if it does not begin."""
@@ -390,16 +412,14 @@ class AgentTeamManager:
             agent.runtime = await self._runtimes.get(agent.run.model)
             agent.above = await self._host.turn_above(agent.run)
             agent.tools = tools_left(agent, agent.above)
-        elif await self._places.take(agent.stop):
-            agent.has_place = True
+        else:
+            await self._places.take(agent)
         above, session, runtime = agent.above, agent.session, agent.runtime
         assert session is not None
         assert runtime is not None
         if resumed is None and (agent.stop.is_set() or (above is not None and not may_begin_below(above))):
             return None
-        agent.state, agent.steering = "running", Steering()
-        while agent.unread:
-            agent.steering.put(agent.unread.pop(0))
+        agent.go_to_work()
         budget = await self._budget_of(agent)
         context = TurnContext(
             turn_id=agent.run.turn_id,
@@ -412,18 +432,16 @@ class AgentTeamManager:
             permission_mode=agent.run.permission_mode,
             resumed=resumed,
         )
+        message = UserMessage(content=clean_text(agent.run.message), message_id=agent.run.message_id)
         last: Event | None = None
         events_before = 0 if resumed is None else len(resumed.events)
-        turn = runtime.run_turn(
-            agent.run.message, session, agent.stop, agent_id=agent.id, tools=agent.tools, context=context
-        )
+        turn = runtime.run_turn(message, session, agent.stop, agent_id=agent.id, tools=agent.tools, context=context)
         async with aclosing(turn):
             async for event in turn:
                 if events_before <= 0:
                     await self._observe(agent, event)
                 events_before -= 1
                 last = event
-        agent.unread += [steered.content for steered in agent.steering.take()]
         return last
 
     async def _observe(self, agent: Subagent, event: Event) -> None:
@@ -436,12 +454,11 @@ class AgentTeamManager:
             agent.activity = f"round {agent.rounds}: {event.data['name']}"
         elif event.type in _ASKING:
             agent.open_questions += 1
-            self._leave_place(agent)
+            self._places.leave(agent)
         elif event.type in _ANSWERED:
             agent.open_questions -= 1
-            if agent.open_questions == 0 and not agent.has_place:
-                self._places.take_back()
-                agent.has_place = True
+            if agent.open_questions == 0:
+                self._places.take_back(agent)
 
     async def _budget_of(self, agent: Subagent) -> Budget | None:
         """Return the budget of an agent within those above it; one of an earlier process with what that spent of it."""
@@ -451,24 +468,6 @@ class AgentTeamManager:
             agent.budget = agent.budget or budget
         above = self._budget if agent.parent is None else await self._budget_of(agent.parent)
         return Budget.joined(agent.budget, above)
-
-    # --- places to work -----------------------------------------------------------------------------------------------
-
-    def _leave_place(self, agent: Subagent) -> None:
-        if agent.has_place:
-            agent.has_place = False
-            self._places.give_back()
-
-    @asynccontextmanager
-    async def _without_place(self, agent: Subagent | None) -> AsyncGenerator[None]:
-        """Give up the place of an agent while it waits for others, which may need one, and take one back at once."""
-        if agent is None or not agent.has_place:
-            yield
-            return
-        self._leave_place(agent)
-        yield
-        self._places.take_back()
-        agent.has_place = True
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from agenticx.runtime import StopSignal
+from agenticx.subagents.records import Subagent
 
 __all__ = ["Places"]
 
@@ -17,8 +20,36 @@ class Places:
         self._free = number
         self._waiting = deque[asyncio.Future[None]]()
 
-    async def take(self, stop: StopSignal) -> bool:
-        """Wait for a place and take it; return False if `stop` was set before there was one."""
+    async def take(self, agent: Subagent) -> None:
+        """Wait for a place and take it for the agent, unless that is stopped before there is one."""
+        agent.has_place = await self._take(agent.stop)
+
+    def leave(self, agent: Subagent) -> None:
+        """Give the place of the agent, if it has one, to the one that has waited longest."""
+        if agent.has_place:
+            agent.has_place = False
+            self._give_back()
+
+    def take_back(self, agent: Subagent) -> None:
+        """Take a place for the agent, unless it has one, at once: if need be beyond their number.
+
+        While more are taken than there are, none is given to others.
+        """
+        if not agent.has_place:
+            agent.has_place = True
+            self._free -= 1
+
+    @asynccontextmanager
+    async def without(self, agent: Subagent | None) -> AsyncGenerator[None]:
+        """Give up the place of an agent while it waits for others, which may need one, and take one back at once."""
+        if agent is None or not agent.has_place:
+            yield
+            return
+        self.leave(agent)
+        yield
+        self.take_back(agent)
+
+    async def _take(self, stop: StopSignal) -> bool:
         if self._free > 0 and not self._waiting:
             self._free -= 1
             return True
@@ -29,7 +60,7 @@ class Places:
             await asyncio.wait({given, stopping}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             if given.done():
-                self.give_back()
+                self._give_back()
             raise
         finally:
             stopping.cancel()
@@ -37,15 +68,7 @@ class Places:
                 self._waiting.remove(given)
         return given.done()
 
-    def take_back(self) -> None:
-        """Take a place at once, if need be beyond their number: one that was left for a while.
-
-        While more are taken than there are, none is given to others.
-        """
-        self._free -= 1
-
-    def give_back(self) -> None:
-        """Give a place to the one that has waited longest."""
+    def _give_back(self) -> None:
         self._free += 1
         while self._free > 0 and self._waiting:
             self._free -= 1

@@ -11,7 +11,7 @@ from unicodedata import category
 
 from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.messages import shown_text
+from agenticx.messages import UserMessage, shown_text
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
@@ -109,6 +109,11 @@ class SubagentRun:
     budget: Mapping[str, Any] | None = None
 
     @property
+    def message_id(self) -> str:
+        """The id of `message` in its conversation."""
+        return f"msg_{self.turn_id.removeprefix('turn_')}"
+
+    @property
     def parent_id(self) -> str | None:
         """The agent above it, None if no agent started it."""
         return self.parent_path[-1] if self.parent_path else None
@@ -131,7 +136,7 @@ class SubagentEnding:
     """An ending of a sub-agent's work; `text` is its result, or says why there is none.
 
     `turn_id` is that of the run, `rounds` are its rounds. `code` is the error code of the event `error`, None for other
-    states.
+    states. In the fork of a session the code `forked` is that of a sub-agent which goes on with the old session.
     """
 
     turn_id: str
@@ -163,17 +168,16 @@ class SubagentEnding:
             return EventType.SUBAGENT_COMPLETED, {"result": self.text}
         return EventType.SUBAGENT_ERROR, {"text": self.text, "code": self.code or "internal"}
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The ending as JSON without its text."""
-        return {key: value for key, value in asdict(self).items() if key != "text"}
-
     def to_model_text(self) -> str:
         """Return the text by which the parent's model is told, with the middle of a long result left out.
 
         A line of the result that looks like the first line of an ending is quoted.
         """
-        what = {"paused": "paused; a message resumes it", "completed": "completed", "error": f"failed: {self.code}"}
+        what = {
+            "paused": "paused; a message resumes it",
+            "completed": "completed",
+            "error": "stays with the old conversation" if self.code == "forked" else f"failed: {self.code}",
+        }
         lines = self._shown_text.splitlines(keepends=True)
         text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
@@ -184,7 +188,7 @@ class SubagentEnding:
 
     def notice(self, *, is_stored: bool) -> Notice:
         """Return what the parent's model is told; of a stored ending it is recorded that it was."""
-        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.summary)
+        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.dump())
 
 
 def _looks_like_ending(line: str) -> bool:
@@ -218,7 +222,7 @@ class Subagent:
     activity: str = ""
     has_place: bool = False
     open_questions: int = 0
-    unread: list[str] = field(default_factory=list[str])
+    unread: list[UserMessage] = field(default_factory=list[UserMessage])
     steering: Steering = field(default_factory=Steering)
     stop: StopSignal = field(default_factory=StopSignal)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -241,6 +245,25 @@ class Subagent:
     @property
     def has_ended(self) -> bool:
         return self.state not in ("queued", "running")
+
+    @property
+    def unheard(self) -> list[str]:
+        """The messages that its conversation, which is here, does not have: that of a run which did not begin."""
+        known = () if self.session is None else self.session.all_messages
+        has_begun = any(one.message_id == self.run.message_id for one in known)
+        return [*([] if has_begun else [self.run.message]), *(one.content for one in self.unread)]
+
+    def go_to_work(self) -> None:
+        """Have the run take the messages that came before it, and those that come from now on."""
+        self.state = "running"
+        for message in self.unread:
+            self.steering.put(message)
+        self.unread = []
+
+    def close_steering(self) -> None:
+        """Take back the messages that its run has not taken; the next ones are `unread`."""
+        self.steering.close()
+        self.unread = [*self.steering.take(), *self.unread]
 
     @property
     def ancestors(self) -> list[Subagent]:

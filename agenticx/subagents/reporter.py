@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.logs import get_logger
+from agenticx.messages import UserMessage
 from agenticx.runtime import EventType, Session
 from agenticx.runtime.events import EVENT_CLASSES, Event
 from agenticx.runtime.session import Notice
@@ -29,10 +30,10 @@ class SubagentReporter:
         self._tree = tree
         self._session = session
 
-    async def record_start(self, agent: Subagent) -> None:
-        """Record the run of an agent, which is about to begin, with the event of its start."""
+    async def record_start(self, agent: Subagent, taken: Sequence[UserMessage]) -> None:
+        """Record the run of an agent, which is about to begin with these messages, with the event of its start."""
         event = self._event(agent, EventType.SUBAGENT_STARTED, {"task": agent.run.task})
-        await self._host.record_run(agent.run, event)
+        await self._host.record_run(agent.run, event, [message.message_id for message in taken])
         self._put(agent.above, event)
 
     async def report_progress(self, agent: Subagent) -> None:

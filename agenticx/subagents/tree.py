@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from agenticx.messages import UserMessage
 from agenticx.runtime import Session
 from agenticx.runtime.turn import Turn
 from agenticx.subagents.records import Subagent, SubagentEnding, SubagentNotFound, SubagentRun
@@ -91,13 +92,22 @@ class SubagentTree:
             raise SubagentNotFound(f"there is no sub-agent {agent_id!r}; known: {known or 'none'}")
         return agent
 
-    def restore(self, runs: Iterable[SubagentRun], endings: Mapping[str, SubagentEnding]) -> None:
-        """Add the sub-agents of an earlier process by their runs, in order; `endings` are by turn id."""
+    def restore(
+        self,
+        runs: Iterable[SubagentRun],
+        endings: Mapping[str, SubagentEnding],
+        unread: Mapping[str, Sequence[UserMessage]],
+    ) -> None:
+        """Add the sub-agents of an earlier process by their runs, in order.
+
+        `endings` are by turn id, `unread` messages by the ids of the agents.
+        """
         for run in runs:
             agent = self._agents.get(run.agent_id) or Subagent(run=run, parent=self._agents.get(run.parent_id or ""))
-            agent.run = run
+            agent.run, agent.unread = run, list(unread.get(run.agent_id, ()))
             agent.turn_ids = (run.turn_id,) if run.is_anew else (*agent.turn_ids, run.turn_id)
             self.add(agent)
             lost = agent.failure("interrupted", "The program ended while it worked.")
             self.end(agent, endings.get(run.turn_id, lost))
-            self._number = max(self._number, int(run.agent_id.rpartition("-")[2]))
+        ids = {ending.agent_id for ending in endings.values()}  # also of those that a fork of a session does not have
+        self._number = max((int(id_.rpartition("-")[2]) for id_ in ids | self._agents.keys()), default=0)

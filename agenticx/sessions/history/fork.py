@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import is_
 from typing import Any
 
 from agenticx.errors import StoreError
 from agenticx.messages import Message, new_id
 from agenticx.runtime.events import encode_envelope
 from agenticx.sessions.files.snapshots import copied_edits, share_contents
+from agenticx.sessions.history.deliveries import HistoryWithSubagents, copied_deliveries
 from agenticx.sessions.history.interrupted import InterruptedTurn
 from agenticx.sessions.history.rebuild import CurrentHistory, not_run_result, read_replacement_counts, rebuild_history
 from agenticx.sessions.history.transcript import (
@@ -47,8 +47,9 @@ async def fork(
 
     Its log is one of its own: sequence numbers from 1, every turn ended, ids of its own for turns and questions, the
     times and message ids of the old one; branches that were rewound away are not in it. Permissions given for the old
-    session are not given for it; files that the calls in its log changed can be restored in it too. `now` is its
-    `created_at`. Raises `SessionNotFound` and `MessageNotFound`.
+    session are not given for it; files that the calls in its log changed can be restored in it too. Sub-agents stay
+    with the old one; the next turn is told of their endings that the conversation lacks. `now` is its `created_at`.
+    Raises `SessionNotFound` and `MessageNotFound`.
     """
     old = await store.catalog.get(session_id)
     state = await store.log.state(session_id)
@@ -69,11 +70,13 @@ async def fork(
     log = _ForkedLog(record.id)
     for turn in turns_on_path(events, conversation, path):
         log.add(turn)
+    history = HistoryWithSubagents.on_path(events, conversation, path, current.ids_of(messages))
+    facts = list(copied_deliveries(await store.log.subagent_facts(session_id), history, log.turn_id))
     forked = _forked_state(messages, current, state.state_json)
-    facts, blobs = [], store.blobs
+    blobs = store.blobs
     if blobs is not None:
         edits = await copied_edits(store.log, blobs, session_id, calls_on_path(events, conversation, path))
-        facts = await share_contents(blobs, session_id, record.id, edits)
+        facts += await share_contents(blobs, session_id, record.id, edits)
         if digests := attachment_digests([*forked.messages, *forked.compacted]):
             await blobs.share(session_id, record.id, digests)
     try:
@@ -96,9 +99,7 @@ async def _current_history(log: Log, session_id: str, state: SessionState) -> Cu
 def _forked_state(messages: Sequence[Message], current: CurrentHistory, state_json: str | None) -> StateChange:
     """Return the state of the fork, without permissions, and with compacted messages only if it has their summaries."""
     summary_count, compacted = current.summary_count, current.compacted
-    if not (
-        summary_count and len(messages) >= summary_count and all(map(is_, messages, current.messages[:summary_count]))
-    ):
+    if not current.keeps_summaries(messages):
         summary_count, compacted = 0, ()
     if state_json is not None:
         with map_decode_errors("the state of a session"):
@@ -129,10 +130,10 @@ class _ForkedLog:
         envelope: dict[str, Any] = json.loads(event.frame_json)
         data: dict[str, Any] = envelope["data"]
         if "parent_turn_id" in data:
-            data["parent_turn_id"] = self._turn_id(data["parent_turn_id"])
+            data["parent_turn_id"] = self.turn_id(data["parent_turn_id"])
         if event.type in QUESTION_EVENTS:
             data["id"] = self._question_id(data["id"])
-        turn_id, seq = self._turn_id(event.turn_id or ""), len(self.events) + 1
+        turn_id, seq = self.turn_id(event.turn_id or ""), len(self.events) + 1
         envelope |= {"session_id": self._session_id, "turn_id": turn_id, "seq": seq}
         frame = json.dumps(envelope, separators=(",", ":")).encode()
         self.events.append(
@@ -141,7 +142,8 @@ class _ForkedLog:
             )
         )
 
-    def _turn_id(self, old: str) -> str:
+    def turn_id(self, old: str) -> str:
+        """Return the id of the turn that had another one in the old session."""
         return self._turn_ids.setdefault(old, new_id("turn"))
 
     def _question_id(self, old: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from agenticx.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
@@ -33,6 +34,16 @@ class CurrentHistory:
             if _is_same_message(message, last.message):
                 return list(self.compacted[: index + 1])
         return None
+
+    def keeps_summaries(self, messages: Sequence[Message]) -> bool:
+        """Return whether a rebuilt history begins with the messages that replace `compacted`."""
+        count = self.summary_count
+        return 0 < count <= len(messages) and all(map(is_, messages, self.messages[:count]))
+
+    def ids_of(self, messages: Sequence[Message]) -> set[str]:
+        """Return the ids of the messages of a rebuilt history, with those that its summaries replace."""
+        replaced = self.compacted if self.keeps_summaries(messages) else ()
+        return {message.message_id for message in (*replaced, *messages)}
 
 
 def rebuild_history(

@@ -10,7 +10,7 @@ from agenticx.sessions.store.base import Log, read_log_pages
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["calls_on_path", "read_events_on_path", "turns_on_path"]
+__all__ = ["calls_on_path", "read_events_on_path", "subagents_on_path", "turns_on_path"]
 
 
 async def read_events_on_path(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
@@ -61,3 +61,24 @@ def calls_on_path(
     results = (event for turn in turns for event in turn if event.type == "tool_result")
     with map_decode_errors("the log of a session"):
         return {json.loads(event.frame_json)["data"]["tool_call_id"] for event in results}
+
+
+def subagents_on_path(
+    events: Sequence[StoredEvent], conversation: Conversation, path: Sequence[TranscriptEntry]
+) -> set[str]:
+    """Return the ids of the sub-agents that the main agent started on the path, and of all those below them.
+
+    Raises `DamagedData`.
+    """
+    starts = [event for event in events if event.type == "subagent_started"]
+    if not starts:
+        return set()
+    on_path = {event.seq for turn in turns_on_path(events, conversation, path) for event in turn}
+    found = set[str]()
+    with map_decode_errors("the log of a session"):
+        for event in starts:  # one above another comes first
+            envelope = json.loads(event.frame_json)
+            is_below = envelope["data"]["depth"] > 1
+            if envelope["data"]["parent_agent_id"] in found if is_below else event.seq in on_path:
+                found.add(envelope["agent_id"])
+    return found

@@ -17,6 +17,7 @@ from agenticx.messages import new_id
 from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.sessions.files.restore import RestoredFile, restore_files
 from agenticx.sessions.files.snapshots import SessionSnapshots
+from agenticx.sessions.history.deliveries import HistoryWithSubagents, rewound_deliveries
 from agenticx.sessions.history.rebuild import CurrentHistory, rebuild_history
 from agenticx.sessions.history.transcript import read_conversation
 from agenticx.sessions.history.turns_on_path import calls_on_path
@@ -67,22 +68,22 @@ async def rewind(
     `rewind_began`, stored before the first file is changed, lets `complete_rewind` do it. Raises `MessageNotFound`; and
     `DamagedData`, with nothing changed, if the changes of files by the calls in between cannot be read: the
     conversation would no longer match the files; and `WorkspaceElsewhere`. Files in `private` are not restored.
-    `earlier` are such facts of rewinds that did not end; this one takes their place.
+    `earlier` are such facts of rewinds that did not end; this one takes their place. The endings of sub-agents that the
+    conversation lacks then are told again, but for those whose start it lacks.
     """
     check_workspace(writer.record, log)
     events, conversation = await read_conversation(log, session.id)
-    current_path, target_path = conversation.path(), conversation.path(message_id) if message_id is not None else []
     if message_id == conversation.head:
         return RewindResult(message_id, message_id)
+    target_path = [] if message_id is None else conversation.path(message_id)
     current = CurrentHistory(session.messages, session.replacement_count, await log.compacted_messages(session.id))
     messages = rebuild_history(target_path, conversation, current)
-    if snapshots is not None:  # compacted messages have no contents
-        messages = await load_attachments(messages, snapshots.read_content)
-    files: list[RestoredFile] = []
-    data = {"message_id": message_id, "after_seq": writer.seq}
-    began = Fact(kind="rewind_began", key=new_id("rwd"), turn_id="", data=data)
+    history = HistoryWithSubagents.on_path(events, conversation, target_path, current.ids_of(messages))
+    deliveries = rewound_deliveries(await log.subagent_facts(session.id), history)
+    files, began = list[RestoredFile](), _began(message_id, writer.seq)
     if snapshots is not None:
-        current_calls = calls_on_path(events, conversation, current_path)
+        messages = await load_attachments(messages, snapshots.read_content)  # compacted ones have no contents
+        current_calls = calls_on_path(events, conversation, conversation.path())
         target_calls = calls_on_path(events, conversation, target_path)
         undone, redone = current_calls - target_calls, target_calls - current_calls
         files = await restore_files(
@@ -99,11 +100,13 @@ async def rewind(
 
     def on_stored() -> None:  # which after `Doubtful` is known only later
         session.messages = messages
+        session.notices = deliveries.notices(session.notices)
 
     try:
         event = RuntimeEvent(EventType.SESSION_CHANGED, {"rewound_to": message_id})
-        ids, ended = frozenset(entry.id for entry in target_path), _ended([*earlier, began] if files else earlier)
-        await writer.commit(None, [event], facts=ended, searchable_ids=ids, on_stored=on_stored)
+        facts = (*_ended([*earlier, began] if files else earlier), *deliveries.facts)
+        ids = frozenset(entry.id for entry in target_path)
+        await writer.commit(None, [event], facts=facts, searchable_ids=ids, on_stored=on_stored)
     except BaseException:
         session.messages = previous
         raise
@@ -137,6 +140,11 @@ async def complete_rewind(
             _log.warning("rewind did not end; files may be as it left them", message=message_id)
     except AgenticXError as exc:
         _log.error("rewind that an earlier process began could not be completed", error=str(exc))
+
+
+def _began(message_id: str | None, seq: int) -> Fact:
+    data = {"message_id": message_id, "after_seq": seq}
+    return Fact(kind="rewind_began", key=new_id("rwd"), turn_id="", data=data)
 
 
 def _ended(began: Sequence[Fact]) -> list[Fact]:

@@ -119,7 +119,7 @@ class SessionWriter:
                 if has_state and (turn_id is not None or searchable_ids is not None):
                     state = self._tracker.pending_change(searchable_ids)
                 if state is not None and self._session.unstored_notices:
-                    facts = (*facts, *delivered_facts(self._session))
+                    facts = (*facts, *delivered_facts(self._session, turn_id))
                 if turn_id is not None and not types.isdisjoint(QUESTION_EVENTS):
                     facts = (*facts, *self._question_facts(turn_id, events))
                 if self._queue.messages:
@@ -226,10 +226,13 @@ class SessionWriter:
                 yield Fact(kind="question_closed", key=event.data["id"], turn_id=turn_id, data=data)
 
 
-def delivered_facts(session: Session) -> Sequence[Fact]:
-    """Return the facts that a conversation has the notices which it has taken since it was stored."""
-    notices = session.unstored_notices
-    return [Fact(kind="subagent_delivered", key=one.key, turn_id="", data=one.data) for one in notices]
+def delivered_facts(session: Session, turn_id: str | None) -> Sequence[Fact]:
+    """Return the facts that a conversation has the notices which it has taken, in that turn, since it was stored."""
+    facts = list[Fact]()
+    for one in session.unstored_notices:
+        data = {**one.data, "is_due": False, "message_id": one.message_id, "told_in": turn_id or ""}
+        facts.append(Fact(kind="subagent_delivered", key=one.key, turn_id="", data=data))
+    return facts
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:

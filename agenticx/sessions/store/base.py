@@ -236,6 +236,10 @@ class Log(Protocol):
         """Return the original messages, in order, that the summaries at the start of the conversation replace."""
         ...
 
+    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
+        """Return the session's facts of `SUBAGENT_KINDS` that can be read, in the order of storage."""
+        ...
+
     async def file_facts(self, session_id: str) -> Sequence[Fact]:
         """Return the session's facts of `FILE_KINDS` in the order of storage; raises `DamagedData` for any damage."""
         ...

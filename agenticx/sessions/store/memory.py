@@ -223,6 +223,9 @@ class MemoryStore:
     async def compacted_messages(self, session_id: str) -> Sequence[Message]:
         return tuple(self._data.session(session_id).compacted)
 
+    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
+        return self._data.session(session_id).subagent_facts
+
     async def file_facts(self, session_id: str) -> Sequence[Fact]:
         return self._data.session(session_id).file_facts
 

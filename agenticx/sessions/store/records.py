@@ -174,6 +174,8 @@ FactKind = Literal[
     "subagent_delivered",
     "subagent_unannounced",
     "subagent_announced",
+    "subagent_messaged",
+    "subagent_message_taken",
 ]
 FILE_KINDS: tuple[FactKind, ...] = ("file_edited", "file_rewound")
 """The kinds of the facts about files, which are kept as long as their session."""
@@ -184,13 +186,19 @@ CLOSED_KINDS: Mapping[FactKind, FactKind] = {
     "rewind_ended": "rewind_began",
     "subagent_announced": "subagent_unannounced",
     "subagent_delivered": "subagent_ended",
+    "subagent_message_taken": "subagent_messaged",
 }
 """By kind, the kind that it closes: storing a fact removes the one of the closed kind with the same key."""
 
-REPLACED_KINDS: frozenset[FactKind] = frozenset({"turn_waiting"})
+REPLACED_KINDS: frozenset[FactKind] = frozenset({"turn_waiting", "subagent_delivered"})
 """The kinds of which the last fact with a key is kept, instead of the first one."""
 
-SUBAGENT_KINDS: tuple[FactKind, ...] = ("subagent_started", "subagent_ended", "subagent_delivered")
+SUBAGENT_KINDS: tuple[FactKind, ...] = (
+    "subagent_started",
+    "subagent_ended",
+    "subagent_delivered",
+    "subagent_messaged",
+)
 """The kinds of the facts about sub-agents, which are kept as long as their session unless they are closed."""
 
 OPEN_KINDS: tuple[FactKind, ...] = tuple(sorted(set(CLOSED_KINDS.values()) - set(SUBAGENT_KINDS)))
@@ -223,9 +231,11 @@ class Fact:
 
     `subagent_started`: the run `key` of a sub-agent, which is the turn of that id once it has begun, is about to,
     {agent_id, task, …}. `subagent_ended`: it has ended, {state, text, …}. `subagent_delivered`: the conversation of the
-    agent above has this ending, {state, …}. `subagent_unannounced`: the event of this ending, {state, text, …}, is
-    not in the log yet. `subagent_announced`: it is. These and the facts about files and rewinds belong to no turn
-    (`turn_id` is "").
+    agent above got this ending, {state, text, …}, and has it in the message {message_id} of the turn {told_in}; both
+    are "" after a rewind that removed it, and {is_due} says if it is to be told again. `subagent_unannounced`: the
+    event of this ending, {state, text, …}, is not in the log yet. `subagent_announced`: it is. `subagent_messaged`:
+    the message `key` for a sub-agent was accepted, {agent_id, text}. `subagent_message_taken`: its conversation has it,
+    or began anew. These and the facts about files and rewinds belong to no turn (`turn_id` is "").
     """
 
     kind: FactKind

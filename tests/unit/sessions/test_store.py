@@ -265,6 +265,28 @@ async def test_facts_about_files_are_kept_in_order_after_their_turn_and_deleted_
     assert [fact.key for fact in await store.log.file_facts(other)] == ["of another"]
 
 
+async def test_facts_about_subagents_are_kept_until_closed_and_the_last_delivery_counts(store: Store) -> None:
+    def fact(kind: FactKind, key: str, **data: Any) -> Fact:
+        return Fact(kind=kind, key=key, turn_id="", data=data)
+
+    made = record()
+    await store.create(made, facts=[fact("subagent_ended", "t1", text="42")])
+    await add_fact(store, made.id, fact("subagent_messaged", "m1", text="hi"))
+    await add_fact(store, made.id, fact("subagent_delivered", "t1", is_due=False))
+    await add_fact(store, made.id, fact("subagent_delivered", "t1", is_due=True))
+    await add_fact(store, made.id, fact("subagent_messaged", "m2", text="ho"))
+    await add_fact(store, made.id, fact("subagent_message_taken", "m1"))
+    lease = await store.ownership.claim(made.id)
+    for facts in ((await lease.load()).subagent_facts, await store.log.subagent_facts(made.id)):
+        assert [(one.kind, one.key, one.data) for one in facts] == [
+            ("subagent_delivered", "t1", {"is_due": True}),
+            ("subagent_messaged", "m2", {"text": "ho"}),
+        ]
+    await store.delete(lease)
+    with pytest.raises(SessionNotFound):
+        await store.log.subagent_facts(made.id)
+
+
 async def test_two_logs_have_different_ids() -> None:
     assert MemoryStore().log_id != MemoryStore().log_id
 

@@ -369,7 +369,7 @@ async def test_an_agent_that_could_not_begin_again_is_as_it_was(tmp_path: Path) 
     class Full(MemoryHost):
         is_full = False
 
-        async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
+        async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
             if self.is_full:
                 raise StoreError("disk full")
 

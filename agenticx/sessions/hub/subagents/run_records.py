@@ -6,46 +6,43 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from agenticx.logs import get_logger
+from agenticx.messages import UserMessage
+from agenticx.sessions.history.deliveries import read_deliveries, read_runs
 from agenticx.sessions.store.records import Fact
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
-__all__ = ["RunRecords", "ended_facts", "read_endings", "started_fact"]
+__all__ = ["RunRecords", "ended_facts", "message_fact", "read_endings", "started_fact", "taken_fact"]
 
 _log = get_logger(__name__)
 
 
 @dataclass(slots=True)
 class RunRecords:
-    """The runs in order, and their endings, by turn id; those `undelivered` are not in the conversation above yet."""
+    """The runs in order, and their endings, by turn id; those `undelivered` are to be told to the main agent.
+
+    The others have no text. `unread` messages are by the ids of their agents, in the order of their coming.
+    """
 
     runs: dict[str, SubagentRun] = field(default_factory=dict[str, SubagentRun])
     endings: dict[str, SubagentEnding] = field(default_factory=dict[str, SubagentEnding])
     undelivered: dict[str, SubagentEnding] = field(default_factory=dict[str, SubagentEnding])
+    unread: dict[str, list[UserMessage]] = field(default_factory=dict[str, list[UserMessage]])
 
     @classmethod
-    def from_facts(cls, facts: Iterable[Fact]) -> RunRecords:
+    def from_facts(cls, facts: Sequence[Fact]) -> RunRecords:
         """Return what the facts of a session say; those that a newer release wrote are left out."""
-        records = cls()
-        for fact in facts:
-            try:
-                records._add(fact)
-            except (KeyError, TypeError) as exc:
-                _log.error("fact about a sub-agent unreadable", kind=fact.kind, key=fact.key, error=repr(exc))
-        for turn_id in records.endings.keys() & records.undelivered.keys():
-            del records.undelivered[turn_id]  # ended again by a process that could not store its first end
+        records = cls(runs=read_runs(facts))
+        for turn_id, delivery in read_deliveries(facts).items():
+            if delivery.is_due:
+                records.undelivered[turn_id] = delivery.ending
+            else:
+                records.endings[turn_id] = replace(delivery.ending, text="")
         records.endings |= records.undelivered
+        for fact in facts:
+            if fact.kind == "subagent_messaged":
+                message = UserMessage(content=fact.data["text"], message_id=fact.key)
+                records.unread.setdefault(fact.data["agent_id"], []).append(message)
         return records
-
-    def _add(self, fact: Fact) -> None:
-        match fact.kind:
-            case "subagent_started":
-                self.runs[fact.key] = SubagentRun.load(fact.data)
-            case "subagent_ended":
-                self.undelivered[fact.key] = SubagentEnding(**fact.data)
-            case "subagent_delivered":
-                self.endings[fact.key] = SubagentEnding(**fact.data, text="")
-            case _:
-                pass
 
     @property
     def unended(self) -> Sequence[SubagentRun]:
@@ -65,6 +62,17 @@ def read_endings(facts: Iterable[Fact]) -> Iterator[SubagentEnding]:
 def started_fact(run: SubagentRun) -> Fact:
     """Return the fact that a run is about to begin."""
     return Fact(kind="subagent_started", key=run.turn_id, turn_id="", data=run.dump())
+
+
+def message_fact(agent_id: str, message: UserMessage) -> Fact:
+    """Return the fact that a message for an agent was accepted."""
+    data = {"agent_id": agent_id, "text": message.content}
+    return Fact(kind="subagent_messaged", key=message.message_id, turn_id="", data=data)
+
+
+def taken_fact(message_id: str) -> Fact:
+    """Return the fact that a conversation has a message."""
+    return Fact(kind="subagent_message_taken", key=message_id, turn_id="")
 
 
 def ended_facts(ending: SubagentEnding, *, is_announced: bool) -> Sequence[Fact]:

@@ -6,15 +6,23 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Seq
 from typing import Any
 
 from agenticx.errors import SessionBusy
-from agenticx.messages import Message
-from agenticx.runtime import AgentRuntime, RuntimeEvent, Session
+from agenticx.messages import Message, UserMessage
+from agenticx.runtime import AgentRuntime, EventType, RuntimeEvent, Session
 from agenticx.runtime.budgets.budget import Spent
 from agenticx.runtime.resume import ResumedTurn
 from agenticx.runtime.turn import Turn
+from agenticx.sessions.history.deliveries import read_deliveries
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.hub.child_turns import SessionChildTurns
 from agenticx.sessions.hub.subagents.commands import DirectSubagent, ListSubagents
-from agenticx.sessions.hub.subagents.run_records import RunRecords, ended_facts, read_endings, started_fact
+from agenticx.sessions.hub.subagents.run_records import (
+    RunRecords,
+    ended_facts,
+    message_fact,
+    read_endings,
+    started_fact,
+    taken_fact,
+)
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
@@ -83,7 +91,7 @@ class SessionSubagents:
             clock=self._services.clock,
             host=self,
         )
-        manager.restore(self._records.runs.values(), self._records.endings)
+        manager.restore(self._records.runs.values(), self._records.endings, self._records.unread)
         return manager
 
     async def _runtime(self, model: str | None) -> AgentRuntime:
@@ -91,12 +99,12 @@ class SessionSubagents:
 
     @property
     def is_busy(self) -> bool:
-        """True if a sub-agent works or is queued."""
+        """True if the task of a sub-agent runs."""
         return bool(self._begun_here) and self.manager.is_busy
 
     def check_free(self) -> None:
         """Raise `SessionBusy` while a sub-agent works or is queued."""
-        if self.is_busy:
+        if self._begun_here and self.manager.is_at_work:
             raise SessionBusy(f"sub-agents of session {self._session.id!r} work; stop it, or wait for them")
 
     async def perform(self, command: ListSubagents | DirectSubagent) -> Any:
@@ -167,15 +175,17 @@ class SessionSubagents:
     # --- records of turns ---------------------------------------------------------------------------------------------
 
     def facts(self, turn_id: str, events: Sequence[RuntimeEvent], round_: int, /) -> Sequence[Fact]:
-        """Return the facts that the run has ended, and that its conversation has endings of sub-agents below it."""
+        """Return the facts that the run has ended, and that its conversation has endings and messages for it."""
         run = self._records.runs.get(turn_id)
         if run is None:
             return ()
         session = self.manager.session_of(turn_id)
-        delivered = () if session is None else delivered_facts(session)
-        if not events[-1].terminal or turn_id in self._records.endings:
-            return delivered
-        return (*delivered, *self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_)))
+        delivered = () if session is None else delivered_facts(session, turn_id)
+        taken = (taken_fact(event.data["message_id"]) for event in events if event.type is EventType.STEERED)
+        facts = [*delivered, *taken]
+        if events[-1].terminal and turn_id not in self._records.endings:
+            facts += self._ended_facts(SubagentEnding.from_event(turn_id, run.agent_id, events[-1], round_))
+        return facts
 
     def on_stored(self, turn_id: str, facts: Sequence[Fact], /) -> None:
         for fact in facts:
@@ -191,10 +201,13 @@ class SessionSubagents:
 
     # --- the host of the manager --------------------------------------------------------------------------------------
 
-    async def record_run(self, run: SubagentRun, started: RuntimeEvent, /) -> None:
+    async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
         self._begun_here.add(run.turn_id)
         self._records.runs[run.turn_id] = run
-        await self._append(started, [started_fact(run)])
+        await self._append(started, [started_fact(run), *map(taken_fact, taken)])
+
+    async def record_message(self, agent_id: str, message: UserMessage, /) -> None:
+        await run_to_completion(self._writer.commit(None, facts=[message_fact(agent_id, message)]))
 
     async def record_ending(self, ending: SubagentEnding, /) -> None:
         if ending.turn_id in self._turns.waiting.by_id:  # it could not go on after a restart
@@ -218,7 +231,12 @@ class SessionSubagents:
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
         events = [event async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]
-        return messages_of_agent(events, agent_id)
+        messages = messages_of_agent(events, agent_id)
+        deliveries = read_deliveries(await self._services.log.subagent_facts(self._session.id)).values()
+        told = (one.ending for one in deliveries if one.message_id and one.told_in in turn_ids)
+        if texts := [ending.to_model_text() for ending in told]:
+            messages.append(UserMessage(content="\n\n".join(texts), injected=True))  # the log does not have them
+        return messages
 
     async def read_spent(self, agent_id: str, /) -> Spent:
         turn_ids = {run.turn_id for run in self._records.runs.values() if run.agent_id == agent_id}

@@ -88,6 +88,12 @@ class SqliteLog:
     async def compacted_messages(self, session_id: str) -> Sequence[Message]:
         return await self._database.reader.submit(lambda connection: rows.read_compacted(connection, session_id))
 
+    async def subagent_facts(self, session_id: str) -> Sequence[Fact]:
+        def read(connection: sqlite3.Connection) -> list[Fact]:
+            return rows.subagent_facts(connection, rows.session_number(connection, session_id))
+
+        return await self._database.reader.submit(read)
+
     async def file_facts(self, session_id: str) -> Sequence[Fact]:
         return await self._database.reader.submit(lambda connection: rows.file_facts(connection, session_id))
 

@@ -245,6 +245,14 @@ MIGRATIONS: tuple[Migration, ...] = (
             WHERE kind IN ('message_posted', 'name_derived', 'rewind_began', 'subagent_unannounced');
         """,
     ),
+    Migration(
+        "0016 messages to sub-agents",
+        """
+        DROP INDEX subagent_facts;
+        CREATE INDEX subagent_facts ON facts (session)
+            WHERE kind IN ('subagent_started', 'subagent_ended', 'subagent_delivered', 'subagent_messaged');
+        """,
+    ),
 )
 
 

@@ -1,0 +1,131 @@
+"""Messages to sub-agents: each that was accepted is heard once, after the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.llms.base import ModelRequest
+from agenticx.llms.scripted import call, hang
+from agenticx.messages import UserMessage
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions import Store
+from agenticx.testing import check_grammar
+from agenticx.tools.registry import tool
+from tests.support.commits import load
+from tests.support.teams.subagent_sessions import SubagentSession, spawn
+
+pytestmark = pytest.mark.anyio
+
+OpenStore = Callable[[], Store]
+WAIT = call("wait_subagents")
+
+
+@tool(risk="execute")
+def act(number: int) -> str:
+    """Act."""
+    return f"done {number}"
+
+
+def heard(request: ModelRequest) -> list[str]:
+    """Return what an agent has been told, its task first."""
+    return [one.content for one in request.messages if isinstance(one, UserMessage) and not one.injected]
+
+
+async def allow(session: SubagentSession, hub: Any) -> None:
+    """Allow the call that a sub-agent asks about."""
+    (question,) = await hub.open_confirms(session.id)
+    await hub.answer_confirm(question.id, ConfirmAnswer(approved=True), digest=question.digest)
+
+
+async def open_messages(store: Store, session: SubagentSession) -> list[str]:
+    """Return the recorded messages that no conversation has."""
+    loaded = await load(store, session.id)
+    return [fact.data["text"] for fact in loaded.subagent_facts if fact.kind == "subagent_messaged"]
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+async def test_a_message_to_a_subagent_that_waits_for_a_person_is_heard_once_after_restarts(
+    tmp_path: Path, open_store: OpenStore, restarts: int
+) -> None:
+    session = SubagentSession(tmp_path, open_store, [act])
+    hub = session.new_hub([spawn("kid"), "Later."], {"kid": [call("act", {"number": 1}), "kid ends"]})
+    await session.store.create(session.record)
+    await session.run(hub)
+    await session.wait_for_event("confirm_required", "kid-1")
+    await hub.message_subagent(session.id, "kid-1", "Be careful!")
+    for number in range(restarts):
+        await hub.close()
+        await session.store.aclose()
+        hub = session.new_hub([], {"kid": ["kid ends"]})
+        await hub.recover()
+        await hub.message_subagent(session.id, "kid-1", f"Restart {number}.")  # before its turn runs again
+    await allow(session, hub)
+    await session.wait_for_event("subagent_completed", "kid-1")
+    later = [f"Restart {number}." for number in range(restarts)]
+    assert heard(session.model("kid").requests[-1]) == ["work", "Be careful!", *later]
+    log = await session.envelopes()
+    check_grammar(log)
+    assert [one["data"]["text"] for one in log if one["type"] == "steered"] == ["Be careful!", *later]
+    await hub.close()
+    assert await open_messages(session.store, session) == []
+    await session.store.aclose()
+
+
+async def test_messages_to_a_subagent_that_ends_with_an_error_are_heard_when_it_goes_on(
+    tmp_path: Path, open_store: OpenStore
+) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub([spawn("kid"), "Later."], kid=[hang()]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("round_start", "kid-1")
+        for text in ("First.", "Second."):
+            await hub.message_subagent(session.id, "kid-1", text)
+    async with session.hub([], kid=["ok", "ok"]) as hub:
+        for text in ("Third.", "Fourth."):
+            await hub.message_subagent(session.id, "kid-1", text)
+            await session.wait_for_event("subagent_completed", "kid-1", 1 if text == "Third." else 2)
+        first, second = session.model("kid").requests
+        assert heard(first) == ["work", "First.\n\nSecond.\n\nThird."]
+        assert heard(second) == ["work", "First.\n\nSecond.\n\nThird.", "Fourth."]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_message_to_a_subagent_that_never_began_comes_after_its_task(
+    tmp_path: Path, open_store: OpenStore, restarts: bool
+) -> None:
+    session = SubagentSession(tmp_path, open_store, subagent_max_running=1)
+    workers: dict[str, Sequence[Any]] = {"slow": [hang()], "kid": ["ok", "ok"]}
+    async with session.hub([spawn("slow"), spawn("kid", "Read the log"), "Later."], **workers) as hub:
+        await session.run(hub)
+        await hub.message_subagent(session.id, "kid-2", "All of it!")
+        await hub.cancel_subagent(session.id, "kid-2")
+        await session.wait_for_event("subagent_error", "kid-2")
+        if not restarts:
+            await hub.cancel_subagent(session.id, "slow-1")
+            await hub.message_subagent(session.id, "kid-2", "Now!")
+            await session.wait_for_event("subagent_completed", "kid-2")
+    if restarts:
+        async with session.hub([], kid=["ok"]) as hub:
+            await hub.message_subagent(session.id, "kid-2", "Now!")
+            await session.wait_for_event("subagent_completed", "kid-2")
+    assert heard(session.model("kid").requests[0]) == ["Read the log\n\nAll of it!\n\nNow!"]
+
+
+async def test_a_retry_drops_the_messages_of_before_also_after_a_restart(tmp_path: Path, open_store: OpenStore) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub([spawn("kid"), "Later."], kid=[hang(), "ok"]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("round_start", "kid-1")
+        await hub.message_subagent(session.id, "kid-1", "Never heard.")
+        await hub.cancel_subagent(session.id, "kid-1")
+        await session.wait_for_event("subagent_error", "kid-1")
+        await hub.retry_subagent(session.id, "kid-1")
+        await session.wait_for_event("subagent_completed", "kid-1")
+    async with session.hub([], kid=["ok"]) as hub:
+        await hub.message_subagent(session.id, "kid-1", "And now?")
+        await session.wait_for_event("subagent_completed", "kid-1", 2)
+        assert heard(session.model("kid").requests[0]) == ["work", "And now?"]
