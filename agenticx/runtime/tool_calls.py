@@ -407,11 +407,11 @@ def _raise_if_stopped(turn: Turn, pending: PendingCall) -> None:
 
 
 def _is_to_end(turn: Turn | None) -> bool:
-    """Return whether the turn, or one above it, is to end."""
+    """Return whether the turn, or one above it that it does not outlive, is to end."""
     while turn is not None:
         if turn.interrupts.is_requested:
             return True
-        turn = turn.context.parent
+        turn = None if turn.context.outlives_parent else turn.context.parent
     return False
 
 

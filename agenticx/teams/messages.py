@@ -161,7 +161,7 @@ class HandoffMessage(BaseTextChatMessage, frozen=True):
     context: list[Message] = []
     type: Literal["HandoffMessage"] = "HandoffMessage"
 
-    def to_text(self) -> str:
+    def to_model_text(self) -> str:
         """Return the content, and the reason of the handoff if there is one."""
         reason = self.metadata.get("reason")
         return f"{self.content}\nReason: {reason}" if reason else self.content

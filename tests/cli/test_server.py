@@ -98,7 +98,7 @@ def test_a_question_that_is_answered_elsewhere_closes_the_prompt(
     screen.wait_for(PROMPT)
     (question,) = studio.call("GET", "/api/confirms")["confirms"]
     studio.call("POST", f"/api/confirms/{question['id']}", {"approved": True, "digest": question["digest"]})
-    screen.wait_for("\n  allowed by you")
+    screen.wait_for("\n  allowed elsewhere")
     screen.wait_for("← file_write ok")
     assert screen.exit_code() == 0
     assert (agx.folder / "note.txt").read_text() == "hi"

@@ -187,6 +187,7 @@ class TerminalConfirmResponder:
 
     async def aclose(self) -> None:
         await _cancel(self._tasks.values())
+        self._output.prompts_closed()
 
     async def _ask(self, data: Mapping[str, Any]) -> None:
         async with self._prompt_lock:

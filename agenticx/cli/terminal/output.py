@@ -51,6 +51,10 @@ class Output(Protocol):
         """Record the line that the user typed at the prompt; at the end of input the prompt's line stays open."""
         ...
 
+    def prompts_closed(self) -> None:
+        """Record that nothing is read at a prompt any more."""
+        ...
+
 
 def output_for(*, as_json: bool = False) -> Output:
     """Return the output for this process: JSON lines if requested, colours if stderr is a terminal, else plain text."""
@@ -230,6 +234,9 @@ class PlainOutput:
         self._was_typed = True
         self._err_open = not line.endswith("\n")
 
+    def prompts_closed(self) -> None:
+        self._open_question = None
+
     def _write_text(self, text: str, message_id: str) -> None:
         self._end_progress()
         if self._message_id != message_id:
@@ -372,3 +379,6 @@ class JsonLinesOutput:
 
     def prompt_answered(self, line: str) -> None:
         self._plain.prompt_answered(line)
+
+    def prompts_closed(self) -> None:
+        self._plain.prompts_closed()

@@ -41,9 +41,9 @@ async def check_for_loop(turn: Turn, calls: Sequence[ToolCall], outcomes: Sequen
 
 
 def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
-    """Return the call as it is compared: a handoff by its two agents, as its reason and its text are no work."""
+    """Return the call as it is compared: a handoff by its two agents and its result, as its reason is no work."""
     if outcome.effect is not None and (next_agent := outcome.effect.handover) is not None:
-        return RecordedCall(tool="handoff", arguments=f"{turn.agent.name} → {next_agent.name}")
+        return RecordedCall(tool="handoff", arguments=f"{turn.agent.name} → {next_agent.name}", result=outcome.text)
     return RecordedCall(
         tool=call.name,
         arguments=call.arguments,

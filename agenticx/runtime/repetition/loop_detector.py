@@ -7,7 +7,7 @@ Differences from the originally specified detector:
 2. A round in which the user (or the mode) denied a call is no part of a loop: counting restarts after it.
 3. A read-only call whose unchanged result reports that something is pending, running or queued has three times the
    thresholds (`result_text.reports_pending`; the runtime also waits before it repeats such a call: `polling`).
-4. A handoff is recorded as one call from agent to agent, whatever its tool, its arguments and its result are.
+4. A handoff is recorded as one call from agent to agent with its result, whatever its tool and its arguments are.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def in_circle(names: str) -> Agent:
         @tool(risk="read")
         def pass_on(reason: str) -> Result:
             """Hand over."""
-            return Result(value=f"{successor} takes over: {reason}", agent=agents[successor])
+            return Result(value=f"{successor} takes over.", agent=agents[successor])
 
         return pass_on
 
@@ -76,3 +76,24 @@ async def test_a_word_of_the_user_ends_a_streak_of_handoffs() -> None:
         if event.type == "error":
             errors.append(event.data["code"])
     assert errors == []
+
+
+async def test_work_that_is_handed_back_as_a_result_is_no_loop() -> None:
+    agents: dict[str, Agent] = {}
+
+    @tool(risk="read")
+    def to_worker(item: int) -> Result:
+        """Have an item done."""
+        return Result(value=f"item {item}", agent=agents["worker"])
+
+    @tool(risk="read")
+    def hand_back(done: str) -> Result:
+        """Report."""
+        return Result(value=done, agent=agents["manager"])
+
+    agents["manager"] = Agent(name="manager", tools=[to_worker], max_iterations=40)
+    agents["worker"] = Agent(name="worker", tools=[hand_back])
+    rounds = [[call("to_worker", {"item": n}), call("hand_back", {"done": f"item {n} is {n * n}"})] for n in range(8)]
+    model = ScriptedModel([*(step for pair in rounds for step in pair), "all done"])
+    result = await AgentExecutor(model).arun(agents["manager"], Task(description="Go"))
+    assert (result.success, result.result) == (True, "all done")

@@ -94,7 +94,7 @@ async def test_a_person_in_the_team_is_asked_the_question_that_the_handoff_has_a
         (question,) = await hub.open_questions(session.id)
         assert question.text == (
             "user: The notes.\n\ndesk: Transferred to person, adopting the role of person immediately.\n"
-            "Reason: Read or change?\n\nIt is your turn to speak."
+            "    Reason: Read or change?\n\nIt is your turn to speak."
         )
         await hub.stop(session.id)
         await events
