@@ -26,14 +26,15 @@ _RANDOM_CHARS = 16
 class Notice:
     """A text for the model, such as the ending of a sub-agent.
 
-    A stored one has a `key`. In the commit that first has a conversation with it, as part of the message `message_id`,
-    it is recorded as delivered, with `data`.
+    With a `reader` it is for the agent of that name, below the session's turn. A stored one has a `key`: it is recorded
+    as delivered, with `data`, in the commit that first has a conversation with it, in the message `message_id`.
     """
 
     text: str
     key: str = ""
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     message_id: str = ""
+    reader: str = ""
 
 
 @dataclass(slots=True, init=False)
@@ -219,9 +220,10 @@ class Session:
         self._call_ids.add(chosen)
         return chosen
 
-    def take_notices(self) -> UserMessage:
-        """Remove the notices and return the message with them, which the caller appends to the conversation."""
-        notices, self.notices = self.notices, []
+    def take_notices(self, chosen: Sequence[Notice] | None = None) -> UserMessage:
+        """Remove the notices, or those chosen, and return the message with them, which the caller appends."""
+        notices = self.notices if chosen is None else chosen
+        self.notices = [notice for notice in self.notices if notice not in notices]
         message = UserMessage(content="\n\n".join(notice.text for notice in notices), injected=True)
         self.unstored_notices += [replace(one, message_id=message.message_id) for one in notices if one.key]
         return message

@@ -34,6 +34,7 @@ from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
+from agenticx.runtime.turns.notices import take_notices_of_top
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.settings import Settings
@@ -447,6 +448,8 @@ class Turn:
         """Append what was sent since the last model call, so that the next one has it."""
         if self.session.notices:
             self.append(self.session.take_notices())
+        if self.context.parent is not None and (message := take_notices_of_top(self)) is not None:
+            self.append(message)
         for message in self.steering.take() if self.steering.left else ():
             self.loops.record_user_message()
             self.emit(

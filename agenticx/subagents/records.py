@@ -186,9 +186,9 @@ class SubagentEnding:
     def _shown_text(self) -> str:
         return truncate(self.text, _SHOWN_CHARS)[0]
 
-    def notice(self, *, is_stored: bool) -> Notice:
-        """Return what the parent's model is told; of a stored ending it is recorded that it was."""
-        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.dump())
+    def notice(self, *, is_stored: bool, reader: str = "") -> Notice:
+        """Return what the parent's model is told, see `Notice`; of a stored ending it is recorded that it was."""
+        return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.dump(), reader=reader)
 
 
 def _looks_like_ending(line: str) -> bool:

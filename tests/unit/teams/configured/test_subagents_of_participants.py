@@ -1,0 +1,88 @@
+"""Sub-agents that a participant of a team starts: their endings reach that participant."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.sessions import Hub
+from agenticx.sessions.hub.hub import TurnRequest
+from agenticx.tools.registry import tool
+from tests.support.sessions import wait_for_event
+from tests.support.teams.configured import open_team_hub, team_file
+
+pytestmark = pytest.mark.anyio
+
+TEAM = """
+kind = "round_robin"
+max_turns = 2
+[[participants]]
+name = "lead"
+system_message = "Lead."
+tools = ["spawn_subagent", "wait_subagents"]
+[[participants]]
+name = "critic"
+system_message = "Judge."
+"""
+
+
+class Models(ScriptedModel):
+    """A model that plays the script of whoever asks: the sub-agent, whose task is `LOOK`, the lead or the critic."""
+
+    def __init__(self, **scripts: list[Any]) -> None:
+        super().__init__([])
+        self.models = {name: ScriptedModel(script) for name, script in scripts.items()}
+
+    def stream(self, request: Any) -> Any:
+        texts = [message.content for message in request.messages]
+        by_prompt = "lead" if any(text.startswith("Lead.") for text in texts) else "critic"
+        return self.models["worker" if "LOOK" in texts else by_prompt].stream(request)
+
+    def told(self, name: str) -> list[list[str]]:
+        """Return the notices in each request of an agent."""
+        requests = self.models[name].requests
+        return [[m.content for m in one.messages if m.content.startswith("[sub-agent")] for one in requests]
+
+
+async def run(hub: Hub, session_id: str, text: str = "go") -> list[Any]:
+    return [event async for event in hub.run_turn(session_id, text)]
+
+
+async def test_a_participant_gets_the_ending_of_its_sub_agent_once(tmp_path: Path) -> None:
+    team_file(tmp_path / "home", TEAM, "leading")
+    lead = [call("spawn_subagent", {"task": "LOOK", "name": "k"}), call("wait_subagents"), "I see.", "Again."]
+    models = Models(lead=lead, worker=["SECRET"], critic=["Good.", "Fine."])
+    async with open_team_hub(tmp_path, model=models) as hub:
+        session = await hub.create(team="leading")
+        await run(hub, session.id)
+        await run(hub, session.id, "again")
+    ending = "[sub-agent k-1 completed]\nSECRET"
+    assert [len(told) for told in models.told("lead")] == [0, 0, 1, 0]
+    assert models.told("lead")[2] == [ending]
+    assert models.told("critic") == [[], []]
+
+
+async def test_an_ending_between_two_runs_reaches_the_participant_in_its_next_speech(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    @tool(risk="read")
+    async def dig() -> str:
+        """Dig."""
+        await go_on.wait()
+        return "dug"
+
+    team_file(tmp_path / "home", TEAM.replace('"wait_subagents"]', '"dig"]'), "leading")
+    lead = [call("spawn_subagent", {"task": "LOOK", "name": "k"}), "Later.", "Now I see."]
+    models = Models(lead=lead, worker=[call("dig"), "SECRET"], critic=["Good.", "Fine."])
+    async with open_team_hub(tmp_path, tools=[dig], model=models) as hub:
+        session = await hub.create(team="leading")
+        turn = await hub.start(session.id, TurnRequest(input="go"))
+        await hub.wait_for_turn(session.id, turn.id)
+        go_on.set()
+        await wait_for_event(hub.store, session.id, "subagent_completed")
+        await run(hub, session.id, "again")
+    assert models.told("lead") == [[], [], ["[sub-agent k-1 completed]\nSECRET"]]
