@@ -54,6 +54,8 @@ def _blocking(
     @wraps(method, assigned=("__doc__",))
     def run(self: AgentExecutor, /, *args: P.args, **kwargs: P.kwargs) -> T:
         turn = current_turn()
+        if turn is not None and not turn.accepts_children:
+            turn = None  # it is over, and what its code left behind is no part of it
         if turn is not None and has_running_loop():
             raise RuntimeError(
                 f"{method.__name__[1:]} cannot be called on the event loop of a turn, such as in an async tool; "

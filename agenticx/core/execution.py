@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, contextmanager
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from agenticx import user_code
 from agenticx.clocks import Clock
 from agenticx.core.agent import Agent
 from agenticx.core.context_variables import copied_variables
@@ -20,8 +22,18 @@ from agenticx.core.turn_agents import TurnAgents
 from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, clean_text
-from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
+from agenticx.runtime import (
+    AgentRuntime,
+    Budget,
+    BudgetExceeded,
+    ConfirmGate,
+    Session,
+    StopSignal,
+    TurnContext,
+    current_turn,
+)
 from agenticx.runtime.events import Event
+from agenticx.runtime.interrupts import cancel_and_wait
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.structured_output import OutputType
 from agenticx.runtime.turn import Turn
@@ -198,7 +210,9 @@ class Execution:
         session.check_free()  # before its state, which the turn at work uses, is changed
         if self._given is None:
             self._given = copied_variables({**session.state.context_variables, **self.context_variables})
-        session.state.context_variables = copied_variables(self._given)
+        variables = session.state.context_variables  # the dict stays the same, which the application may hold
+        variables.clear()
+        variables.update(copied_variables(self._given))
         session.active_agent, self.agents.taken_over = self.agent.name, []
         context = self._context(self.acting, parent)
         context = replace(context, max_rounds=self.max_rounds - self._calls, execute_tools=self.execute_tools)
@@ -250,15 +264,18 @@ class Execution:
             attempt=number,
             _ask=partial(self._ask, asked, parent),
         )
-        with self._at_work():
-            attempt.text, attempt.verdicts = await check_result(
-                self.guide_rails, attempt.text, context, self._real_seconds_left
-            )
+        try:
+            with self._at_work():
+                attempt.text, attempt.verdicts = await check_result(
+                    self.guide_rails, attempt.text, context, self._real_seconds_left
+                )
+        finally:
+            self._events += asked
         if attempt.verdicts and (last := attempt.verdicts[-1]).action == "abort":
             attempt.refuse(last.reason or "the result was refused")
+            self._read_budget()
         elif any(verdict.action == "modify" for verdict in attempt.verdicts):
             self._read_modified()
-        self._events += asked
         for event in asked:
             yield event
 
@@ -278,6 +295,16 @@ class Execution:
         left = self.rail_seconds if self.budget is None else min(self.rail_seconds, self.budget.seconds_left())
         return self.clock.real(left)
 
+    def _read_budget(self) -> None:
+        """Make it the outcome that the budget's time is used up, which leaves no other attempt."""
+        if self.budget is None:
+            return
+        try:
+            self.budget.check_seconds()
+        except BudgetExceeded as exc:
+            attempt = self._attempt
+            attempt.problem, attempt.code, attempt.is_repeatable = f"{exc.code}: {exc}", exc.code, False
+
     def _read_modified(self) -> None:
         """Validate the answer as the guide rails left it, where an object was asked for; `output` is that then."""
         attempt = self._attempt
@@ -294,11 +321,22 @@ class Execution:
         model = self.acting.model if model is None else model
         rail = Agent(name=name, instructions="", model=model, organization_id=organization_id)
         context = replace(self._context(await self.agents.taking_over(rail), parent), max_rounds=1)
-        events: list[Event] = []
-        async with aclosing(self.runtime.run_turn(prompt, context=context)) as turn:
-            async for event in turn:
-                events.append(event)
-        asked += events
+        stop, events = StopSignal(), list[Event]()
+
+        async def run() -> None:
+            async with aclosing(self.runtime.run_turn(prompt, None, stop, context=context)) as turn:
+                async for event in turn:
+                    events.append(event)
+
+        running = asyncio.create_task(run(), name=f"agx rail {name}")
+        try:
+            await asyncio.shield(running)
+        finally:
+            if not running.done():  # the rail is cut: the turn tells what it used before it ends
+                stop.set()
+                await asyncio.wait({running}, timeout=user_code.GRACE_SECONDS / 2)
+                await cancel_and_wait(running)
+            asked += events
         end = events[-1]
         if end.type != "final":
             raise turn_error(events)

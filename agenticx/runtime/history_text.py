@@ -143,7 +143,7 @@ def _rewritten(
 
 
 def _note(lines: Sequence[str]) -> UserMessage:
-    return UserMessage(content="\n".join(["[history] Earlier work of another agent:", *lines]), injected=True)
+    return UserMessage(content="\n".join(["[history] Earlier work:", *lines]), injected=True)
 
 
 def _as_text(sender: str | None, call: ToolCall, result: ToolMessage) -> str:

@@ -88,9 +88,10 @@ class RetryCase:
 
 @dataclass
 class Expected:
-    """The outcome by the contract: the number of requests of each model, the waits in between, and the end."""
+    """The outcome by the contract: the requests of each model, the waits and counts of the attempts, and the end."""
 
     asked: list[int]
+    usages: list[tuple[int, ...]] = field(default_factory=list)  # how many usage events each attempt may have
     waits: list[ProviderFault | None] = field(default_factory=list)  # what each is for; None: another model, at once
     text: str = ""
     fault: ProviderFault = GOOD
@@ -142,7 +143,10 @@ def expected(case: RetryCase) -> Expected:
     for model, script in enumerate(case.scripts):
         for number, fault in enumerate(script):
             result.fault, result.asked[model] = fault, number + 1
-            result.text = case.streams[model][number].text_before(fault.boundary)
+            stream = case.streams[model][number]
+            result.text = stream.text_before(fault.boundary)
+            is_last = model + 1 == len(case.wires)
+            result.usages.append(allowed_usages(fault, stream, is_last=is_last))
             if fault.code is None or result.text:
                 return result
             patient = fault.retry_after is None or fault.retry_after <= CEILING
@@ -156,6 +160,17 @@ def expected(case: RetryCase) -> Expected:
             return result
         result.waits.append(None)
     raise AssertionError("unreachable")
+
+
+def allowed_usages(fault: ProviderFault, stream: Stream, *, is_last: bool) -> tuple[int, ...]:
+    """Return how many usage events an attempt may have; `is_last` says that its model has no fallback."""
+    if not stream.has_counts_before(fault.boundary):
+        return (0,)
+    if stream.text_before(fault.boundary):
+        return (1,)
+    if fault.code == "timeout.first_chunk" and is_last:  # the turn's clock ends the call, whose counts are held back
+        return (0,)
+    return (0, 1) if fault.may_overtake else (1,)
 
 
 Retrying = Callable[[Sequence[Any], RetryPolicy, Clock], Any]
@@ -251,7 +266,21 @@ def check_run(case: RetryCase, run: CaseRun) -> None:
 
     said = [(one.content, one.partial) for one in run.session.messages if isinstance(one, AssistantMessage)]
     assert said == ([(right.text, right.code is not None)] if right.text else [])
-    assert sum(event.type == "usage" for event in events) <= 1, "an attempt that failed costs nothing"
+    check_usages(run, right)
+
+
+def check_usages(run: CaseRun, right: Expected) -> None:
+    """Check that each attempt that reported counts has one usage event, before the next attempt is announced."""
+    usages = [0]
+    for event in run.events:
+        if event.type == "usage":
+            usages[-1] += 1
+        elif event.type == "stall" and event.data["action"] == "retrying":
+            usages.append(0)
+    usages = usages[: len(right.usages)] if right.stopped and not usages[-1] else usages
+    assert len(usages) == len(right.usages), "as many attempts as were announced"
+    for found, allowed in zip(usages, right.usages, strict=True):
+        assert found in allowed, f"one usage event for each attempt that reported counts: {usages}, {right.usages}"
 
 
 def check_waits(run: CaseRun, right: Expected) -> None:

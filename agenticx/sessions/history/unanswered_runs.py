@@ -2,13 +2,13 @@
 
 A run is a turn whose work takes the place of the model calls; its attempts are turns below it. The conversation has the
 user's message and the answer of each run. Of one without an answer, since it was interrupted, stopped or failed, the
-calls of its last attempt may have taken effect, so they belong to the conversation, as those of an interrupted turn do.
+calls of all its attempts may have taken effect, so they belong to the conversation, as those of an interrupted turn do.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
@@ -30,13 +30,13 @@ async def with_unanswered_runs(log: Log, session_id: str, conversation: Sequence
     unanswered = {one.message_id for one, after in pairs if _is_input(one) and (after is None or _is_input(after))}
     if not unanswered:
         return list(conversation)
-    attempts = _LastAttempts(unanswered)
+    attempts = _Attempts(unanswered)
     async for page in read_log_pages(log, session_id):
         attempts.feed(page)
     messages: list[Message] = []
     for message in conversation:
         messages.append(message)
-        if attempt := attempts.by_message_id.get(message.message_id):
+        for attempt in attempts.by_message_id.get(message.message_id, ()):
             messages += _work_of(attempt)
     return messages
 
@@ -54,14 +54,14 @@ class _Attempt:
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
 
 
-class _LastAttempts:
-    """The last attempt of each run that the user's messages with these ids began, by the message's id."""
+class _Attempts:
+    """The attempts, in order, of each run that the user's messages with these ids began, by the message's id."""
 
     def __init__(self, message_ids: Collection[str]) -> None:
         self._message_ids = message_ids
         self._runs: dict[str | None, tuple[str, str]] = {}  # the message's id and its text, by turn id
-        self.by_message_id: dict[str, _Attempt] = {}
-        self._open: Mapping[str | None, _Attempt] = {}
+        self.by_message_id: dict[str, list[_Attempt]] = {}
+        self._by_turn_id: dict[str | None, _Attempt] = {}
 
     def feed(self, events: Iterable[StoredEvent]) -> None:
         """Read the next events of the log."""
@@ -69,7 +69,7 @@ class _LastAttempts:
             if event.type == "turn_started":
                 with map_decode_errors("the log of a session"):
                     self._begin(event)
-            if (attempt := self._open.get(event.turn_id)) is not None:
+            if (attempt := self._by_turn_id.get(event.turn_id)) is not None:
                 attempt.events.append(event)
 
     def _begin(self, event: StoredEvent) -> None:
@@ -79,8 +79,8 @@ class _LastAttempts:
         if parent_id is None and data["message_id"] in self._message_ids:
             self._runs[event.turn_id] = data["message_id"], text
         elif parent_id in self._runs and self._runs[parent_id][1] == text:  # else a turn of a guide rail
-            self.by_message_id[self._runs[parent_id][0]] = _Attempt(event.turn_id, envelope["agent_id"])
-            self._open = {attempt.turn_id: attempt for attempt in self.by_message_id.values()}
+            attempt = self._by_turn_id[event.turn_id] = _Attempt(event.turn_id, envelope["agent_id"])
+            self.by_message_id.setdefault(self._runs[parent_id][0], []).append(attempt)
 
 
 def _work_of(attempt: _Attempt) -> Sequence[Message]:

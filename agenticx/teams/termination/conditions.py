@@ -1,10 +1,11 @@
 """The termination conditions: limits, texts, sources, calls, and a stop from outside.
 
-Their constructors raise TypeError for arguments of other types.
+Their constructors raise TypeError for arguments of other types, ValueError for a limit that is not a number.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -160,6 +161,8 @@ class CostTermination(TerminationCondition):
 
     def __init__(self, max_cost_usd: float) -> None:
         check_number("max_cost_usd", max_cost_usd)
+        if math.isnan(max_cost_usd):
+            raise ValueError("max_cost_usd must be a number, not nan")
         self._max = max_cost_usd
 
     def check(self, run: Run) -> StopMessage | None:
@@ -174,6 +177,8 @@ class TimeoutTermination(TerminationCondition):
 
     def __init__(self, timeout_seconds: float) -> None:
         check_number("timeout_seconds", timeout_seconds)
+        if math.isnan(timeout_seconds):
+            raise ValueError("timeout_seconds must be a number, not nan")
         self._seconds = timeout_seconds
 
     def check(self, run: Run) -> StopMessage | None:

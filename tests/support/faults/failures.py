@@ -177,7 +177,9 @@ def _truncated_body(rng: random.Random, wire: str, example: Stream) -> ProviderF
 
     code = "provider.truncated" if how == "clean" else "provider.transport"
     name = f"{how} cut {'within' if within else 'before'} event {boundary}"
-    return ProviderFault(name=name, respond=do, code=code, retryable=True, boundary=boundary)
+    return ProviderFault(
+        name=name, respond=do, code=code, retryable=True, boundary=boundary, may_overtake=how == "reset"
+    )
 
 
 def _error_event(rng: random.Random, wire: str, example: Stream) -> ProviderFault:

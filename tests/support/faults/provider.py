@@ -19,6 +19,10 @@ from tests.support.wires.wires import WIRES
 __all__ = ["Exchange", "FaultyProvider", "ProviderFault", "Stream", "make_stream", "provider"]
 
 
+_COUNTS = (b'"usage"', b'"usageMetadata"', b'"eval_count"')
+"""The fields of events with token counts."""
+
+
 @dataclass(frozen=True)
 class Stream:
     """A good reply, event by event.
@@ -33,6 +37,10 @@ class Stream:
     def text_before(self, boundary: int) -> str:
         return "".join(self.texts[:boundary])
 
+    def has_counts_before(self, boundary: int) -> bool:
+        """Return True if one of the events before `boundary` has token counts."""
+        return any(name in event for event in self.events[:boundary] for name in _COUNTS)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderFault:
@@ -41,7 +49,7 @@ class ProviderFault:
     `code` is the error's, None for a good reply. `retryable` says that the same model may be called again,
     `fallback_allowed` that a fallback may. `boundary` is how many events of a good reply the client gets; only text in
     them is ever shown. `retry_after` is the wait that the provider requests, in seconds; if it does so by a date,
-    `dates` has each that it sent.
+    `dates` has each that it sent. With `may_overtake` the client may get fewer events, unless it gets text.
     """
 
     name: str
@@ -52,6 +60,7 @@ class ProviderFault:
     boundary: int = 0
     retry_after: float | None = None
     dates: list[datetime] | None = None
+    may_overtake: bool = False
 
 
 @dataclass

@@ -22,7 +22,7 @@ from agenticx.core import (
 )
 from agenticx.runtime import Budget, Session
 from agenticx.settings import load_settings
-from agenticx.testing import ScriptedModel, call, finish, say
+from agenticx.testing import ScriptedModel, call, check_grammar, finish, hang, say, usage
 from agenticx.tools import tool
 from tests.support.jumping_clock import LoopClock
 
@@ -274,6 +274,26 @@ async def test_the_time_of_guide_rails_counts_in_the_budget_and_ends_with_it() -
     assert 10 <= budget.spent.seconds < 11
 
 
+async def test_a_guide_rail_that_uses_up_the_time_of_the_budget_ends_the_run_as_exceeded() -> None:
+    executor = AgentExecutor(ScriptedModel(["3"]), guide_rails=[Hung()], budget=Budget(seconds=10), clock=LoopClock())
+    result = await executor.arun(Agent(max_retry_limit=0), task())
+    assert (result.success, (result.error or "").partition(":")[0]) == (False, "budget_exceeded")
+
+
+async def test_what_a_guide_rail_used_that_is_cut_while_it_asks_a_model_is_part_of_the_run() -> None:
+    class Asks:
+        async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict:
+            await context.ask("Right?", model=ScriptedModel([[say("Hm"), usage(100, 50), hang()]]))
+            raise AssertionError("unreachable")
+
+    settings, model = load_settings({"tool_timeout_seconds": 5}, environ={}), ScriptedModel([[say("3"), usage(1, 1)]])
+    executor = AgentExecutor(model, guide_rails=[Asks()], settings=settings)
+    result = await executor.arun(Agent(max_retry_limit=0), task())
+    assert result.error == "guide_rail: guide rail Asks did not answer within 5 s"
+    assert result.stats.usage == {"input_tokens": 101, "output_tokens": 51}
+    check_grammar(result.events)
+
+
 @pytest.mark.parametrize("is_continued", [False, True])
 async def test_each_attempt_has_the_context_variables_of_the_beginning(is_continued: bool) -> None:
     @tool(risk="read")
@@ -284,14 +304,16 @@ async def test_each_attempt_has_the_context_variables_of_the_beginning(is_contin
         return Result(value=str(variables), context_variables=variables)
 
     session = Session() if is_continued else None
+    held = {} if session is None else session.state.context_variables
     if session is not None:
-        session.state.context_variables["own"] = 10
+        held["own"] = 10
     model = ScriptedModel([call("count"), "3", call("count"), "three"])
     executor = AgentExecutor(model, guide_rails=[Rail(GuideRailVerdict("abort"))], session=session)
     result = await executor.arun(Agent(tools=(count,)), task(), context_variables={"rows": []})
     own = 11 if is_continued else 1
     assert (result.result, result.context_variables) == ("three", {"count": 1, "own": own, "rows": ["new"]})
     assert session is None or session.state.context_variables == result.context_variables
+    assert session is None or session.state.context_variables is held
 
 
 async def test_in_a_session_a_refused_answer_is_followed_by_the_reason() -> None:

@@ -134,7 +134,7 @@ async def test_calls_of_tools_that_the_new_agent_lacks_reach_it_as_text() -> Non
         ("tool", "invoice 3 is paid"),
         (
             "user",
-            "[history] Earlier work of another agent:\n- Triage used list_invoices with {}: 3, 4\n"
+            "[history] Earlier work:\n- Triage used list_invoices with {}: 3, 4\n"
             "- Triage used transfer_to_billing with {}: Billing takes over.",
         ),
     ]
@@ -419,8 +419,8 @@ async def test_calls_of_an_agent_of_the_same_name_reach_the_new_agent_as_text() 
     made = [made.name for message in last if message.role == "assistant" for made in message.tool_calls]
     assert made == ["look_up", "nope"]  # what it has called itself stays a call, also of a tool that nobody has
     assert [message.content for message in last if message.role == "user"][1:] == [
-        "[history] Earlier work of another agent:\n- Agent used list_invoices with {}: 3, 4",
-        '[history] Earlier work of another agent:\n- Agent used pass_on with {}: {"assistant": "Agent"}',
+        "[history] Earlier work:\n- Agent used list_invoices with {}: 3, 4",
+        '[history] Earlier work:\n- Agent used pass_on with {}: {"assistant": "Agent"}',
     ]
 
 
@@ -436,7 +436,7 @@ async def test_calls_in_rows_that_do_not_name_who_spoke_reach_an_agent_without_t
     for agent in (billing, triage):
         await AgentExecutor(model).achat(agent, rows)
     told, raw = (shown(request)[2:-1] for request in model.requests)
-    note = "[history] Earlier work of another agent:\n- An agent used list_invoices with {}: 3, 4"
+    note = "[history] Earlier work:\n- An agent used list_invoices with {}: 3, 4"
     assert told == [("assistant", "I look."), ("user", note)]
     assert raw == [("assistant", "I look."), ("tool", "3, 4")]
 

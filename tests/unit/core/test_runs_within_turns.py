@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -130,3 +131,21 @@ async def test_an_executor_with_a_store_is_refused_within_a_turn(is_blocking: bo
     (text,) = results(await events_of(ask_and_wait if is_blocking else ask, ScriptedGate()))
     assert "an executor with a store cannot be used within a turn, here of agent 'meta'" in text
     assert model.requests == []
+
+
+async def test_a_blocking_run_in_a_task_that_outlives_its_turn_is_a_run_of_its_own() -> None:
+    is_over, tasks = asyncio.Event(), list[asyncio.Task[str]]()
+
+    async def later() -> str:
+        await is_over.wait()
+        return AgentExecutor(ScriptedModel(["Late."])).run(Agent(name="Inner"), TASK).result
+
+    @tool(risk="read")
+    async def ask() -> str:
+        """Ask another agent later."""
+        tasks.append(asyncio.create_task(later()))
+        return "ok"
+
+    await events_of(ask, ScriptedGate())
+    is_over.set()
+    assert await tasks[0] == "Late."

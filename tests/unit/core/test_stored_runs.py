@@ -419,3 +419,24 @@ async def test_a_guide_rail_whose_model_cannot_be_afforded_refuses_the_result() 
     assert not result.success
     assert "budget" in (result.error or "")
     assert outline(result.events)[-1] == "error"
+
+
+async def test_the_calls_of_all_attempts_of_a_run_without_an_answer_are_known_to_the_next_one(tmp_path: Path) -> None:
+    class Refuses:
+        async def check(self, text: str, context: GuideRailContext) -> GuideRailVerdict:
+            return GuideRailVerdict("abort", reason="no")
+
+    store, script = MemoryStore(), [call("pay", {"invoice": 1}), "One.", call("pay", {"invoice": 2}), "Two."]
+    executor = AgentExecutor(
+        ScriptedModel(script), store=store, settings=settings_in(tmp_path), guide_rails=[Refuses()]
+    )
+    agent = Agent(name="Billing", tools=(pay,), max_retry_limit=1)
+    result = await executor.arun(agent, TASK, context_variables=ANN)
+    await executor.aclose()
+    assert not result.success
+    model = ScriptedModel(["Both are paid."])
+    executor = AgentExecutor(model, store=store, session=result.session_id, settings=settings_in(tmp_path))
+    assert (await executor.arun(agent, TASK)).success
+    await executor.aclose()
+    told = [message.content for message in model.requests[0].messages if isinstance(message, ToolMessage)]
+    assert told == ["invoice 1 is paid by Ann", "invoice 2 is paid by Ann"]

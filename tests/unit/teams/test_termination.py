@@ -376,3 +376,9 @@ def test_only_conditions_can_be_combined() -> None:
 def test_an_argument_of_another_type_is_refused(make: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
         make()
+
+
+@pytest.mark.parametrize("make", [CostTermination, TimeoutTermination])
+def test_a_limit_that_is_not_a_number_is_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match="must be a number, not nan"):
+        make(float("nan"))
