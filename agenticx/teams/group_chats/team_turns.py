@@ -22,6 +22,7 @@ from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.logged_attachments import (
     attachments_of,
+    digests_in,
     logged_message,
     named_digests,
     stored_attachments,
@@ -64,10 +65,10 @@ class TeamTurn:
     def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:
         """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all.
 
-        Of attachments it has the names.
+        Of attachments that the user's messages have too, it has the names.
         """
         for message in messages if self._turn is not None else ():
-            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": logged_message(message)})
+            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": logged_message(message, self._stored)})
 
     def take_steering(self) -> Sequence[BaseChatMessage]:
         """Return the messages that the user sent meanwhile, as part of the task; they are in the log then."""
@@ -77,6 +78,13 @@ class TeamTurn:
         self._turn.append_steering()
         self.emit_messages(messages)
         return messages
+
+    def _stored(self) -> set[str]:
+        """Return the digests of the attachments of the session's messages."""
+        turn = self._turn
+        while turn is not None and turn.context.parent is not None:
+            turn = turn.context.parent
+        return set() if turn is None else digests_in(turn.session.all_messages)
 
     def _emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if self._turn is not None:
