@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
 from agenticx.argument_types import check_type
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.interrupts import TurnInterrupted
@@ -33,11 +34,13 @@ from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalM
 
 if TYPE_CHECKING:
     from agenticx.sessions.hub.open_hubs import OpenHub
+    from agenticx.sessions.store.base import Log
     from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
 _ENDING_SECONDS = 3.0  # for the end of a turn that was stopped, before the next one of the team begins
+_LAST_EVENTS = 20  # of a session: those in which the end of a turn is that has just ended
 
 Work = Callable[["TeamTurn"], Awaitable[WorkResult]]
 
@@ -147,12 +150,20 @@ class TeamTurns:
         return events if above is None else events_at(events, (*above.agent_path, self._team))
 
     async def record_reset(self) -> None:
-        """Append to the log of a stored session that the team begins anew; raises `SessionNotFound`, `StoreError`."""
+        """Append to the log of a stored session that the team begins anew, unless it is at work below a turn there.
+
+        Raises `SessionNotFound`, `StoreError`, and `TeamError` while the session runs a turn, such as that of another
+        object of the team; nothing has changed then.
+        """
         if not isinstance(self._session, str):
             return
         await self._wait_for_last()
         hub = await self._hub(self._session)
-        await hub.reset_team(self._session, self._team)
+        if self._turn_above() is None:  # what is below a turn is no part of the team that such an event resets
+            try:
+                await hub.reset_team(self._session, self._team)
+            except SessionBusy as exc:
+                raise TeamError.of(exc, f"team {self._team!r} cannot be reset") from exc
         self._known_head = await hub.store.log.head(self._session)
 
     async def _wait_for_last(self) -> None:
@@ -245,7 +256,7 @@ class TeamTurns:
         async def run_turn() -> None:
             turn = await hub.run_work(session_id, message, running, turn_id=waiting)
             await hub.wait_for_turn(session_id, turn.id)
-            self._known_head = await hub.store.log.head(session_id)
+            self._known_head = await _known_after(hub.store.log, session_id, turn.id)
 
         await self._wait_for_last()
         turn = self._last = asyncio.create_task(run_turn(), name=f"agx turn of team {self._team}")
@@ -259,6 +270,25 @@ class TeamTurns:
             await asyncio.wait({turn}, timeout=user_code.GRACE_SECONDS / 2)  # whoever cancels waits twice as long
             raise
         running.check()
+
+
+async def _known_after(log: Log, session_id: str, turn_id: str) -> int | None:
+    """Return the number of the last event that the team knows of after its turn, None if that cannot be told.
+
+    It is the last one of the session, unless others have written since the turn ended.
+    """
+    head = await log.head(session_id)
+    events = await log.read(session_id, max(head - _LAST_EVENTS, 0), _LAST_EVENTS)
+    own = max((event.seq for event in events if event.turn_id == turn_id), default=None)
+    if own is None:
+        return None
+    later = [event for event in events if event.seq > own]
+    return later[-1].seq if later and all(map(_is_naming, later)) else own
+
+
+def _is_naming(event: StoredEvent) -> bool:
+    """Return True for the event of the name that a first turn gives to its session."""
+    return event.type == "session_changed" and json.loads(event.frame_json)["data"].keys() == {"name"}
 
 
 def _current_task() -> asyncio.Task[Any]:
