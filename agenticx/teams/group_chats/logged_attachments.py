@@ -1,4 +1,4 @@
-"""The attachments of a team's messages in the log: named where the session's messages have the contents, else whole."""
+"""The attachments of a team's messages in the log: named if the session's messages have them, else whole."""
 
 from __future__ import annotations
 
@@ -130,15 +130,16 @@ def _row_with_files(row: Mapping[str, Any], change: Callable[[Any], Any]) -> dic
 
 
 def _list_in(message: Mapping[str, Any], key: str) -> list[Any]:
-    value = message.get(key)
-    return value if isinstance(value, list) else []
+    value: Any = message.get(key)
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def _has_files(row: Any) -> bool:
     """Return True for a row of a context with a text and attachments."""
-    if not isinstance(row, dict) or not isinstance(row.get("content"), str):
+    if not isinstance(row, dict):
         return False
-    files = _list_in(row, "attachments")
+    fields: dict[str, Any] = row
+    files = _list_in(fields, "attachments") if isinstance(fields.get("content"), str) else []
     return bool(files) and all(map(_is_file, files))
 
 

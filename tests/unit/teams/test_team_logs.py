@@ -189,7 +189,8 @@ async def test_a_reset_while_another_object_runs_in_the_session_is_refused_and_c
 
 
 async def test_what_another_object_writes_right_after_a_run_counts_for_the_next_one(tmp_path: Path) -> None:
-    async with open_session(tmp_path) as (hub, session_id):
+    async with open_session(tmp_path) as (hub, _):
+        session_id = (await hub.create()).id  # the turn gives it a name, which is stored after its end
         one, other = Pair(session_id), Pair(session_id)
 
         async def reset_after_turn() -> None:

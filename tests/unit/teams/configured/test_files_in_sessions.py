@@ -190,9 +190,11 @@ async def test_a_file_that_a_participant_made_reaches_the_participants_of_a_late
     ids=lambda task: type(task).__name__,
 )
 async def test_a_later_process_reads_messages_of_an_applications_own_types(tmp_path: Path, task: Any) -> None:
+    types: list[type[BaseChatMessage]] = [type(task)]
+
     def team(model: ScriptedModel, session_id: str) -> RoundRobinGroupChat:
         agent = AssistantAgent("a", model, system_message=None)
-        return RoundRobinGroupChat([agent], max_turns=1, session=session_id, custom_message_types=[type(task)])
+        return RoundRobinGroupChat([agent], max_turns=1, session=session_id, custom_message_types=types)
 
     async with open_session(tmp_path) as (hub, session_id):
         await team(ScriptedModel(["One."]), session_id).run(task=task)
