@@ -1,4 +1,4 @@
-"""The attachments of a team's messages in the log: named if the session's messages have them, else whole."""
+"""The attachments of a team's messages in the log: named if the session has them, else whole."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _has_files(row: Any) -> bool:
     """Return True for a row of a context with a text and attachments."""
     if not isinstance(row, dict):
         return False
-    fields: dict[str, Any] = row
+    fields: dict[str, Any] = row  # pyright: ignore[reportUnknownVariableType]
     files = _list_in(fields, "attachments") if isinstance(fields.get("content"), str) else []
     return bool(files) and all(map(_is_file, files))
 
