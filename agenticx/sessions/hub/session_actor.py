@@ -94,7 +94,7 @@ class SessionActor:
             case commands.Rewind():
                 return await run_to_completion(self.rewind(command.message_id))
             case commands.ResetTeam():
-                return await self.append_change({"team_reset": command.team})
+                return await self.reset_team(command.team)
             case commands.Answer() | commands.AnswerQuestion():
                 return await self.answer(command)
             case commands.Delete():
@@ -452,11 +452,14 @@ class SessionActor:
             self.session.permission_mode, self.session.active_agent = record.permission_mode, record.agent
             return record
 
-    async def append_change(self, change: dict[str, Any]) -> None:
-        """Append a `session_changed` event with a change that the session's record does not have."""
-        async with self.turns.record_lock:
+    async def reset_team(self, team: str) -> None:
+        """Append the event behind which a team of that name begins anew; raises `SessionBusy` while a turn runs."""
+        async with self._lock:
             self._check_exists()
-            await run_to_completion(self._writer.commit(None, [RuntimeEvent(EventType.SESSION_CHANGED, change)]))
+            await self._dispatch()
+            await self._check_free()
+            changed = RuntimeEvent(EventType.SESSION_CHANGED, {"team_reset": team})
+            await run_to_completion(self._writer.commit(None, [changed]))
 
     async def rewind(self, message_id: str | None) -> RewindResult:
         """Truncate the conversation after that message, see `Hub.rewind`; do not cancel it midway."""

@@ -404,7 +404,7 @@ class BaseGroupChat(Team):
     # --- control and state --------------------------------------------------------------------------------------------
 
     async def reset(self) -> None:
-        """Return the team and its participants to the beginning; RuntimeError while it runs.
+        """Return the team and its participants to the beginning; RuntimeError while it, or its session, runs.
 
         In a session of a hub this is an event, so the next process begins there too. `TeamError` if the reset of a
         participant failed; all others are reset then, as is the team.

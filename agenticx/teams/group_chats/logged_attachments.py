@@ -1,9 +1,9 @@
-"""The attachments of a team's messages: named in the log, with contents in the session."""
+"""The attachments of a team's messages in the log: named if the session has them, else whole."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agenticx.attachments import Attachment
@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from agenticx.sessions.store.base import Store
     from agenticx.sessions.store.records import StoredEvent
 
-__all__ = ["attachments_of", "logged_message", "named_digests", "stored_attachments", "with_contents"]
+__all__ = [
+    "attachments_of",
+    "digests_in",
+    "logged_message",
+    "named_digests",
+    "stored_attachments",
+    "with_contents",
+]
 
 _MARK = b'"sha256":'  # in every frame that names an attachment
+_WHOLE = frozenset(Attachment.model_fields)
+_NAMED = frozenset({"name", "media_type", "size", "sha256"})
 
 _log = get_logger(__name__)
 
@@ -33,20 +42,29 @@ def attachments_of(messages: Iterable[BaseAgentEvent | BaseChatMessage]) -> list
     return found
 
 
-def logged_message(message: BaseAgentEvent | BaseChatMessage) -> dict[str, Any]:
-    """Return a message as JSON for the log, which has no contents.
+def digests_in(messages: Iterable[Message]) -> set[str]:
+    """Return the digests of the attachments of messages for a model."""
+    return {file.digest for file in _files_in(messages)}
 
-    Each attachment is `{name, media_type, size, sha256}`.
+
+def logged_message(message: BaseAgentEvent | BaseChatMessage, stored: Callable[[], Collection[str]]) -> dict[str, Any]:
+    """Return a message as JSON for the log.
+
+    Each attachment whose digest is in what `stored` returns is `{name, media_type, size, sha256}`, without its content;
+    any other one is whole. Attachments are where they are in a `MultiModalMessage` and in a `HandoffMessage`, whatever
+    the type of the message. `stored` is called only if there are any.
     """
     data = dict(message.dump())
-    if isinstance(message, MultiModalMessage):
-        data["content"] = [part if isinstance(part, str) else _named(part) for part in message.content]
-    elif isinstance(message, HandoffMessage):
-        files = [[_named(file) for file in _files_in([one])] for one in message.context]
-        data["context"] = [
-            {**row, "attachments": named} if named else row for row, named in zip(data["context"], files, strict=True)
-        ]
-    return data
+    if not any(map(_is_whole, _parts(data))):
+        return data
+    digests = stored()
+
+    def name(part: Any) -> Any:
+        if not _is_whole(part) or (file := Attachment.model_validate(part)).digest not in digests:
+            return part
+        return {**file.summary, "sha256": file.digest}
+
+    return _with_parts(data, name)
 
 
 def named_digests(events: Iterable[StoredEvent]) -> set[str]:
@@ -76,7 +94,7 @@ def with_contents(events: Sequence[StoredEvent], attachments: Iterable[Attachmen
     """
     from agenticx.sessions.store.damage import map_decode_errors  # on first use: it imports the stores
 
-    contents = {attachment.digest: attachment.model_dump() for attachment in attachments}
+    contents = {attachment.digest: attachment.data for attachment in attachments}
     with map_decode_errors("the log of a session"):
         return [_with_contents(event, contents) if _names_attachments(event) else event for event in events]
 
@@ -85,45 +103,71 @@ def _files_in(messages: Iterable[Message]) -> list[Attachment]:
     return [file for message in messages if isinstance(message, UserMessage) for file in message.attachments]
 
 
-def _named(attachment: Attachment) -> dict[str, Any]:
-    return {**attachment.summary, "sha256": attachment.digest}
-
-
 def _names_attachments(event: StoredEvent) -> bool:
     return event.type == "team_message" and _MARK in event.frame_json
 
 
 def _parts(message: Mapping[str, Any]) -> list[Any]:
-    """Return the texts and attachments of a message, and the attachments of its context."""
-    match message["type"]:
-        case "MultiModalMessage":
-            return message["content"]
-        case "HandoffMessage":
-            return [file for row in message["context"] for file in row.get("attachments", ())]
-        case _:
-            return []
+    """Return the parts of the content of a message, and the attachments of its context."""
+    content, context = (_list_in(message, key) for key in ("content", "context"))
+    return [*content, *(file for row in context if _has_files(row) for file in row["attachments"])]
+
+
+def _with_parts(message: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return a message with its `_parts` changed; an attachment that becomes a text is part of that of its row."""
+    changed = dict(message)
+    if content := _list_in(message, "content"):
+        changed["content"] = [change(part) for part in content]
+    if context := _list_in(message, "context"):
+        changed["context"] = [_row_with_files(row, change) if _has_files(row) else row for row in context]
+    return changed
+
+
+def _row_with_files(row: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    files = [change(file) for file in row["attachments"]]
+    text = "\n".join([row["content"], *(file for file in files if isinstance(file, str))])
+    return {**row, "content": text, "attachments": [file for file in files if not isinstance(file, str)]}
+
+
+def _list_in(message: Mapping[str, Any], key: str) -> list[Any]:
+    value: Any = message.get(key)
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
+def _has_files(row: Any) -> bool:
+    """Return True for a row of a context with a text and attachments."""
+    if not isinstance(row, dict):
+        return False
+    fields: dict[str, Any] = row  # pyright: ignore[reportUnknownVariableType]
+    files = _list_in(fields, "attachments") if isinstance(fields.get("content"), str) else []
+    return bool(files) and all(map(_is_file, files))
+
+
+def _is_file(part: Any) -> bool:
+    return _is_whole(part) or _is_named(part)
+
+
+def _is_whole(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == _WHOLE and all(isinstance(part[key], str) for key in _WHOLE)
 
 
 def _is_named(part: Any) -> bool:
-    return isinstance(part, dict) and "sha256" in part
+    return isinstance(part, dict) and part.keys() == _NAMED and isinstance(part["sha256"], str)
 
 
-def _with_contents(event: StoredEvent, contents: Mapping[str, Any]) -> StoredEvent:
+def _with_contents(event: StoredEvent, contents: Mapping[str, str]) -> StoredEvent:
     envelope: dict[str, Any] = json.loads(event.frame_json)
     message: dict[str, Any] = envelope["data"]["message"]
     if missing := [part["name"] for part in _parts(message) if _is_named(part) and part["sha256"] not in contents]:
         _log.warning("the contents of attachments are not stored; the message has their names", files=missing)
-    if message["type"] == "MultiModalMessage":
-        message["content"] = [_content(part, contents) for part in message["content"]]
-    else:
-        for row in message.get("context", ()):
-            files = [_content(file, contents) for file in row.get("attachments", ())]
-            if files:
-                row["attachments"] = [file for file in files if not isinstance(file, str)]
-                row["content"] = "\n".join([row["content"], *(name for name in files if isinstance(name, str))])
+    envelope["data"]["message"] = _with_parts(message, lambda part: _content(part, contents))
     return event._replace(frame_json=json.dumps(envelope, separators=(",", ":")).encode())
 
 
-def _content(part: Any, contents: Mapping[str, Any]) -> Any:
-    """Return a text as it is, and an attachment with its content, or its name if that is missing."""
-    return contents.get(part["sha256"], f"[{part['name']}]") if _is_named(part) else part
+def _content(part: Any, contents: Mapping[str, str]) -> Any:
+    """Return an attachment that is named with its content, or its name if that is missing, and others as they are."""
+    if not _is_named(part):
+        return part
+    if (data := contents.get(part["sha256"])) is None:
+        return f"[{part['name']}]"
+    return {"name": part["name"], "media_type": part["media_type"], "data": data}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
 from agenticx.argument_types import check_type
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.interrupts import TurnInterrupted
@@ -22,6 +23,7 @@ from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.logged_attachments import (
     attachments_of,
+    digests_in,
     logged_message,
     named_digests,
     stored_attachments,
@@ -32,11 +34,13 @@ from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, MultiModalM
 
 if TYPE_CHECKING:
     from agenticx.sessions.hub.open_hubs import OpenHub
+    from agenticx.sessions.store.base import Log
     from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["TeamTurn", "TeamTurns", "task_message"]
 
 _ENDING_SECONDS = 3.0  # for the end of a turn that was stopped, before the next one of the team begins
+_LAST_EVENTS = 20  # of a session: those in which the end of a turn is that has just ended
 
 Work = Callable[["TeamTurn"], Awaitable[WorkResult]]
 
@@ -64,10 +68,10 @@ class TeamTurn:
     def emit_messages(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> None:
         """Emit a `team_message` for each, all in one step, so that a speech is stored whole or not at all.
 
-        Of attachments it has the names.
+        Of attachments that the user's messages have too, it has the names.
         """
         for message in messages if self._turn is not None else ():
-            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": logged_message(message)})
+            self._emit(EventType.TEAM_MESSAGE, {"team": self._team, "message": logged_message(message, self._stored)})
 
     def take_steering(self) -> Sequence[BaseChatMessage]:
         """Return the messages that the user sent meanwhile, as part of the task; they are in the log then."""
@@ -77,6 +81,13 @@ class TeamTurn:
         self._turn.append_steering()
         self.emit_messages(messages)
         return messages
+
+    def _stored(self) -> set[str]:
+        """Return the digests of the attachments of the session's messages."""
+        turn = self._turn
+        while turn is not None and turn.context.parent is not None:
+            turn = turn.context.parent
+        return set() if turn is None else digests_in(turn.session.all_messages)
 
     def _emit(self, type_: EventType, data: dict[str, Any]) -> None:
         if self._turn is not None:
@@ -139,12 +150,20 @@ class TeamTurns:
         return events if above is None else events_at(events, (*above.agent_path, self._team))
 
     async def record_reset(self) -> None:
-        """Append to the log of a stored session that the team begins anew; raises `SessionNotFound`, `StoreError`."""
+        """Append to the log of a stored session that the team begins anew, unless it is at work below a turn there.
+
+        Raises `SessionNotFound`, `StoreError`, and `TeamError` while the session runs a turn, such as that of another
+        object of the team; nothing has changed then.
+        """
         if not isinstance(self._session, str):
             return
         await self._wait_for_last()
         hub = await self._hub(self._session)
-        await hub.reset_team(self._session, self._team)
+        if self._turn_above() is None:  # what is below a turn is no part of the team that such an event resets
+            try:
+                await hub.reset_team(self._session, self._team)
+            except SessionBusy as exc:
+                raise TeamError.of(exc, f"team {self._team!r} cannot be reset") from exc
         self._known_head = await hub.store.log.head(self._session)
 
     async def _wait_for_last(self) -> None:
@@ -237,7 +256,7 @@ class TeamTurns:
         async def run_turn() -> None:
             turn = await hub.run_work(session_id, message, running, turn_id=waiting)
             await hub.wait_for_turn(session_id, turn.id)
-            self._known_head = await hub.store.log.head(session_id)
+            self._known_head = await _known_after(hub.store.log, session_id, turn.id)
 
         await self._wait_for_last()
         turn = self._last = asyncio.create_task(run_turn(), name=f"agx turn of team {self._team}")
@@ -251,6 +270,25 @@ class TeamTurns:
             await asyncio.wait({turn}, timeout=user_code.GRACE_SECONDS / 2)  # whoever cancels waits twice as long
             raise
         running.check()
+
+
+async def _known_after(log: Log, session_id: str, turn_id: str) -> int | None:
+    """Return the number of the last event that the team knows of after its turn, None if that cannot be told.
+
+    It is the last one of the session, unless others have written since the turn ended.
+    """
+    head = await log.head(session_id)
+    events = await log.read(session_id, max(head - _LAST_EVENTS, 0), _LAST_EVENTS)
+    own = max((event.seq for event in events if event.turn_id == turn_id), default=None)
+    if own is None:
+        return None
+    later = [event for event in events if event.seq > own]
+    return later[-1].seq if later and all(map(_is_naming, later)) else own
+
+
+def _is_naming(event: StoredEvent) -> bool:
+    """Return True for the event of the name that a first turn gives to its session."""
+    return event.type == "session_changed" and json.loads(event.frame_json)["data"].keys() == {"name"}
 
 
 def _current_task() -> asyncio.Task[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agenticx import open_hub
-from agenticx.errors import SessionNotFound
+from agenticx.errors import SessionBusy, SessionNotFound
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.sessions import Hub
 from agenticx.settings import load_settings
@@ -158,6 +158,49 @@ async def test_a_reset_in_a_session_that_no_open_hub_has_is_refused_and_changes_
         await pair.team.reset()
     async with reopened(tmp_path):
         assert await pair.say("second") == "b: b1"
+
+
+async def test_a_reset_while_another_object_runs_in_the_session_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, session_id):
+        began, release = asyncio.Event(), asyncio.Event()
+
+        class Blocking(Saying):
+            async def on_messages(self, messages: Any, cancellation_token: Any) -> Any:
+                began.set()
+                await release.wait()
+                return await super().on_messages(messages, cancellation_token)
+
+        one, other = (
+            RoundRobinGroupChat([Blocking("a"), Saying("b")], name="Two", max_turns=1, session=session_id)
+            for _ in range(2)
+        )
+        running = asyncio.create_task(one.run(task="first"))
+        await began.wait()
+        with pytest.raises(RuntimeError, match="already runs turn") as raised:
+            await other.reset()
+        assert isinstance(raised.value.__cause__, SessionBusy)
+        release.set()
+        await running
+        states = [await team.save_state() for team in (one, other)]
+        assert states[0]["transcript"] == states[1]["transcript"]
+        assert [event for event in await log_of(hub, session_id) if "team_reset" in event["data"]] == []
+        await other.reset()
+        assert (await one.save_state())["transcript"]["entries"] == []
+
+
+async def test_what_another_object_writes_right_after_a_run_counts_for_the_next_one(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as (hub, _):
+        session_id = (await hub.create()).id  # the turn gives it a name, which is stored after its end
+        one, other = Pair(session_id), Pair(session_id)
+
+        async def reset_after_turn() -> None:
+            for is_running in (True, False):
+                while (hub.running_turn_id(session_id) is not None) is not is_running:
+                    await asyncio.sleep(0)
+            await other.team.reset()
+
+        await asyncio.gather(one.say("first"), reset_after_turn())
+        assert await one.said() == await other.said() == []
 
 
 class Refusing(Saying):

@@ -17,5 +17,8 @@ class TeamMethods(ABC):
     async def _perform(self, session_id: str, command: Command) -> Any: ...
 
     async def reset_team(self, session_id: str, team: str) -> None:
-        """Append an event behind which a team of that name begins anew; raises `SessionNotFound`, `StoreError`."""
+        """Append an event behind which a team of that name begins anew.
+
+        Raises `SessionNotFound`, `SessionBusy` while a turn runs (nothing was written), and `StoreError`.
+        """
         await self._perform(session_id, ResetTeam(team=team))

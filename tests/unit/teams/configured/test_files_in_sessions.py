@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -25,6 +25,7 @@ from agenticx.teams import (
     MultiModalMessage,
     Response,
     RoundRobinGroupChat,
+    TextMessage,
 )
 from tests.support.teams.configured import PAIR, log_of, open_team_hub, team_file
 from tests.support.teams.sessions import open_session
@@ -109,31 +110,100 @@ async def test_a_first_speech_that_was_interrupted_is_made_again_with_the_files_
     assert (files_shown(model), texts_shown(model)) == ([PICTURE], ["Look:\n[p.png]", "Continue."])
 
 
-async def test_a_file_that_is_stored_nowhere_is_named_in_the_text_and_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+class Drawn(MultiModalMessage, frozen=True):
+    """A message of an application's own."""
+
+    type: Literal["Drawn"] = "Drawn"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class Given(HandoffMessage, frozen=True):
+    """A handoff of an application's own."""
+
+    type: Literal["Given"] = "Given"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class Sourced(TextMessage, frozen=True):
+    """A text whose context is one too."""
+
+    context: str = "abc"
+    type: Literal["Sourced"] = "Sourced"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+class Drawing(Saying):
+    """An agent that says one message."""
+
+    def __init__(self, message: BaseChatMessage) -> None:
+        super().__init__("a")
+        self._message = message
+
+    @property
+    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
+        return (type(self._message),)
+
+    async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
+        return Response(chat_message=self._message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *(kind(content=["Drawn:", PICTURE], source="a") for kind in (MultiModalMessage, Drawn)),
+        *(
+            kind(
+                content="Go.",
+                source="a",
+                target="b",
+                context=[UserMessage(content="Drawn:", attachments=(PICTURE,))],
+            )
+            for kind in (HandoffMessage, Given)
+        ),
+    ],
+    ids=lambda message: type(message).__name__,
+)
+async def test_a_file_that_a_participant_made_reaches_the_participants_of_a_later_process(
+    tmp_path: Path, message: BaseChatMessage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Drawing(Saying):
-        @property
-        def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-            return (MultiModalMessage,)
-
-        async def on_messages(self, messages: Any, cancellation_token: Any) -> Response:
-            return Response(chat_message=MultiModalMessage(content=["Drawn:", PICTURE], source=self.name))
-
     def team(model: ScriptedModel, session_id: str) -> RoundRobinGroupChat:
         reader = AssistantAgent("b", model, system_message=None)
-        return RoundRobinGroupChat([Drawing("a"), reader], max_turns=1, session=session_id)
+        pair = [Drawing(message), reader]
+        return RoundRobinGroupChat(pair, max_turns=1, session=session_id, custom_message_types=[Drawn, Given])
 
     async with open_session(tmp_path) as (hub, session_id):
         await team(ScriptedModel([]), session_id).run(task="Draw.")
-        assert await contents_in_log(hub, session_id) == 0
         (shown,) = [one["content"] for one in await hub.messages(session_id) if one.get("sender") == "a"]
-        assert shown == "Drawn:\n[p.png]"
+        assert shown == message.to_text()
     async with reopened(tmp_path):
         with ScriptedModel(["Seen."]) as model:
             await team(model, session_id).run()
-    assert texts_shown(model) == ["Draw.", "a said:\nDrawn:\n[p.png]"]
-    assert "the contents of attachments are not stored" in caplog.text
+    assert files_shown(model) == [PICTURE]
+    assert "Drawn:" in "\n".join(texts_shown(model))
+    assert "not stored" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Drawn(content=["Look:", SMALL, LARGE]),
+        Given(content="Go on.", target="a", context=[UserMessage(content="These:", attachments=(SMALL, LARGE))]),
+        Sourced(content="Go on.", metadata={"sha256": "none"}),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+async def test_a_later_process_reads_messages_of_an_applications_own_types(tmp_path: Path, task: Any) -> None:
+    types: list[type[BaseChatMessage]] = [type(task)]
+
+    def team(model: ScriptedModel, session_id: str) -> RoundRobinGroupChat:
+        agent = AssistantAgent("a", model, system_message=None)
+        return RoundRobinGroupChat([agent], max_turns=1, session=session_id, custom_message_types=types)
+
+    async with open_session(tmp_path) as (hub, session_id):
+        await team(ScriptedModel(["One."]), session_id).run(task=task)
+        assert await contents_in_log(hub, session_id) == 0
+    async with reopened(tmp_path):
+        with ScriptedModel(["Two."]) as model:
+            await team(model, session_id).run(task="More.")
+    assert files_shown(model) == ([] if isinstance(task, Sourced) else [SMALL, LARGE])
+    assert texts_shown(model)[-1] == "More."
 
 
 async def test_a_configured_team_gets_the_files_of_earlier_messages_and_of_those_that_steered(tmp_path: Path) -> None:
