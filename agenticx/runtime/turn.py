@@ -34,7 +34,6 @@ from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
-from agenticx.runtime.turns.notices import take_notices_of_top
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.settings import Settings
@@ -448,8 +447,7 @@ class Turn:
         """Append what was sent since the last model call, so that the next one has it."""
         if self.session.notices:
             self.append(self.session.take_notices())
-        if self.context.parent is not None and (message := take_notices_of_top(self)) is not None:
-            self.append(message)
+        self._append_notices_of_top()
         for message in self.steering.take() if self.steering.left else ():
             self.loops.record_user_message()
             self.emit(
@@ -457,6 +455,15 @@ class Turn:
                 {"message_id": message.message_id, "text": message.content, **attachment_data(message)},
             )
             self.append(message)
+
+    def _append_notices_of_top(self) -> None:
+        """Append what is for this agent, or for nobody in particular if the top turn calls no model, as a team's."""
+        top: Turn = self
+        while top.context.parent is not None:
+            top = top.context.parent
+        readers = {self.agent_id, self.agent_id if top.context.work is None or self.context.outlives_parent else ""}
+        if chosen := [notice for notice in top.session.notices if notice.reader in readers]:
+            self.append(top.session.take_notices(chosen))
 
     @property
     def has_steering(self) -> bool:

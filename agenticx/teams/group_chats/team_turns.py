@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agenticx import user_code
 from agenticx.argument_types import check_type
-from agenticx.errors import AgenticXError, SessionBusy
+from agenticx.errors import AgenticXError, SessionBusy, StoreError
 from agenticx.messages import UserMessage, clean_text
 from agenticx.runtime import AgentRuntime, EventType, Session, StopSignal, TurnContext, current_turn
 from agenticx.runtime.interrupts import TurnInterrupted
@@ -256,7 +256,9 @@ class TeamTurns:
         async def run_turn() -> None:
             turn = await hub.run_work(session_id, message, running, turn_id=waiting)
             await hub.wait_for_turn(session_id, turn.id)
-            self._known_head = await _known_after(hub.store.log, session_id, turn.id)
+            self._known_head = None
+            with suppress(StoreError):  # of a hub that is being closed: the next run reads the whole log
+                self._known_head = await _known_after(hub.store.log, session_id, turn.id)
 
         await self._wait_for_last()
         turn = self._last = asyncio.create_task(run_turn(), name=f"agx turn of team {self._team}")
