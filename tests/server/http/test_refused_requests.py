@@ -11,6 +11,7 @@ from studio.http.openapi import EVENT_STREAM
 from studio.routes import TABLE
 from studio.routes.questions import QuestionAnswerBody
 from studio.routes.sessions import ChangeSessionBody, CreateSessionBody
+from studio.routes.subagents import MessageSubagentBody
 from studio.routes.turns import StartTurnBody
 from tests.support.server.raw_http import (
     AUTHORIZED,
@@ -84,6 +85,7 @@ async def test_a_body_over_the_limit_is_413_with_or_without_a_declared_length(st
         "/api/sessions": CreateSessionBody.max_bytes,
         "/api/sessions/ses_x": ChangeSessionBody.max_bytes,
         "/api/sessions/ses_x/turns": StartTurnBody.max_bytes,
+        "/api/sessions/ses_x/subagents/a/message": MessageSubagentBody.max_bytes,
     }
     for method, path in BODIES:
         announced = raw_request(method, path, AUTHORIZED, JSON, f"Content-Length: {most.get(path, 64 << 10) + 1}")
