@@ -450,10 +450,8 @@ class Turn:
         self._append_notices_of_top()
         for message in self.steering.take() if self.steering.left else ():
             self.loops.record_user_message()
-            self.emit(
-                EventType.STEERED,
-                {"message_id": message.message_id, "text": message.content, **attachment_data(message)},
-            )
+            data = {"message_id": message.message_id, "text": message.content, **attachment_data(message)}
+            self.emit(EventType.STEERED, data)
             self.append(message)
 
     def _append_notices_of_top(self) -> None:
@@ -461,7 +459,8 @@ class Turn:
         top: Turn = self
         while top.context.parent is not None:
             top = top.context.parent
-        readers = {self.agent_id, self.agent_id if top.context.work is None or self.context.outlives_parent else ""}
+        takes_others = top.context.work is not None and not self.context.outlives_parent
+        readers = {self.agent_id, ""} if takes_others else {self.agent_id}
         if chosen := [notice for notice in top.session.notices if notice.reader in readers]:
             self.append(top.session.take_notices(chosen))
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 
 from agenticx.runtime.repetition.loop_detector import LoopDetector
-from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, HandoffMessage, ToolCallExecutionEvent
+from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ToolCallExecutionEvent
 
 __all__ = ["Repetition", "repeated_speeches"]
 
@@ -89,7 +89,7 @@ class _Speech:
         Of a handoff it has no reason: models find a new one each time.
         """
         message = self._message
-        text = message.content if isinstance(message, HandoffMessage) else message.to_text()
+        text = message.to_text()
         words = _NO_WORD.sub(" ", text.casefold()).strip() if len(text) <= _NORMALIZED_CHARS else ""
         own = [result.content for event in self._results if event.source == self.source for result in event.content]
         return "\n".join([words or text, *own])
