@@ -276,7 +276,7 @@ async def test_a_studio_is_mounted_in_another_application(tmp_path: Path) -> Non
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 async def test_the_page_of_a_mounted_studio_works(tmp_path: Path) -> None:
     app = outer_app(create_app(models={"mine": ScriptedModel(["Good morning."])}, settings=settings_in(tmp_path)))
-    async with served(app) as url, browser_tab(tmp_path / "profile") as tab:
+    async with served(app) as url, browser_tab() as tab:
         async with patient_client(url, headers=authorized(tmp_path / "home")) as client:
             ticket = (await client.post("/studio/api/tickets")).json()["ticket"]
         await tab.open(f"{url}/studio/#{ticket}")

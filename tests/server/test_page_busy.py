@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -24,8 +23,8 @@ INPUT = "document.getElementById('input').value"
 
 
 @pytest.fixture
-async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
-    async with browser_tab(tmp_path / "profile") as tab:
+async def tab() -> AsyncIterator[Tab]:
+    async with browser_tab() as tab:
         yield tab
 
 

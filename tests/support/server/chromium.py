@@ -1,18 +1,23 @@
 """A headless Chromium driven over its debugging pipe.
 
-The messages are JSON and end in NUL, on file descriptors 3 and 4.
+The messages are JSON and end in NUL, on file descriptors 3 and 4. A test process starts at most one browser; each tab
+has a context of its own there, so that tests share no cookies and no storage.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import itertools
 import json
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 from tests.support.timeouts import PATIENCE
@@ -29,6 +34,9 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    "--disable-features=PreloadTopChromeWebUI,WebUIOmniboxPopup,InitialWebUI",
+    "--disable-extensions",
+    "--no-startup-window",
     "--remote-debugging-pipe",
 )
 
@@ -40,19 +48,24 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
+_numbers = itertools.count(1)  # of calls: a browser outlives the tabs that call it
+
+
 class Tab:
     """A page; `errors` collects exceptions and what the browser logs as errors, CSP violations included."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
         self._responses: dict[int, asyncio.Future[Any]] = {}
+        self._context: str | None = None
         self._session: str | None = None
         self._loaded = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
         self.errors: list[str] = []
 
     async def open(self, url: str) -> None:
-        target = await self._call("Target.createTarget", url="about:blank")
+        self._context = (await self._call("Target.createBrowserContext"))["browserContextId"]
+        target = await self._call("Target.createTarget", url="about:blank", browserContextId=self._context)
         attached = await self._call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
@@ -82,8 +95,12 @@ class Tab:
         )
 
     async def close(self) -> None:
-        self._writer.close()
-        await self._reading
+        self._session = None
+        if self._context is not None:
+            await self._call("Target.disposeBrowserContext", browserContextId=self._context)
+            await self._call("Browser.getVersion")  # its answer comes after all that the tab sent
+        self._reading.cancel()
+        await asyncio.wait([self._reading])
 
     async def _load(self, method: str, **params: Any) -> None:
         self._loaded.clear()
@@ -92,7 +109,7 @@ class Tab:
             await self._loaded.wait()
 
     async def _call(self, method: str, **params: Any) -> Any:
-        number = len(self._responses) + 1
+        number = next(_numbers)
         self._responses[number] = asyncio.get_running_loop().create_future()
         message = {"id": number, "method": method, "params": params}
         if self._session is not None:
@@ -104,6 +121,8 @@ class Tab:
     async def _read(self) -> None:
         while raw := await self._message():
             message = json.loads(raw)
+            if message.get("sessionId") not in (None, self._session):  # of a tab of the test before
+                continue
             if "id" in message:
                 self._responses[message["id"]].set_result(message.get("result") or message)
             elif message["method"] == "Page.loadEventFired":
@@ -121,37 +140,47 @@ class Tab:
 
 
 @asynccontextmanager
-async def browser_tab(profile: Path) -> AsyncIterator[Tab]:
-    """Yield a tab of a new browser, which is closed at the end."""
-    assert CHROMIUM is not None
-    commands, ours_out = os.pipe()
-    ours_in, answers = os.pipe()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-ISc",
-        _LAUNCHER,
-        str(commands),
-        str(answers),
-        CHROMIUM,
-        *_FLAGS,
-        f"--user-data-dir={profile}",
-        "about:blank",
-        pass_fds=(commands, answers),
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    os.close(commands)
-    os.close(answers)
+async def browser_tab() -> AsyncGenerator[Tab]:
+    """Yield a tab of this process's browser; it and all that it stored are gone at the end."""
+    if _browser()[0].poll() is not None:
+        _browser.cache_clear()
+    answers, commands = map(os.dup, _browser()[1:])
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=1 << 26)
     transport_in, _ = await loop.connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(ours_in, "rb")
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(answers, "rb")
     )
-    transport_out, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(ours_out, "wb"))
+    transport_out, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(commands, "wb"))
     tab = Tab(reader, asyncio.StreamWriter(transport_out, protocol, None, loop))
     try:
         yield tab
     finally:
-        process.terminate()
-        await process.wait()
         await tab.close()
         transport_in.close()
+        transport_out.close()
+
+
+@cache
+def _browser() -> tuple[subprocess.Popen[bytes], int, int]:
+    """Return a browser, which ends with this process, and the descriptors for its answers and commands."""
+    assert CHROMIUM is not None
+    commands, ours_out = os.pipe()
+    ours_in, answers = os.pipe()
+    profile = tempfile.TemporaryDirectory(prefix="agenticx-tests-browser", ignore_cleanup_errors=True)
+    launcher = [sys.executable, "-ISc", _LAUNCHER, str(commands), str(answers), CHROMIUM]
+    process = subprocess.Popen(
+        [*launcher, *_FLAGS, f"--user-data-dir={profile.name}"],
+        pass_fds=(commands, answers),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(commands)
+    os.close(answers)
+
+    def end() -> None:
+        process.terminate()
+        process.wait()
+        profile.cleanup()
+
+    atexit.register(end)
+    return process, ours_in, ours_out
