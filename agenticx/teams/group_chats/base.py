@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -125,6 +125,7 @@ class BaseGroupChat(Team):
         self._unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
         self._interrupted: EarlierRun | None = None  # the run with which the next one goes on
         self._running: TeamRun | None = None
+        self.before_speech: Callable[[], Awaitable[None]] | None = None  # set by the team that this one takes part in
         self._unpaused = asyncio.Event()
         self._unpaused.set()
 
@@ -313,6 +314,8 @@ class BaseGroupChat(Team):
         while not await self._is_over(run):
             await self._unpaused.wait()
             run.check()
+            if self.before_speech is not None:
+                await self.before_speech()
             if (budget := current_budget()) is not None:
                 budget.check_seconds()
             await self._speak(run, turn, self._participants[await self._next_speaker(run, turn)])

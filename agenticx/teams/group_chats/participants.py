@@ -85,7 +85,9 @@ class Participant(Protocol):
 
 @runtime_checkable
 class Continuable(Protocol):
-    """A team whose last run can go on."""
+    """A team whose last run can go on. It awaits `before_speech`, if it is set, before each speech."""
+
+    before_speech: Callable[[], Awaitable[None]] | None
 
     def continue_run(self, task: Sequence[BaseChatMessage]) -> Sequence[BaseAgentEvent | BaseChatMessage] | None:
         """Have the next run, which has no task, go on with the last one, and return the messages of its speeches.
@@ -163,37 +165,45 @@ class _TeamParticipant:
             self._shown.clear()
         earlier = self._team.continue_run(messages) if goes_on and isinstance(self._team, Continuable) else None
         task = list(messages) if earlier is None and messages else None
-        answer: BaseChatMessage | None = None  # the last chat message so far
         stop_reason: str | None = None
-        held: list[BaseAgentEvent | BaseChatMessage] = []  # what follows it
+        held: list[BaseAgentEvent | BaseChatMessage] = []  # the last chat message so far, and what follows it
 
         async def pass_on(*passed: BaseAgentEvent | BaseChatMessage) -> None:
             for message in passed:
                 await emit(message, shown=message.id in self._shown)
                 self._shown.add(message.id)
 
+        async def pass_on_held() -> None:
+            passed, held[:] = held[:], []
+            await pass_on(*passed)
+
         async def take(message: BaseAgentEvent | BaseChatMessage) -> None:
-            nonlocal answer
             if isinstance(message, BaseChatMessage):
-                await pass_on(*([] if answer is None else [answer]), *held)
-                answer = message
-                held.clear()
-            elif answer is None:
-                await pass_on(message)
-            else:
+                await pass_on_held()
                 held.append(message)
+            elif held:
+                held.append(message)
+            else:
+                await pass_on(message)
 
         for message in earlier or ():
             await take(message)
-        stream = self._team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
-        async with aclosing(stream):
-            async for item in stream:
-                if isinstance(item, TaskResult):
-                    stop_reason = item.stop_reason
-                else:
-                    await take(item)
-        await pass_on(*held)
-        return answer or _no_message(self.name, stop_reason)
+        if isinstance(self._team, Continuable):
+            self._team.before_speech = pass_on_held
+        try:
+            stream = self._team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
+            async with aclosing(stream):
+                async for item in stream:
+                    if isinstance(item, TaskResult):
+                        stop_reason = item.stop_reason
+                    else:
+                        await take(item)
+        finally:
+            if isinstance(self._team, Continuable):
+                self._team.before_speech = None
+        answer = held.pop(0) if held else None
+        await pass_on_held()
+        return answer if isinstance(answer, BaseChatMessage) else _no_message(self.name, stop_reason)
 
     def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:
         if isinstance(self._team, Restorable):
