@@ -25,6 +25,7 @@ from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
 from agenticx.messages import AssistantMessage, ToolCall, clean_text, shown_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
 from agenticx.teams.agents.quoted_speech import quote_speakers
+from agenticx.teams.group_chats.speaker_names import named_candidates
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
 from tests.linear.texts import JSON, LINES, TEXTS
@@ -140,10 +141,18 @@ def _named(names: list[str]) -> object:
     return ToolNames(_RULE, ModelRequest(messages=[AssistantMessage(tool_calls=calls)], tools=[_WRITE])).originals
 
 
+_SPEAKERS = [
+    "a____b",
+    "code__writer",
+    *("_".join("a" * count) for count in range(1, 33)),
+    *map("a{}".format, range(99)),
+]
+
 LLM_CASES = [
     LinearCase(of=clean_text, run=clean_text, inputs=TEXTS),
     LinearCase(of=shown_text, run=lambda text: shown_text(text, 220), inputs=TEXTS),
     LinearCase(of=quote_speakers, run=quote_speakers, inputs=TEXTS),
+    LinearCase(of=named_candidates, run=lambda text: named_candidates(text, _SPEAKERS), inputs=TEXTS),
     LinearCase(of=is_nested_deeper, run=lambda text: is_nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),
     LinearCase(
         of=find_excess,

@@ -145,6 +145,40 @@ class _AgentParticipant:
             self._agent.restore(turns.of_agents(), heard)
 
 
+class _InnerMessages:
+    """The messages of a run of an inner team on their way to the outer one.
+
+    The last chat message so far, which may be the answer, is held, and what follows it; `shown` are the ids of those
+    that were emitted.
+    """
+
+    def __init__(self, emit: Emit, shown: set[str]) -> None:
+        self._emit = emit
+        self._shown = shown
+        self._held: list[BaseAgentEvent | BaseChatMessage] = []
+
+    async def take(self, message: BaseAgentEvent | BaseChatMessage) -> None:
+        """Take the next message of the run."""
+        if isinstance(message, BaseChatMessage):
+            await self.pass_on()
+        self._held.append(message)
+        if not isinstance(self._held[0], BaseChatMessage):
+            await self.pass_on()
+
+    async def pass_on(self) -> None:
+        """Emit what is held: none of it is the answer."""
+        held, self._held = self._held, []
+        for message in held:
+            await self._emit(message, shown=message.id in self._shown)
+            self._shown.add(message.id)
+
+    async def end(self) -> BaseChatMessage | None:
+        """Return the answer, None if there is none, once all else is emitted."""
+        answer = self._held.pop(0) if self._held else None
+        await self.pass_on()
+        return answer if isinstance(answer, BaseChatMessage) else None
+
+
 class _TeamParticipant:
     """A team as a participant: the last chat message of its run is its answer.
 
@@ -166,30 +200,11 @@ class _TeamParticipant:
         earlier = self._team.continue_run(messages) if goes_on and isinstance(self._team, Continuable) else None
         task = list(messages) if earlier is None and messages else None
         stop_reason: str | None = None
-        held: list[BaseAgentEvent | BaseChatMessage] = []  # the last chat message so far, and what follows it
-
-        async def pass_on(*passed: BaseAgentEvent | BaseChatMessage) -> None:
-            for message in passed:
-                await emit(message, shown=message.id in self._shown)
-                self._shown.add(message.id)
-
-        async def pass_on_held() -> None:
-            passed, held[:] = held[:], []
-            await pass_on(*passed)
-
-        async def take(message: BaseAgentEvent | BaseChatMessage) -> None:
-            if isinstance(message, BaseChatMessage):
-                await pass_on_held()
-                held.append(message)
-            elif held:
-                held.append(message)
-            else:
-                await pass_on(message)
-
+        inner = _InnerMessages(emit, self._shown)
         for message in earlier or ():
-            await take(message)
+            await inner.take(message)
         if isinstance(self._team, Continuable):
-            self._team.before_speech = pass_on_held
+            self._team.before_speech = inner.pass_on
         try:
             stream = self._team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
             async with aclosing(stream):
@@ -197,13 +212,11 @@ class _TeamParticipant:
                     if isinstance(item, TaskResult):
                         stop_reason = item.stop_reason
                     else:
-                        await take(item)
+                        await inner.take(item)
         finally:
             if isinstance(self._team, Continuable):
                 self._team.before_speech = None
-        answer = held.pop(0) if held else None
-        await pass_on_held()
-        return answer if isinstance(answer, BaseChatMessage) else _no_message(self.name, stop_reason)
+        return await inner.end() or _no_message(self.name, stop_reason)
 
     def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:
         if isinstance(self._team, Restorable):

@@ -12,9 +12,10 @@ from agenticx.clocks import Clock
 from agenticx.llms.base import ChatModel, Delta, ModelRequest, ReplyBuilder, TextDelta, receive_reply
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.logs import get_logger
-from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text
+from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
+from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.turn_log import LlmCallLine
 from agenticx.settings import Settings, load_settings
 from agenticx.teams.actors.protocols import MessageRuntime
@@ -22,7 +23,7 @@ from agenticx.teams.agents.protocols import ChatAgent, Team
 from agenticx.teams.agents.spending import current_budget, report_usage
 from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.speaker_names import named_candidates
+from agenticx.teams.group_chats.speaker_names import MAX_REPLY_CHARS, named_candidates
 from agenticx.teams.group_chats.team_run import Speaking, TeamRun
 from agenticx.teams.group_chats.transcript import TeamTranscript
 from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ModelClientStreamingChunkEvent, SelectorEvent
@@ -144,21 +145,23 @@ class SelectorGroupChat(BaseGroupChat):
             if len(named) == 1:
                 return named[0]
             choice = f"Choose one of {', '.join(candidates)}, and answer with its name and nothing else."
-            problem = f"Your answer names {self._problem(named, text)}. {choice}"
-            messages += [AssistantMessage(content=text), UserMessage(content=problem)]
+            problem = f"Your answer {self._problem(named, text)}. {choice}"
+            messages += [AssistantMessage(content=truncate(text, MAX_REPLY_CHARS)[0]), UserMessage(content=problem)]
         fallback = transcript.speaker or next(iter(self._participants))
         _log.warning("no speaker was chosen", team=self.name, reply=text[:200], speaker=fallback)
-        run.fallback = clean_text(text)
+        run.fallback = truncate(text, MAX_REPLY_CHARS)[0]
         if self._emits_events and not self._streams:
             await run.emit(SelectorEvent(content=text, source=self.name))
         return fallback
 
     def _problem(self, named: Sequence[str], text: str) -> str:
         if named:
-            return f"more than one role: {', '.join(named)}"
+            return f"names more than one role: {', '.join(named)}"
+        if len(text) > MAX_REPLY_CHARS:
+            return f"has more than {MAX_REPLY_CHARS:,} characters"
         if others := named_candidates(text, [*self._participants]):
-            return f"a role that cannot speak next: {', '.join(others)}"
-        return "none of the roles"
+            return f"names a role that cannot speak next: {', '.join(others)}"
+        return "names none of the roles"
 
     def _question(self, candidates: Sequence[str], transcript: TeamTranscript) -> str:
         roles = [f"{name}: {self._participants[name].description}".strip() for name in self._participants]

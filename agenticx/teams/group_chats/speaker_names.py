@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-__all__ = ["named_candidates"]
+__all__ = ["MAX_REPLY_CHARS", "named_candidates"]
 
-_HYPHEN = "[-\N{HYPHEN}]"  # NFKC makes one of U+2011, which models write too
-_SEPARATOR = rf"(?:\\?(?:_|{_HYPHEN})|\s+)"
-_EMPHASIS = re.compile(r"(?<![\w\\])(?:\\?_)+(?=\w)|(?<=[^\W_])(?:\\?_)+(?!\w)")  # as in _writer_ or \_writer\_
+MAX_REPLY_CHARS = 4_000
+"""The characters of a reply that may name somebody; a choice of a speaker is short."""
+
+_HYPHENS = "-\N{HYPHEN}"  # NFKC makes one of U+2011, which models write too
+
+
+class _Word(NamedTuple):
+    """A run of letters, digits and marks; `joint` is what stands between it and the word before."""
+
+    folded: str
+    start: int
+    end: int
+    joint: str
+
+    @property
+    def is_joined(self) -> bool:
+        """True if it may be a further part of a name, as in `code_writer`, `code-writer` or `code writer`."""
+        return self.is_attached or (self.joint != "" and self.joint.isspace())
+
+    @property
+    def is_attached(self) -> bool:
+        """True if it and the word before are parts of one identifier."""
+        return self.joint != "" and (not self.joint.strip("_") or self.joint in _HYPHENS)
+
+
+@dataclass(slots=True)
+class _Names:
+    """Candidates that begin with the same words: those without further ones, and the others by the next one."""
+
+    alike: list[str] = field(default_factory=list[str])
+    longer: dict[str, _Names] = field(default_factory=lambda: dict[str, _Names]())
 
 
 def named_candidates(text: str, candidates: Sequence[str]) -> list[str]:
-    """Return the candidates that `text` names, each once.
+    """Return the candidates that `text` names, each once; none for more than `MAX_REPLY_CHARS`.
 
     Underscores may be escaped or written as spaces or hyphens, and stand around a name as emphasis. Case and
     separators count only between candidates that differ in nothing else. The longest name counts where several match.
@@ -24,36 +53,73 @@ def named_candidates(text: str, candidates: Sequence[str]) -> list[str]:
     >>> named_candidates("writer, then Critic", ["writer", "critic", "writer_2"])
     ['writer', 'critic']
     """
-    text = _normalized(text)
-    return _named(text, candidates) or _named(_EMPHASIS.sub("", text), candidates)
-
-
-def _named(text: str, candidates: Sequence[str]) -> list[str]:
-    if not candidates:
+    text = unicodedata.normalize("NFKC", text[: MAX_REPLY_CHARS + 1])
+    if len(text) > MAX_REPLY_CHARS:
         return []
-    by_key: dict[str, list[str]] = {}
-    for name in sorted(candidates, key=len, reverse=True):
-        by_key.setdefault(_with_spaces(name).casefold(), []).append(name)
-    groups = [*by_key.values()]
-    pattern = "|".join(f"({_pattern(names[0])})" for names in groups)
+    text = text.replace("\\_", "_").replace("\\-", "-")
+    words, known = [*_words(text)], _by_words(candidates)
     named: dict[str, None] = {}
-    for match in re.finditer(rf"(?<!\w)(?<!\w{_HYPHEN})(?:{pattern})(?!{_HYPHEN}?\w)", text, re.IGNORECASE):
-        assert match.lastindex is not None
-        alike, spelled = groups[match.lastindex - 1], match[0].replace("\\", "")
-        exact = [name for name in alike if len(alike) == 1 or _normalized(name) == spelled]
-        exact = exact or [name for name in alike if _with_spaces(name) == _with_spaces(spelled)]
-        named |= dict.fromkeys(exact or alike)
+    at = 0
+    while at < len(words):
+        alike, end = _longest_name(words, at, known)
+        named |= dict.fromkeys(_as_written(alike, text, words[at:end]) if alike else ())
+        at = end
     return list(named)
 
 
-def _normalized(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
+def _longest_name(words: Sequence[_Word], at: int, known: _Names) -> tuple[Sequence[str], int]:
+    """Return the candidates with the longest name that begins at a word, and the index behind it or that word."""
+    found, found_end = list[str](), at
+    if words[at].is_attached:
+        return found, at + 1
+    end, names = at, known
+    while end < len(words) and (end == at or words[end].is_joined) and words[end].folded in names.longer:
+        names = names.longer[words[end].folded]
+        end += 1
+        if names.alike and not (end < len(words) and words[end].is_attached):
+            found, found_end = names.alike, end
+    return found, found_end if found else at + 1
+
+
+def _words(text: str) -> Iterator[_Word]:
+    """Yield the words of a text; underscores and hyphens are between them."""
+    start, after = -1, len(text)  # of the word that is being read, -1 between words; the end of the one before
+    for at, char in enumerate(f"{text} "):
+        is_part = char != "_" and f"a{char}".isidentifier()
+        if is_part and start < 0:
+            start = at
+        elif not is_part and start >= 0:
+            yield _Word(text[start:at].casefold(), start, at, text[after:start])
+            start, after = -1, at
+
+
+def _by_words(candidates: Sequence[str]) -> _Names:
+    """Return the candidates by the words of their names."""
+    known = _Names()
+    for name in candidates:
+        names = known
+        for word in _words(unicodedata.normalize("NFKC", name)):
+            names = names.longer.setdefault(word.folded, _Names())
+        if names is not known:
+            names.alike.append(name)
+    return known
+
+
+def _as_written(alike: Sequence[str], text: str, words: Sequence[_Word]) -> Sequence[str]:
+    """Return those of the candidates with the same words whose case and separators are written, else all."""
+    start, end = words[0].start, words[-1].end
+    left, right = start, end  # of the underscores around it too
+    while left > 0 and text[left - 1] == "_":
+        left -= 1
+    while right < len(text) and text[right] == "_":
+        right += 1
+    for written in (text[left:right], text[start:end]):
+        if exact := [name for name in alike if unicodedata.normalize("NFKC", name) == written]:
+            return exact
+    spaced = _with_spaces(text[start:end])
+    return [name for name in alike if _with_spaces(unicodedata.normalize("NFKC", name)) == spaced] or alike
 
 
 def _with_spaces(name: str) -> str:
     """Return a name with single spaces as its separators."""
-    return re.sub(_SEPARATOR, " ", _normalized(name))
-
-
-def _pattern(name: str) -> str:
-    return _SEPARATOR.join(map(re.escape, re.split(_SEPARATOR, _normalized(name))))
+    return " ".join(name[word.start : word.end] for word in _words(name))

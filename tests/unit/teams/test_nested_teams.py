@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, create_model
@@ -12,6 +13,7 @@ from pydantic import BaseModel, create_model
 from agenticx.teams import (
     AssistantAgent,
     BaseChatMessage,
+    CancellationToken,
     RequestUsage,
     RoundRobinGroupChat,
     Run,
@@ -21,7 +23,7 @@ from agenticx.teams import (
     TextMessage,
 )
 from agenticx.testing import ScriptedModel, say, usage
-from tests.unit.teams.chat_agents import Saying, Waiting, cancel_while_waiting, lines
+from tests.unit.teams.chat_agents import Saying, Thinking, Waiting, cancel_while_waiting, lines
 
 pytestmark = pytest.mark.anyio
 
@@ -49,9 +51,11 @@ async def test_after_a_failure_an_inner_team_does_not_get_its_task_again() -> No
     b = Saying("b", ValueError("boo"), "b ok")
     with ScriptedModel([say("c ok")]) as model:
         team = in_two_teams(Saying("a"), b, AssistantAgent("c", model, system_message=None))
+        stream = team.run_stream(task="go")
+        assert lines([cast("Any", await anext(stream)) for _ in range(2)]) == ["user: go", "a: a here"]
         with pytest.raises(TeamError, match="boo"):
-            await team.run(task="go")
-        assert lines((await team.run()).messages) == ["a: a here", "b: b ok", "c: c ok"]
+            await anext(stream)
+        assert lines((await team.run()).messages) == ["b: b ok", "c: c ok"]
     assert b.sent == [["user: go", "a: a here"]] * 2
     assert model.requests[0].messages[0].content == "go"
     assert len(model.requests[0].messages) == 3
@@ -94,7 +98,8 @@ async def test_the_speech_of_an_inner_team_goes_on_after_a_cancellation(is_loade
         b, d, outer = team()
         b.begun.set()
         await outer.load_state(state)
-    assert lines((await outer.run()).messages) == ["a: a here", "b: b here", "d: d here"]
+    shown_again = ["a: a here"] if is_loaded else []
+    assert lines((await outer.run()).messages) == [*shown_again, "b: b here", "d: d here"]
     assert d.sent == [["user: go", "b: b here"]]
     assert lines((await outer.run()).messages) == ["c: c here", "a: a here", "d: d here"]
 
@@ -114,6 +119,20 @@ async def test_a_new_task_begins_a_new_run_of_an_inner_team_that_was_cancelled()
     outer = in_two_teams(Saying("a"), b)
     await cancel_while_waiting(outer, b)
     assert lines((await outer.run(task="no, stop")).messages) == ["user: no, stop", "b: b here", "a: a here"]
+
+
+async def test_what_an_inner_team_says_is_shown_as_its_next_speech_begins() -> None:
+    b = Waiting("b")
+    outer = in_two_teams(Thinking("a"), b)
+    token = CancellationToken()
+    stream = outer.run_stream(task="go", cancellation_token=token)
+    assert lines([cast("Any", await anext(stream)) for _ in range(3)]) == ["user: go", "a: Hm.", "a: a here"]
+    following = asyncio.ensure_future(anext(stream))
+    await b.begun.wait()
+    assert not following.done()
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
 
 
 # --- types of messages ------------------------------------------------------------------------------------------------

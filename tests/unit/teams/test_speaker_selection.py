@@ -52,7 +52,10 @@ NAMES = ["writer", "code_writer", "critic", "Critic2"]
         ("code-writer", ["code_writer"]),
         (r"- Code\-Writer -", ["code_writer"]),
         ("code\N{NON-BREAKING HYPHEN}writer", ["code_writer"]),
+        ("_critic_ or writer", ["critic", "writer"]),
         ("critic-writer", []),
+        ("code_critic_writer", []),
+        ("writer" + " " * 4_000, []),
         ("non-writer", []),
         ("ｃritic", ["critic"]),
         ("writers", []),
@@ -77,6 +80,16 @@ async def test_names_that_differ_in_separators_only_are_told_apart() -> None:
     assert named_candidates("code writer", names) == ["code_writer"]
     assert named_candidates("CODE WRITER", names) == ["code_writer", "Code-Writer"]
     assert named_candidates("research_team", names) == ["research team"]
+
+
+async def test_underscores_at_the_ends_and_in_rows_belong_to_names() -> None:
+    names = ["_writer", "writer", "writer__", "a____b", "a_b"]
+    assert [named_candidates(name, names) for name in names] == [[name] for name in names]
+    assert named_candidates("**_writer**, a  b", names) == ["_writer", "a____b", "a_b"]
+
+
+async def test_a_name_may_have_marks_of_any_script() -> None:
+    assert named_candidates("अब लेखिका बोले।", ["लेखिका", "कवि"]) == ["लेखिका"]
 
 
 async def test_an_accented_name_may_be_decomposed() -> None:
