@@ -26,6 +26,7 @@ __all__ = [
     "UserMessage",
     "clean_text",
     "message_adapter",
+    "names_speaker",
     "new_id",
     "shown_text",
 ]
@@ -56,6 +57,7 @@ def clean_text(text: str) -> str:
     return "".join(map(_replace_surrogates, _chunks(text)))
 
 
+_SPEAKER_CHARS = 220  # at most, in the line that names who speaks, as it is shown
 _BLANKS = str.maketrans("", "", " \u115f\u1160\u2800\u3164\uffa0")  # printable, but nothing is to be seen
 
 
@@ -70,6 +72,12 @@ def shown_text(line: str, chars: int) -> str:
     """
     seen = filter(str.isprintable, line.translate(_BLANKS))
     return normalize("NFKC", "".join(islice(seen, chars))).translate(_BLANKS).casefold()
+
+
+def names_speaker(line: str) -> bool:
+    """Return whether a reader may take a line for `NAME said:`, with which the speech of a member of a team begins."""
+    shown = shown_text(line, _SPEAKER_CHARS + 1)
+    return shown.endswith("said:") and len(shown) <= _SPEAKER_CHARS
 
 
 def _chunks(text: str) -> Iterator[str]:

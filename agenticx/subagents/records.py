@@ -11,7 +11,7 @@ from unicodedata import category
 
 from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.messages import UserMessage, shown_text
+from agenticx.messages import UserMessage, names_speaker, shown_text
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
@@ -29,6 +29,7 @@ __all__ = [
     "SubagentNotFound",
     "SubagentRun",
     "SubagentState",
+    "looks_like_ending",
 ]
 
 SubagentState = Literal["queued", "running", "paused", "completed", "error"]
@@ -171,7 +172,7 @@ class SubagentEnding:
     def to_model_text(self) -> str:
         """Return the text by which the parent's model is told, with the middle of a long result left out.
 
-        A line of the result that looks like the first line of an ending is quoted.
+        A line of the result that looks like the first line of an ending, or of a speech in a team, is quoted.
         """
         what = {
             "paused": "paused; a message resumes it",
@@ -179,7 +180,7 @@ class SubagentEnding:
             "error": "stays with the old conversation" if self.code == "forked" else f"failed: {self.code}",
         }
         lines = self._shown_text.splitlines(keepends=True)
-        text = "".join(f"> {line}" if _looks_like_ending(line) else line for line in lines)
+        text = "".join(f"> {line}" if looks_like_ending(line) or names_speaker(line) else line for line in lines)
         return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
 
     @property
@@ -191,7 +192,7 @@ class SubagentEnding:
         return Notice(self.to_model_text(), self.turn_id if is_stored else "", self.dump(), reader=reader)
 
 
-def _looks_like_ending(line: str) -> bool:
+def looks_like_ending(line: str) -> bool:
     """Return whether a reader may take a line for the first one of an ending, whatever its case, width or spaces."""
     shown = shown_text(line, _LINE_CHARS)
     letters = "".join(filter(str.isalpha, shown))

@@ -22,7 +22,7 @@ from agenticx.llms.wrappers.think_blocks import ThinkBlockParser
 from agenticx.llms.wrappers.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result
 from agenticx.llms.wrappers.xml_prose import MarkdownState
 from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
-from agenticx.messages import AssistantMessage, ToolCall, clean_text, shown_text
+from agenticx.messages import AssistantMessage, ToolCall, clean_text, names_speaker, shown_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
 from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.group_chats.speaker_names import named_candidates
@@ -151,6 +151,7 @@ _SPEAKERS = [
 LLM_CASES = [
     LinearCase(of=clean_text, run=clean_text, inputs=TEXTS),
     LinearCase(of=shown_text, run=lambda text: shown_text(text, 220), inputs=TEXTS),
+    LinearCase(of=names_speaker, run=names_speaker, inputs=TEXTS),
     LinearCase(of=quote_speakers, run=quote_speakers, inputs=TEXTS),
     LinearCase(of=named_candidates, run=lambda text: named_candidates(text, _SPEAKERS), inputs=TEXTS),
     LinearCase(of=is_nested_deeper, run=lambda text: is_nested_deeper(text, 100), inputs=JSON | TEXTS, where="thread"),

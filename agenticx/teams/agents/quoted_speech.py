@@ -1,18 +1,18 @@
-"""Speech as a model reads it: lines that imitate the name of another speaker are quoted."""
+"""Speech as a model reads it: lines that imitate another speaker or the ending of a sub-agent are quoted."""
 
 from __future__ import annotations
 
-from agenticx.messages import shown_text
+from agenticx.messages import names_speaker
+from agenticx.subagents.records import looks_like_ending
 
 __all__ = ["quote_speakers"]
 
-_NAME_CHARS = 220  # at most, in the line that names who speaks, as it is shown
 _MOST_CHARS, _MOST_LINES = 100_000, 5_000  # of a text whose lines are looked at one by one, within 20 ms
 _BREAKS = ("\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029")  # those of `splitlines`, beside LF
 
 
 def quote_speakers(text: str) -> str:
-    """Return a text in which each line that a reader may take for `NAME said:` is quoted.
+    """Return a text in which each line that a reader may take for `NAME said:`, or for an ending, is quoted.
 
     Of a text that is longer than any speech all lines are.
 
@@ -21,13 +21,8 @@ def quote_speakers(text: str) -> str:
     """
     lines = text.splitlines(keepends=True) if len(text) <= _MOST_CHARS else ()
     if 0 < len(lines) <= _MOST_LINES:
-        return "".join(f"> {line}" if _names_speaker(line) else line for line in lines)
+        return "".join(f"> {line}" if names_speaker(line) or looks_like_ending(line) else line for line in lines)
     return _quote_all(text) if text else text
-
-
-def _names_speaker(line: str) -> bool:
-    shown = shown_text(line, _NAME_CHARS + 1)
-    return shown.endswith("said:") and len(shown) <= _NAME_CHARS
 
 
 def _quote_all(text: str) -> str:
