@@ -124,7 +124,8 @@ export class Conversation {
   }
 
   addUserMessage(message_id, text, files = []) {
-    const message = this.add(message_id, make("div", "text user", text));
+    const shown = text || files.length ? text : "(without a message)"; // a team also runs without one
+    const message = this.add(message_id, make("div", "text user", shown));
     for (const file of files) message.append(make("p", "note", `Attached: ${escapeHidden(fileLabel(file))}`));
     return message;
   }

@@ -90,8 +90,8 @@ def unreadable_event_note(event: EventLike) -> Note:
 
 
 def user_message_note(text: str) -> Note:
-    """Return the line for a user message in a conversation that is shown again."""
-    return Note(f"› {visible(text)}", "question")
+    """Return the line for a user message in a conversation that is shown again; a team also runs without one."""
+    return Note(f"› {visible(text) or '(without a message)'}", "question")
 
 
 def _token(data: Mapping[str, Any]) -> Note | None:

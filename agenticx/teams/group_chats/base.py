@@ -283,7 +283,7 @@ class BaseGroupChat(Team):
         try:
             with collected_by(run.spending), asked_at(self._gate or team_gate()):
                 with user_code.translated_errors("the text of its task"):
-                    text = "\n".join(message.to_text() for message in run.messages) or "Continue."
+                    text = "\n".join(message.to_text() for message in run.messages)
                 await self._turns.run(text, run.new_task, partial(self._run_in_turn, run, shows_task))
         except TeamError:
             raise

@@ -90,6 +90,7 @@ def test_a_run_goes_on_in_its_session_with_and_without_a_task(agx: Any, home: Pa
     shown = json.loads(agx("sessions", "show", "last", "--json").stdout)
     assert (shown["team"], len(shown["turns"])) == ("echo", 3)
     text = agx("sessions", "show", "last").stdout
+    assert "› (without a message)\n" in text
     assert re.search(r"^team    echo$", text, re.MULTILINE)
     assert text.endswith("› say say seven\n\nfirst: say seven\n\nsecond: seven\n")
 
