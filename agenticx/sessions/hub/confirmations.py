@@ -24,7 +24,7 @@ from agenticx.sessions.history.interrupted import answer_from_data, answer_to_da
 from agenticx.sessions.store.base import Lease
 from agenticx.sessions.store.records import Fact, StoredEvent
 
-__all__ = ["asked_request", "store_answer", "unknown_id"]
+__all__ = ["RequestT", "asked_request", "store_answer", "unknown_id"]
 
 RequestT = TypeVar("RequestT", ConfirmRequest, QuestionRequest)
 

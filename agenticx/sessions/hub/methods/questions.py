@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 from agenticx.argument_types import check_str, check_type
@@ -11,9 +11,9 @@ from agenticx.messages import clean_text
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, QuestionAnswer, QuestionRequest
 from agenticx.sessions.history.interrupted import confirm_request, question_request
 from agenticx.sessions.hub.commands import Answer, AnswerQuestion, Command
-from agenticx.sessions.hub.confirmations import asked_request, unknown_id
+from agenticx.sessions.hub.confirmations import RequestT, asked_request, unknown_id
+from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.store.base import Store
-from agenticx.sessions.store.records import StoredEvent
 
 __all__ = ["QuestionMethods"]
 
@@ -22,24 +22,30 @@ class QuestionMethods(ABC):
     """A base class of hubs with the list of open questions, and their answers."""
 
     store: Store
+    _services: TurnServices
 
     @abstractmethod
     async def _perform(self, session_id: str, command: Command) -> Any: ...
 
     async def open_confirms(self, session_id: str | None = None) -> list[ConfirmRequest]:
-        """Return the open confirmations of a session or of all whose `confirm_required` is stored, oldest first."""
-        asked = await self._asked(session_id)
-        return [asked_request(event, confirm_request) for event in asked if event.type == EventType.CONFIRM_REQUIRED]
+        """Return the open confirmations of a session or of all whose `confirm_required` is stored, oldest first.
+
+        One that has expired is not open, also if its turn waits for its work and takes notice of that later only.
+        """
+        return await self._open(session_id, EventType.CONFIRM_REQUIRED, confirm_request)
 
     async def open_questions(self, session_id: str | None = None) -> list[QuestionRequest]:
         """Return the open questions of agents (`ask_user`) in the same way."""
-        asked = await self._asked(session_id)
-        return [asked_request(event, question_request) for event in asked if event.type == EventType.QUESTION_ASKED]
+        return await self._open(session_id, EventType.QUESTION_ASKED, question_request)
 
-    async def _asked(self, session_id: str | None) -> Sequence[StoredEvent]:
+    async def _open(
+        self, session_id: str | None, type_: EventType, read: Callable[[dict[str, Any], str, str], RequestT]
+    ) -> list[RequestT]:
         if session_id is not None:
             check_type("session_id", session_id, str, "the id of a session, which is a str")
-        return await self.store.catalog.open_questions(session_id)
+        asked = await self.store.catalog.open_questions(session_id)
+        requests = [asked_request(event, read) for event in asked if event.type == type_]
+        return [request for request in requests if request.expires_at > self._services.clock.now()]
 
     async def answer_confirm(self, request_id: str, answer: ConfirmAnswer, *, digest: str) -> ConfirmAnswer:
         """Answer a confirmation and return the decision, which is durable; the first valid answer counts.

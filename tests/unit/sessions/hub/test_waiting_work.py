@@ -107,11 +107,14 @@ async def test_work_is_refused_in_a_turn_that_does_not_wait_for_it(tmp_path: Pat
         assert (await hub.start(SESSION_ID, TurnRequest(input="Hello"))).id != turn_id
 
 
-async def test_an_answer_after_the_time_of_its_question_is_refused_while_the_work_is_away(tmp_path: Path) -> None:
+async def test_a_question_whose_time_is_over_is_not_open_while_the_work_is_away(tmp_path: Path) -> None:
     turn_id = await interview_until_size(tmp_path)
+    async with opened(tmp_path) as hub:
+        question_id = await wait_for_question(hub, "Size?")
     async with opened(tmp_path, days=8) as hub:
+        assert await hub.open_questions() == []
         with pytest.raises(QuestionClosed):
-            await hub.answer_question(await wait_for_question(hub, "Size?"), "Large")
+            await hub.answer_question(question_id, "Large")
         await hub.run_work(SESSION_ID, "Ask.", interview, turn_id=turn_id)
         await wait_for_turn_end(hub.store, SESSION_ID)
         log = await log_of(hub, SESSION_ID)
