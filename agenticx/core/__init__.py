@@ -11,9 +11,11 @@ A tool that returns an agent, or a `Result` with one, gives it the rest of the t
 
 
     billing = Agent(name="Billing", instructions="Answer questions about invoices.")
-    triage = Agent(name="Triage", instructions="Find the right agent.", functions=[transfer_to_billing])
-    result = AgentExecutor("demo").run(triage, Task(description="Say that my invoice is paid"))
+    triage = Agent(name="Triage", instructions="Find the right agent.", tools=[transfer_to_billing])
+    result = AgentExecutor("demo").run(triage, Task(description="Hand over to billing and say that it is paid"))
     print(result.success, result.agent.name, result.result)
+
+`functions` is another name for `tools`.
 """
 
 from __future__ import annotations

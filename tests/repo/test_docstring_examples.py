@@ -21,7 +21,7 @@ def test_the_output_type_example_returns_the_object(tmp_path: Path) -> None:
 
 def test_the_example_of_agents_prints_the_result(tmp_path: Path) -> None:
     out = run_forked(PROGRAM, docstring_example("agenticx.core"), folder=tmp_path)
-    assert out == "True Triage that my invoice is paid\n"
+    assert out == "True Billing that it is paid\n"
 
 
 def test_the_preview_arguments_example_prints_partial_arguments(tmp_path: Path) -> None:

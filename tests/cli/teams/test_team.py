@@ -95,6 +95,25 @@ def test_a_run_goes_on_in_its_session_with_and_without_a_task(agx: Any, home: Pa
     assert text.endswith("› say say seven\n\nfirst: say seven\n\nsecond: seven\n")
 
 
+@pytest.mark.parametrize(
+    ("team", "speakers"),
+    [
+        ("review", ["reader", "reviewer", "reporter"]),
+        ("triage", ["triage", "explainer"]),
+        ("writer-critic", ["writer", "critic"]),
+    ],
+)
+def test_a_packaged_team_runs_offline_to_its_end(agx: Any, team: str, speakers: list[str]) -> None:
+    done = agx("team", "run", team, "Write a haiku about rain")
+    spoken = re.findall(r"^(\w+):$", done.stderr, re.MULTILINE)
+    assert (done.returncode, spoken, done.stderr.count("“Write a haiku about rain”")) == (
+        0,
+        speakers,
+        done.stderr.count("“"),
+    )
+    assert re.search(r"^the team stopped: Text '\w+' mentioned$", done.stderr, re.MULTILINE)
+
+
 def test_json_prints_the_envelopes_of_the_team_and_its_participants(agx: Any, home: Path) -> None:
     lines = agx("team", "run", "echo", "say say hello", "--json").stdout.splitlines()
     events = [json.loads(line) for line in lines]

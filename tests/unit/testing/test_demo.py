@@ -8,11 +8,22 @@ import pytest
 from typing_extensions import TypedDict
 
 from agenticx.clocks import ScaledClock
+from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.llms.base import ModelRequest, ToolSchema, complete
 from agenticx.llms.demo import DemoModel
-from agenticx.llms.demo_plan import make_plan
+from agenticx.llms.demo.conversation import DemoConversation, least_heard_choice
+from agenticx.llms.demo.plan import make_plan
 from agenticx.messages import AssistantMessage, UserMessage
 from agenticx.runtime import AgentRuntime, ContextCompactor
+from agenticx.teams import (
+    AgentTeamManager,
+    AssistantAgent,
+    BaseChatMessage,
+    RoundRobinGroupChat,
+    SelectorGroupChat,
+    Swarm,
+    TextMentionTermination,
+)
 from agenticx.testing import ScriptedGate, assert_sequence, check_grammar, collect, outline
 from agenticx.tools.builtin import builtin_tools
 from tests.linear.growth import grows_linearly
@@ -250,3 +261,106 @@ async def test_an_object_is_returned_if_the_user_dictates_it_and_refused_otherwi
     outlined, data = await ended("Where is Lyon?")
     assert outlined == ["turn_started", "round_start", "error:provider.bad_request"]
     assert "The demo model is a script" in data["text"]
+
+
+def transfer_to_billing() -> Agent:
+    """Hand over questions about invoices."""
+    return Agent(name="Billing")
+
+
+@pytest.mark.parametrize(
+    ("words", "agent", "answer"),
+    [
+        ("hand over to billing", "Billing", "I have taken over."),
+        ("Billing, say hello", "Billing", "hello"),
+        ("Hand over to Billing, and then say hello", "Billing", "hello"),
+        ("Billing, count to 3", "Billing", "1 2 3"),
+        ("say hello", "Triage", "hello"),
+        ("hand over to nobody", "Triage", "I could not hand over to nobody: "),
+    ],
+)
+async def test_it_hands_over_to_the_agent_that_the_request_names(words, agent, answer):
+    triage = Agent(name="Triage", tools=[transfer_to_billing])
+    result = await AgentExecutor(DEMO).arun(triage, Task(description=words))
+    assert result.agent.name == agent
+    assert result.result.startswith(answer)
+
+
+async def team_run(task, *members, ending="DONE", kind=RoundRobinGroupChat):
+    condition = TextMentionTermination(ending, [member.name for member in members])
+    result = await kind([*members], termination_condition=condition, max_turns=6).run(task=task)
+    return [(message.source, message.to_text()) for message in result.messages if isinstance(message, BaseChatMessage)]
+
+
+async def test_in_a_team_it_quotes_no_speech_and_says_the_word_that_ends_the_run():
+    members = [AssistantAgent("writer", DEMO), AssistantAgent("critic", DEMO, system_message="Say if it is fine: DONE")]
+    members.append(AssistantAgent("editor", DEMO, system_message="End with the word DONE."))
+    _, first, second, third = await team_run("Write about rain. " * 100, *members)
+    assert "“Write about rain." in first[1]
+    assert all(len(text) < 500 and text.count("“") == 1 for _, text in (first, second, third))
+    assert (second[0], third[0]) == ("critic", "editor")
+    assert second[1].startswith("I have read what writer said about “Write about rain.")
+    assert third[1].endswith("\n\nDONE")
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("hand over to clerk", "I have taken over."),
+        ("hand over to clerk: count to 3", "1 2 3"),
+        ("count to 3, clerk", "1 2 3"),
+        ("clerk, count to 3", "1 2 3"),
+        (
+            "Where is my order?",
+            "I am a demo model, a script without understanding, and your words “Where is my order?”",
+        ),
+    ],
+)
+async def test_in_a_swarm_it_hands_over_and_the_target_works_on_the_task(task, expected):
+    desk = AssistantAgent("desk", DEMO, handoffs=["helper", "clerk"], system_message="Hand over.")
+    helper = AssistantAgent("helper", DEMO, system_message="End with DONE.")
+    clerk = AssistantAgent("clerk", DEMO, handoffs=["desk"], system_message="End with DONE.")
+    *_, last = await team_run(task, desk, helper, clerk, kind=Swarm)
+    assert last[0] == ("desk" if task.startswith("count") else "helper" if "order" in task else "clerk")
+    assert last[1].startswith(expected)
+
+
+async def test_as_a_selector_it_chooses_who_has_spoken_least():
+    members = [AssistantAgent(name, DEMO, description=f"{name}s things") for name in ("reader", "judge", "reporter")]
+    team = SelectorGroupChat(members, DEMO, max_turns=4, allow_repeated_speaker=True)
+    result = await team.run(task="Look into it.")
+    assert [message.source for message in result.messages] == ["user", "reader", "judge", "reporter", "reader"]
+
+
+async def test_it_starts_sub_agents_and_waits_for_them(agx_session):
+    runtime = AgentRuntime(DEMO)
+    manager = AgentTeamManager(runtime, session=agx_session)
+    words = "start a sub-agent that counts to 3 and then start a sub-agent to say hello"
+    events = await collect(runtime.run_turn(words, agx_session, tools=manager.meta_tools()))
+    await manager.aclose()
+    assert [call for call in calls(events) if call[0].endswith(("subagent", "subagents"))] == [
+        ("spawn_subagent", {"task": "count to 3"}),
+        ("spawn_subagent", {"task": "say hello"}),
+        ("wait_subagents", {}),
+    ]
+    text = events[-1].data["text"]
+    assert "[sub-agent agent-1 completed]\n1 2 3" in text
+    assert "[sub-agent agent-2 completed]\nhello" in text
+
+
+@pytest.mark.parametrize(
+    "words", ["hand over to a ", "desk said:\n", "['a', ", "['a'] ", "start a sub-agent that ", "\nReason: ", "choose "]
+)
+@pytest.mark.cases(quick=10)
+def test_reading_a_conversation_is_linear_in_its_length(words):
+    tool = ToolSchema("handoff_to_desk", "Hand over.", {"type": "object", "properties": {}})
+
+    def reply(size):
+        text = words * (size // len(words))
+        for content in (text, f"Transferred to a, {text}", f"x said:\n{text}", f"[a called {text}"):
+            for tools in ([], [tool]):
+                request = ModelRequest(messages=[UserMessage(content=text), UserMessage(content=content)], tools=tools)
+                least_heard_choice(request)
+                DemoConversation.of(request).plan()
+
+    assert grows_linearly(reply)

@@ -2,6 +2,7 @@
 
 It plans from the last user message, makes one call per round, reads the results after that message, and reports them
 unchanged. It keeps no state between calls: the same request gives the same reply. Its replies say that it is a script.
+In teams it hands over and never quotes a speech (`conversation` has the rules).
 
 It runs on the event loop, so its work on a long message is bounded: it searches the first 4,000 characters for the
 sentences that it knows, and streams the first 10,000 characters of its reply word by word, the rest in one delta.
@@ -28,9 +29,10 @@ from agenticx.llms.base import (
     Usage,
     UsageDelta,
 )
-from agenticx.llms.demo_plan import Plan, PlannedCall, make_plan
+from agenticx.llms.demo.conversation import DemoConversation, least_heard_choice
+from agenticx.llms.demo.plan import Plan, PlannedCall
 from agenticx.llms.sampling import check_sampling
-from agenticx.messages import AssistantMessage, Message, ToolMessage, ToolOutcome, UserMessage
+from agenticx.messages import AssistantMessage, Message, ToolMessage, ToolOutcome
 
 __all__ = ["DemoModel"]
 
@@ -38,6 +40,7 @@ _WORD_SECONDS = 0.025
 _QUOTED_LINES = 12
 _QUOTED_CHARS = 800
 _MAX_CALL_DELTAS = 12
+_QUOTED_WORDS_CHARS = 80
 _EXTRACTED_CHARS = 60
 _STREAMED_CHARS = 10_000
 
@@ -55,6 +58,7 @@ and use the real tools for them, so you can watch a real turn:
 - remember KEY: TEXT, and later: recall KEY
 - ask me: QUESTION (ONE, ANOTHER), which waits for your answer
 - think about SOMETHING, say SOMETHING, count to N
+- start a sub-agent that VERBS …, and in a team: hand over to NAME
 
 Join them with "and then". Everything after "with the text" is written exactly as it is, to the end."""
 
@@ -62,6 +66,10 @@ _UNKNOWN = """\
 I am a demo model, a script without understanding, and your words {words} are none of the sentences that I know. \
 I can list, read, search, write and edit files, run a command, keep a to-do list and notes; say "help" for the exact \
 sentences. For real answers start AgenticX with a real model, for instance with `--model` or the AGX_MODEL variable."""
+
+_HEARD = """\
+I have read what {speaker} said about {words}. I am a demo model too, a script without understanding, so I can \
+add nothing to it."""
 
 _NO_OBJECT = """\
 The demo model is a script and cannot answer with an object of a type (output_type), except with one that the message \
@@ -117,39 +125,25 @@ def _check_object(reply: Sequence[Delta]) -> None:
 # --- one reply -----------------------------------------------------------------------------------------------------
 
 
-_SPEAKER = re.compile(r"\A[\w .-]{1,100} said:\n")  # before what another participant of a team has said
-
-
 def _reply(request: ModelRequest) -> Iterator[Delta]:
-    user_message, later_messages = _last_user_message(request.messages)
-    if request.tool_choice == "none" and not later_messages:  # not a turn: the history is to be summarised
-        yield from _text_deltas(_shortened_lines(user_message.content))
+    talk = DemoConversation.of(request)
+    if request.tool_choice == "none" and not talk.later:  # not a turn: the history is to be summarised
+        yield from _text_deltas(_shortened_lines(talk.message.content))
         return
-    plan = make_plan(_SPEAKER.sub("", user_message.content))
-    results = [message for message in later_messages if isinstance(message, ToolMessage)]
-    calls_made = sum(len(message.tool_calls) for message in later_messages if isinstance(message, AssistantMessage))
+    if (chosen := least_heard_choice(request)) is not None:
+        yield from _text_deltas(chosen)
+        return
+    plan, results, calls_made = talk.plan(), talk.results, talk.calls_made
     if plan.thinking_topic is not None and not calls_made:
         yield from _thinking_deltas(plan.thinking_topic)
-    offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set[str]()
-    missing = [planned for planned in plan.calls if planned.tool not in offered]
-    remaining = [planned for planned in plan.calls if planned.tool in offered][calls_made:]
+    missing = [planned for planned in plan.calls if planned.tool not in talk.tools]
+    remaining = [planned for planned in plan.calls if planned.tool in talk.tools][calls_made:]
     if remaining and not _was_refused(results):
-        yield from _call_deltas(
-            remaining[0], id_=f"demo_{user_message.message_id[-8:]}_{calls_made + 1}", first=not calls_made
-        )
-    elif plan.calls:
-        yield from _text_deltas("\n\n".join(_report(results, remaining, missing)))
-    else:
-        yield from _text_deltas(_answer_text(plan))
-
-
-def _last_user_message(messages: Sequence[Message]) -> tuple[UserMessage, Sequence[Message]]:
-    """Return the user's last message, and the messages after it."""
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if isinstance(message, UserMessage) and not message.injected:
-            return message, messages[index + 1 :]
-    return UserMessage(content=""), ()
+        id_ = f"demo_{talk.message.message_id[-8:]}_{calls_made + 1}"
+        yield from _call_deltas(remaining[0], id_=id_, first=not calls_made)
+        return
+    text = "\n\n".join(_report(talk, remaining, missing)) if plan.calls else _answer_text(plan, talk.speaker)
+    yield from _text_deltas("\n\n".join(filter(None, [text, talk.ending()])))
 
 
 def _was_refused(results: Iterable[ToolMessage]) -> bool:
@@ -194,11 +188,12 @@ def _estimate_tokens(messages: Iterable[Message]) -> int:
 # --- texts of replies ----------------------------------------------------------------------------------------------
 
 
-def _report(
-    results: Sequence[ToolMessage], remaining: Sequence[PlannedCall], missing: Sequence[PlannedCall]
-) -> Iterator[str]:
-    """Yield the result of each call, then the planned calls that were not made."""
-    for result in results:
+def _report(talk: DemoConversation, remaining: Sequence[PlannedCall], missing: Sequence[PlannedCall]) -> Iterator[str]:
+    """Yield the result of each call, or of the sub-agents, then the planned calls that were not made."""
+    endings = talk.subagent_endings
+    for result in talk.results:
+        if endings and result.name in {"spawn_subagent", "wait_subagents"}:
+            continue
         if result.outcome == "ok":
             yield (
                 f"`{result.name}` gave:\n\n{_fenced_excerpt(result.content)}"
@@ -207,6 +202,8 @@ def _report(
             )
         else:
             yield f"`{result.name}` {_OUTCOME_TEXTS[result.outcome]}:\n\n{_fenced_excerpt(result.content)}"
+    for ending in endings:
+        yield f"The sub-agents report:\n\n{_fenced_excerpt(ending)}"
     if remaining:
         yield f"So I did not {_joined_intents(remaining)}."
     for planned in missing:
@@ -234,7 +231,11 @@ def _shortened_lines(conversation: str) -> str:
     return "\n".join(["The demo model cannot summarise; these are lines of the conversation, shortened:", *excerpt])
 
 
-def _answer_text(plan: Plan) -> str:
+def _quoted(words: str) -> str:
+    return f"“{words[:_QUOTED_WORDS_CHARS]}{'…' if len(words) > _QUOTED_WORDS_CHARS else ''}”"
+
+
+def _answer_text(plan: Plan, speaker: str | None) -> str:
     match plan.kind:
         case "help":
             return _HELP
@@ -245,7 +246,9 @@ def _answer_text(plan: Plan) -> str:
         case "thought":
             return "I have thought about it; a language model would now have an answer, a script has none."
         case "other":
-            return _UNKNOWN.format(words=f"“{plan.text[:200]}{'…' if len(plan.text) > 200 else ''}”")
+            return _UNKNOWN.format(words=_quoted(plan.text))
+        case "heard":
+            return _HEARD.format(speaker=speaker, words=_quoted(plan.text))
         case "calls":
             return "Done."
         case _:

@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Plan", "PlannedCall", "make_plan"]
+__all__ = ["HANDOFF", "Plan", "PlannedCall", "make_plan"]
+
+HANDOFF = "handoff_to_"
+"""Before the name of an agent in the tool of a planned handoff, whose only argument is the `reason`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +28,14 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parsed form of a request; `text` is the operand of a reply without calls (`count`, `say`, `other`)."""
+    """The parsed form of a request; `text` is the operand of a reply without calls (`count`, `say`, `other`).
+
+    `heard` is the plan for a speech that asks for nothing, with the task in `text`.
+    """
 
     calls: tuple[PlannedCall, ...] = ()
     thinking_topic: str | None = None
-    kind: Literal["calls", "help", "count", "say", "thought", "other"] = "other"
+    kind: Literal["calls", "help", "count", "say", "thought", "heard", "other"] = "other"
     text: str = ""
 
 
@@ -58,6 +64,8 @@ def make_plan(text: str) -> Plan:
         elif parsed is not None:
             thinking_topic = parsed.topic
     if calls:
+        if any(planned.tool == "spawn_subagent" for planned in calls.values()):
+            calls["wait"] = PlannedCall("wait_subagents", {}, "wait for the sub-agents")
         return Plan(tuple(calls.values()), thinking_topic, "calls")
     if thinking_topic is not None:
         return Plan(thinking_topic=thinking_topic, kind="thought")
@@ -115,6 +123,18 @@ def _ask(found: re.Match[str], tail: str) -> PlannedCall:
         options = (option.strip() for option in re.split(r",|\bor\b", text[bracket + 1 : -1]))
         text, arguments["options"] = text[:bracket].rstrip(), [option for option in options if option]
     return PlannedCall("ask_user", {"text": text, **arguments}, "ask you")
+
+
+def _hand_over(found: re.Match[str], tail: str) -> PlannedCall:
+    reason = _BEFORE_REASON.sub("", found["rest"] + tail, count=1).strip()
+    return PlannedCall(f"{HANDOFF}{found['name']}", {"reason": reason}, f"hand over to {found['name']}")
+
+
+def _spawn(found: re.Match[str]) -> PlannedCall:
+    verb, rest = found["verb"], found["rest"]
+    if found["person"].casefold() != "to":  # "that searches" becomes "search"
+        verb = verb.removesuffix("es" if verb.endswith("ches") else "s")
+    return PlannedCall("spawn_subagent", {"task": (verb + rest).strip()}, "start a sub-agent")
 
 
 def _list(found: re.Match[str]) -> PlannedCall:
@@ -177,12 +197,13 @@ def _compile(pattern: str) -> re.Pattern[str]:
 # takes linear time.
 _VERB = (
     r"(?=(?:(?:please|also|finally)\s++)*+(?:list|show|read|open|cat|search|find|grep|write|create|edit|replace|change|"
-    r"run|execute|todo|plan|remember|note|recall|think)\b)"
+    r"run|execute|todo|plan|remember|note|recall|think|start|hand|transfer)\b)"
 )
 _POLITE = _compile(
     r"\s*+(?:(?:please|now|first|next|then|also|finally|and|hi|hello|hey|(?:can|could|would|will) you)[\s,:!]++)*+"
 )
 _FILE_CALLED = _compile(r"^(?:the |a |an )?(?:new )?(?:text )?file (?:called |named )?(?=\S)")
+_BEFORE_REASON = _compile(r"[\s,;:.]*+(?:and\b\s*+)?+(?:then\b\s*+)?+(?:because\b\s*+)?+")
 _FULL_STOP = _compile(r"(?<=[\w\"'`])[.!?]+$")
 _COMMAND_SEPARATOR = _compile(r"(?<!\s)(?:\s*+,)?+\s++(?:(?<=,\s)|and\s++)then\s++" + _VERB)
 _SEPARATOR = _compile(
@@ -204,6 +225,13 @@ _CLAUSES_TO_END: tuple[tuple[re.Pattern[str], _BuildToEnd], ...] = (
         _todo,
     ),
     (_compile(r"ask\s++me(?::|\s)\s*+(?P<question>\S.*)"), _ask),
+    (
+        _compile(
+            r"(?:hand(?:\s++(?:it|this|me))?+\s++over|transfer(?:\s++(?:it|this|me))?+)\s++to\s++(?:the\s++)?+"
+            r"(?P<name>\w{1,64}+)(?P<rest>.*)"
+        ),
+        _hand_over,
+    ),
 )
 _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (
@@ -246,6 +274,12 @@ _CLAUSES: tuple[tuple[re.Pattern[str], _BuildClause], ...] = (
     (
         _compile(r"(?:recall|what\s+do\s+you\s+remember|read\s+(?:the\s+)?notes?)(?:\s+(?:about\s+)?(?P<key>.+))?"),
         _recall,
+    ),
+    (
+        _compile(
+            r"(?:start|spawn)\s+(?:an?|another)\s+sub-?agent\s+(?P<person>that|which|who|to)\s+(?P<verb>\w+)(?P<rest>.*)"
+        ),
+        _spawn,
     ),
     (_compile(r"think(?:\s+(?:hard\s+|deeply\s+)?(?:about\s+|of\s+)?(?P<topic>.+))?"), _think),
 )  # fmt: skip
