@@ -47,6 +47,14 @@ def test_a_note_in_the_middle_of_a_message_does_not_break_the_text_on_stdout() -
     assert err == "… no further output from the model for 8 s\n"
 
 
+def test_a_choice_that_failed_names_who_speaks_instead_and_the_words_of_the_model() -> None:
+    chosen = {"team": "t", "speakers": ["reader"]}
+    _, err = show(("speaker_selected", chosen), ("speaker_selected", {**chosen, "fallback": "reader,\nor reviewer"}))
+    assert err == (
+        "reader:\n… the model named no one speaker, so reader speaks; it said: reader, or reviewer\nreader:\n"
+    )
+
+
 def test_a_stall_names_the_missing_output_and_the_action() -> None:
     retry = {"retry_at": "2026-01-01T00:00:00Z", "reason": "dead:x could not be reached:\x1b[2J", "model": "acme:large"}
     times = {"elapsed_seconds": 9.1, "limit_seconds": 8}

@@ -201,6 +201,14 @@ def _handoff(data: Mapping[str, Any]) -> Note:
     return Note(f"… {giving} hands over to {taking}{reason}")
 
 
+def _speaker_selected(data: Mapping[str, Any]) -> Note:
+    speakers = one_line(", ".join(data["speakers"]))
+    if "fallback" not in data:
+        return Note(f"{speakers}:", "call")
+    words = one_line(data["fallback"])
+    return Note(f"… the model named no one speaker, so {speakers} speaks; it said: {words}\n{speakers}:", "call")
+
+
 def _question_answered(data: Mapping[str, Any]) -> Note:
     if data["answer"]:
         return Note(f"  answered{_decided_by(data)}: {visible_line(data['answer'], _SENTENCE_CHARS)}", "good")
@@ -226,7 +234,7 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.CONFIRM_RESPONSE: _confirm_response,
     EventType.QUESTION_ANSWERED: _question_answered,
     EventType.HANDOFF: _handoff,
-    EventType.SPEAKER_SELECTED: lambda data: Note(f"{one_line(', '.join(data['speakers']))}:", "call"),
+    EventType.SPEAKER_SELECTED: _speaker_selected,
     EventType.STEERED: lambda data: user_message_note(data["text"]),
     EventType.HANDED_BACK: lambda data: Note(f"returned unsent: {visible(data['input'])}", "warning"),
     EventType.SESSION_CHANGED: _session_changed,

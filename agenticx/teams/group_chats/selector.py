@@ -148,7 +148,7 @@ class SelectorGroupChat(BaseGroupChat):
             problem = f"Your answer {self._problem(named, text)}. {choice}"
             messages += [AssistantMessage(content=truncate(text, MAX_REPLY_CHARS)[0]), UserMessage(content=problem)]
         fallback = transcript.speaker or next(iter(self._participants))
-        _log.warning("no speaker was chosen", team=self.name, reply=text[:200], speaker=fallback)
+        _log.info("no speaker was chosen", team=self.name, reply=text[:200], speaker=fallback)
         run.fallback = truncate(text, MAX_REPLY_CHARS)[0]
         if self._emits_events and not self._streams:
             await run.emit(SelectorEvent(content=text, source=self.name))

@@ -271,7 +271,10 @@ async def test_a_team_in_a_tool_runs_below_the_turn_that_calls_it(tmp_path: Path
     assert result == "Second."
 
 
-async def test_the_log_has_the_words_of_a_model_that_named_no_speaker(tmp_path: Path) -> None:
+async def test_the_log_has_the_words_of_a_model_that_named_no_speaker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     async with open_session(tmp_path) as (hub, session_id):
         members = [agent("a", "One."), agent("b", "Two.", "Four."), agent("c", "Three.")]
         chooser = ScriptedModel(["b", "Hm.", "b again\ud800", "c", "b"])
@@ -285,6 +288,7 @@ async def test_the_log_has_the_words_of_a_model_that_named_no_speaker(tmp_path: 
         {"team": "Team", "speakers": ["b"], "fallback": "b again\N{REPLACEMENT CHARACTER}"},
         {"team": "Team", "speakers": ["c"]},
     ]
+    assert [record.levelname for record in caplog.records if "no speaker was chosen" in record.getMessage()] == ["INFO"]
 
 
 async def test_a_session_of_no_open_hub_is_refused() -> None:
