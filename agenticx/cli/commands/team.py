@@ -53,8 +53,9 @@ yours with the same name replaces. `agx team run NAME --help` has examples of ru
     A selector may have model, allow_repeated_speaker and selector_prompt, in which {roles} becomes the names with their
     descriptions, {participants} those who may speak now and {history} the last messages.
 
-    `python -m pydoc agenticx.teams.configured` describes all keys. To begin with a team that comes with AgenticX, copy
-    its file, whose path `agx team list` shows.
+    A file must have kind and participants, and of an agent the name and the system_message. `python -m pydoc
+    agenticx.teams.configured` describes all keys, and marks those that may be left out. To begin with a team that comes
+    with AgenticX, copy its file, whose path `agx team list` shows.
 
 exit codes: 0 done, 1 fatal error, 2 usage, 130 stopped"""
 
@@ -124,7 +125,7 @@ def _to_line(team: ConfiguredTeam) -> str:
         return f"{team.name:<16}  cannot be used: {team.problem}"
     origin = f"packaged: {team.path}" if team.origin == "packaged" else str(team.path)
     line = f"{team.name:<16}  {team.config.kind:<11}  {', '.join(team.config.names)}  ({origin})"
-    return line if team.problem is None else f"{line}; only an application may be able to run it: {team.problem}"
+    return line if team.problem is None else f"{line}; cannot be used, unless an application adds it: {team.problem}"
 
 
 # --- run --------------------------------------------------------------------------------------------------------------

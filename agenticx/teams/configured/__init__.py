@@ -32,32 +32,32 @@ is read at the beginning of each run. For example:
     text = "DONE"
     sources = ["desk"]
 
-Keys of the team:
+Keys marked with ? may be left out. Keys of the team:
 
     kind           round_robin: the participants speak in their order; selector: a model chooses who speaks;
                    swarm: the target of the last handoff speaks, else who spoke last, else the first
     participants   1 to 100 of them, see below
-    termination    conditions, see below; a run ends when one of them is met
-    max_turns      the most speeches of a run, 1 to 10,000; without it AGX_TEAM_MAX_TURNS, 100
-    description    a sentence for lists
+    termination?   conditions, see below; a run ends when one of them is met
+    max_turns?     the most speeches of a run, 1 to 10,000; without it AGX_TEAM_MAX_TURNS, 100
+    description?   a sentence for lists
 
 Keys of a selector only:
 
-    model                     the model that chooses; by default the session's
-    selector_prompt           its prompt, in which {roles} becomes a line `NAME: description` for each participant,
+    model?                    the model that chooses; by default the session's
+    selector_prompt?          its prompt, in which {roles} becomes a line `NAME: description` for each participant,
                               {participants} the list of the names that may be chosen now, and {history} the last 40
                               messages, of at most 24,000 characters
-    allow_repeated_speaker    true if a participant may speak twice in a row; false by default
+    allow_repeated_speaker?   true if a participant may speak twice in a row; false by default
 
 Keys of a participant, which is an agent, or with `kind = "user"` the user, who is asked when it is their turn:
 
     name             an identifier of at most 64 characters, other than meta; an agent's also other than user
-    description      what a selector's model reads about it
-    kind             assistant (the default) or user; a user has no further keys
+    description?     what a selector's model reads about it
+    kind?            assistant (the default) or user; a user has no further keys
     system_message   the instructions; the AGENTS.md files of the workspace follow them
-    model            by default the session's
-    tools            names of the session's tools; none by default
-    handoffs         participants to which it may hand over, by tools `handoff_to_NAME` with a `reason`; also a name
+    model?           by default the session's
+    tools?           names of the session's tools; none by default
+    handoffs?        participants to which it may hand over, by tools `handoff_to_NAME` with a `reason`; also a name
                      that is nobody's in the team if a condition `handoff` has it as its target: the run ends then,
                      and the next message of the user goes to the agent that handed over
 
@@ -76,5 +76,6 @@ Conditions, by `type`, with their keys:
     stuck            repeats?: participants that only repeat themselves, by default three times
 
 `sources` and `source` may also name `user`, who gives the task. A key that is not listed here is a problem, which names
-the file and the place. A session whose file is gone or has one ends its turns with the error `team_unavailable`.
+the file and the place. A file that is a link to one outside of its folder is refused. A session whose file is gone or
+has a problem ends its turns with the error `team_unavailable`.
 """

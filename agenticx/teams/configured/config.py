@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal, Self, cast
+from typing import Annotated, Literal, Self, cast, get_args
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator, model_validator
 
@@ -19,6 +20,7 @@ from agenticx.teams.configured.table import (
     problems,
     repeated_name,
     shortened,
+    tags_of,
 )
 
 __all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig", "UserConfig", "parse_team"]
@@ -26,6 +28,9 @@ __all__ = ["AssistantConfig", "ParticipantConfig", "SelectorConfig", "TeamConfig
 _USER = "user"  # the source of its task
 _MAX_NAME_CHARS = 64
 _MAX_TURNS = 10_000  # as in the setting team_max_turns
+
+_PLACEHOLDERS = ("roles", "participants", "history")
+_PLACEHOLDER = re.compile(r"(?<!\{)\{([^\W\d]\w*+)\}(?!\})")  # not the braces of JSON, nor doubled ones
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -146,6 +151,15 @@ class SelectorConfig(_Team):
     selector_prompt: _Text | None = None
     allow_repeated_speaker: bool = False
 
+    @field_validator("selector_prompt")
+    @classmethod
+    def _check_placeholders(cls, prompt: str | None) -> str | None:
+        for name in _PLACEHOLDER.findall(prompt or ""):
+            if name not in _PLACEHOLDERS:
+                known = ", ".join(f"{{{one}}}" for one in _PLACEHOLDERS)
+                raise ValueError(f"has the unknown placeholder {shortened(f'{{{name}}}')}; known: {known}")
+        return prompt
+
 
 class SwarmConfig(_Team):
     """A team whose participants hand over to each other; the first one begins."""
@@ -156,6 +170,10 @@ class SwarmConfig(_Team):
 TeamConfig = RoundRobinConfig | SelectorConfig | SwarmConfig
 
 _ADAPTER: TypeAdapter[TeamConfig] = TypeAdapter(Annotated[TeamConfig, Field(discriminator="kind")])
+_TAGS = {
+    "kind": tags_of(get_args(TeamConfig), "kind"),
+    "type": tags_of(get_args(get_args(ConditionConfig)[0]), "type"),
+}
 
 
 def parse_team(text: str, where: str) -> TeamConfig:
@@ -167,7 +185,7 @@ def parse_team(text: str, where: str) -> TeamConfig:
     try:
         return _ADAPTER.validate_python(values)
     except ValidationError as exc:
-        raise TeamConfigError(f"{where}: {'; '.join(problems(exc))}") from exc
+        raise TeamConfigError(f"{where}: {'; '.join(problems(exc, _TAGS))}") from exc
 
 
 def _check_known(where: str, names: Iterable[str], known: Mapping[str, None], what: str) -> None:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-__all__ = ["MAX_LISTED", "UNKNOWN_KIND", "ConfigTable", "known_names", "problems", "repeated_name", "shortened"]
+__all__ = [
+    "MAX_LISTED",
+    "UNKNOWN_KIND",
+    "ConfigTable",
+    "known_names",
+    "problems",
+    "repeated_name",
+    "shortened",
+    "tags_of",
+]
 
 UNKNOWN_KIND = "unknown_kind"
 """The type of an error whose message says all but the place."""
@@ -36,23 +45,25 @@ class ConfigTable(BaseModel):
         return cast("object", given)
 
 
-def problems(exc: ValidationError) -> list[str]:
+def problems(exc: ValidationError, tags: Mapping[str, Iterable[str]]) -> list[str]:
     """Return a sentence for each of the first problems that names its place, and one that counts the others.
 
-    Places are in a file, and in lists of tables of several kinds.
+    Places are in a file, and in lists of tables of several kinds; `tags` are the values of the keys that tell these
+    apart.
     """
     found = cast("Sequence[Mapping[str, Any]]", exc.errors(include_url=False))
-    shown = [_sentence(error) for error in found[:_MAX_SHOWN_PROBLEMS]]
+    shown = [_sentence(error, tags) for error in found[:_MAX_SHOWN_PROBLEMS]]
     return shown if len(shown) == len(found) else [*shown, f"and {len(found) - len(shown)} more problems"]
 
 
-def _sentence(error: Mapping[str, Any]) -> str:
+def _sentence(error: Mapping[str, Any], tags: Mapping[str, Iterable[str]]) -> str:
     place, context = _place(error["loc"]), error.get("ctx", {})
     match error["type"]:
         case "missing":
             return f"{place} is missing"
         case "union_tag_not_found":
-            return f"{_key(place, context['discriminator'])} is missing"
+            key = context["discriminator"].strip("'")
+            return f"{_key(place, key)} is missing; right would be one of {', '.join(map(repr, tags[key]))}"
         case "union_tag_invalid":
             key, tag = _key(place, context["discriminator"]), shortened(context["tag"])
             return f"{key} is {tag}; right would be one of {context['expected_tags']}"
@@ -82,6 +93,11 @@ def _key(place: str, discriminator: str) -> str:
     """Return the place of a key in a table, whose name pydantic quotes."""
     key = discriminator.strip("'")
     return key if place == "the file" else f"{place}.{key}"
+
+
+def tags_of(configs: Iterable[type[BaseModel]], key: str) -> list[str]:
+    """Return the values that `key` has in tables of these kinds."""
+    return [tag for config in configs for tag in get_args(config.model_fields[key].annotation)]
 
 
 def repeated_name(names: Iterable[str]) -> str | None:

@@ -39,8 +39,8 @@ def test_the_teams_are_listed_with_their_participants_and_problems(agx: Any, hom
     lines = agx("team", "list").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["broken", "echo", "flying", "review", "triage", "writer-critic"]
     assert lines[2].startswith(
-        f"flying            round_robin  first, second  ({home}/teams/flying.toml); only an application may be able to "
-        "run it: team 'flying': participant 'second': unknown tool 'fly'"
+        f"flying            round_robin  first, second  ({home}/teams/flying.toml); cannot be used, unless "
+        "an application adds it: team 'flying': participant 'second': unknown tool 'fly'"
     )
     packaged = re.search(r"^writer-critic     round_robin  writer, critic  \(packaged: (.*)\)$", lines[-1])
     assert lines[0].startswith("broken            cannot be used: ")

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import agenticx.teams.configured
 from agenticx.teams.configured.conditions import ConditionConfig
-from agenticx.teams.configured.config import AssistantConfig, SelectorConfig, UserConfig, parse_team
+from agenticx.teams.configured.config import AssistantConfig, RoundRobinConfig, SelectorConfig, UserConfig, parse_team
 
 DOC = agenticx.teams.configured.__doc__ or ""
 EXAMPLE, *TABLES = [textwrap.dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", DOC, re.MULTILINE)]
@@ -22,11 +22,17 @@ def test_the_example_is_a_team() -> None:
 
 
 def test_every_key_is_described() -> None:
-    described = {word for table in TABLES for word in re.findall(r"^(\w+) {2}", table, re.MULTILINE)}
+    described = {word for table in TABLES for word in re.findall(r"^(\w+)\?? {2}", table, re.MULTILINE)}
     conditions: tuple[type[BaseModel], ...] = get_args(get_args(ConditionConfig)[0])
     keys = {key for config in (SelectorConfig, AssistantConfig, UserConfig) for key in config.model_fields}
     types = {get_args(condition.model_fields["type"].annotation)[0] for condition in conditions}
     assert described == keys | types
+
+
+def test_keys_that_may_be_left_out_are_marked() -> None:
+    team, selector, participant, _ = [dict(re.findall(r"^(\w+)(\??) {2}", table, re.MULTILINE)) for table in TABLES]
+    for table, config in ((team, RoundRobinConfig), (team | selector, SelectorConfig), (participant, AssistantConfig)):
+        assert table == {key: "" if field.is_required() else "?" for key, field in config.model_fields.items()}
 
 
 def test_every_key_of_a_condition_is_described_with_its_type() -> None:

@@ -91,7 +91,7 @@ def test_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("kind = ", "is not TOML"),
-        ("", r"kind is missing"),
+        ("", r"kind is missing; right would be one of 'round_robin', 'selector', 'swarm'$"),
         ('kind = "duel"\nparticipants = []', r"kind is 'duel'; right would be one of 'round_robin', 'sel"),
         ('kind = "swarm"', r"participants is missing"),
         ('kind = "swarm"\nparticipants = []', r"participants is \[\]: list should have at least 1 item"),
@@ -120,7 +120,12 @@ def test_a_link_to_a_file_outside_is_not_read(tmp_path: Path) -> None:
         (TEAM + 'handoffs = ["writer"]', r"has a participant 'writer' that hands over to itself"),
         (TEAM + TEAM[TEAM.index("[[") :], r"has two participants with the name 'writer'"),
         (TEAM + '[[termination]]\ntype = "never"', r"termination\[0\]\.type is 'never'; right would be one of 'max"),
-        (TEAM + "[[termination]]\ntext = 'x'", r"termination\[0\]\.type is missing"),
+        (TEAM + "[[termination]]\ntext = 'x'", r"termination\[0\]\.type is missing; right would be one of 'max_me"),
+        (
+            'kind = "selector"\nselector_prompt = "{\\"a\\": {}} {{b}} {history} {rolles}"\n'
+            + TEAM.replace('kind = "round_robin"', ""),
+            r"selector_prompt has the unknown placeholder '{rolles}'; known: {roles}, {participants}, {history}$",
+        ),
         (TEAM + '[[termination]]\ntype = "text_mention"', r"termination\[0\]\.text is missing"),
         (TEAM + '[[termination]]\ntype = "max_messages"', r"termination\[0\]\.max_messages is missing"),
         (TEAM + '[[termination]]\ntype = "token_usage"', r"termination\[0\] needs one of max_total_token, "),
