@@ -82,6 +82,8 @@ Differences from autogen-agentchat:
     client sends the name in a field of its own, which other providers do not take.
 11. Messages that a model was sent before an answer that failed are not repeated. A task that is given again after an
     answer is a new message, with an id of its own.
+12. An agent that is to speak and has heard nothing new is sent a message of the user's, `Continue.`.
+13. A team on a session of a hub refuses `load_state`: the session's log is its state.
 
 Differences from MetaChain:
 
@@ -91,6 +93,8 @@ Differences from MetaChain:
     run; their mention in a text counts with `AgentExecutor(resolve_on_text=True)` only.
  4. The `context_variables` and the `messages` of the caller are not changed: those of the response are new.
  5. `max_turns` counts model calls; there it is the number of rows that a run may add.
+ 6. With `parallel_tool_calls`, calls of a round run at once only if they stand beside each other and their tools are
+    declared `@tool(parallel=True)` or only read (`risk="read"`); the others run one after the other.
 """
 
 from __future__ import annotations

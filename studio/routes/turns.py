@@ -117,7 +117,10 @@ async def start(request: Request) -> Response:
 
 
 async def stop(request: Request) -> Response:
-    """Stop the running turn, which still ends with its terminal event, and hand back the messages that wait."""
+    """Stop the running turn, which still ends with its terminal event, and hand back the messages that wait.
+
+    All sub-agents of the session are stopped too, also when no turn runs: `turn_id` is null then.
+    """
     await read_body(request, StopTurnBody)
     turn = await services(request).hub.stop(request.path_params["session_id"])
     stopped: StopTurnResponse = {"turn_id": None if turn is None else turn.id}

@@ -14,7 +14,7 @@ HEADER = """\
 # does not read it. To change a setting, put it into ~/.agenticx/settings.toml or set the environment variable AGX_NAME
 # (the name in capital letters). Settings marked [project] may also be in .agenticx/settings.toml of a workspace, which
 # is read when a turn begins. Seconds are decimals from 0.05 to 86400 unless stated otherwise; a value out of range is
-# an error at the start.
+# an error at the start, but for max_tool_rounds, which becomes the nearest allowed one, with a log line that says so.
 """
 
 
