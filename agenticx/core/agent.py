@@ -32,7 +32,7 @@ class Agent(BaseModel):
     also accepted as `functions`, are tools or functions. `tool_choice` is the name of the tool to be called first,
     `"required"` for any of them, `"none"` for no calls, None to leave it to the model, as it is after the first call.
     Calls of a round run one after the other, but neighbouring ones run at once of tools that are declared
-    `@tool(parallel=True)` or only read (`risk="read"`); without `parallel_tool_calls` the model is to make one at a time.
+    `@tool(parallel=True)` or only read (`risk="read"`); without `parallel_tool_calls` the model is to make one.
     `llm_hooks` join the executor's hooks while this agent acts. `max_iterations` is the largest number of model calls
     of a run that begins with this agent, `max_retry_limit` how often a task is run again, with the calls that are left,
     if its result was refused. `organization_id` is on log lines and beside the usage.

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from agenticx.argument_types import check_mapping, check_sequence, check_type
+from agenticx.argument_types import check_iterable, check_mapping, check_sequence, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.chat import chat_response, run_chat
@@ -120,6 +120,7 @@ class AgentExecutor:
         self._gate = AutoApproveConfirmGate() if confirm_gate is None else confirm_gate
         check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
         self._guide_rails = checked_rails(guide_rails)
+        check_iterable("hooks", hooks, "hooks")
         limit = self._clock.real(self._settings.hook_timeout_seconds)
         self._hooks = HookRegistry(tuple(hooks), limit=limit)
         self._budget = checked_budget(budget)

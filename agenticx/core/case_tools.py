@@ -20,7 +20,7 @@ def case_resolved(result: str = "") -> ToolResult:
     Args:
         result: The result of the work, for the user.
     """
-    return ToolResult(text=f"The case is resolved. {result}".rstrip(), ending="resolved")
+    return ToolResult(text=f"The case is resolved. {result}".rstrip(), ending="resolved", answer=result)
 
 
 @tool(risk="read")
@@ -30,4 +30,4 @@ def case_not_resolved(reason: str = "") -> ToolResult:
     Args:
         reason: What was tried, and why it does not suffice, for the user.
     """
-    return ToolResult(text=f"The case is not resolved. {reason}".rstrip(), ending="not_resolved")
+    return ToolResult(text=f"The case is not resolved. {reason}".rstrip(), ending="not_resolved", answer=reason)

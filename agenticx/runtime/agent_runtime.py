@@ -354,7 +354,7 @@ class AgentRuntime(RunMethods):
                 return await self._finish(turn, reply, message_id)
             turn.output.check_attempts()
             if turn.output.is_complete or turn.ending is not None:
-                return await self._endings.final(turn, reply.text, message_id, turn.ending or "answer")
+                return await self._endings.ended_by_call(turn, reply.text, message_id)
             turn.hand_over()
             self._endings.checkpoint(turn)
         await self._end_out_of_rounds(turn)

@@ -63,6 +63,16 @@ class Endings:
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
         turn.emit(EventType.FINAL, {**data, **turn.output.data, **more})
 
+    async def ended_by_call(self, turn: Turn, text: str, message_id: str) -> None:
+        """End the turn because of a call, with the text of the reply that made it, or if it has none, of the call."""
+        reason, answer = turn.ending or "answer", clean_text(turn.handover.answer)
+        if text or not answer or turn.ending is None:
+            return await self.final(turn, text, message_id, reason)
+        messages = turn.session.messages
+        place = next(at for at in reversed(range(len(messages))) if messages[at].message_id == message_id)
+        messages[place] = messages[place].model_copy(update={"content": answer})
+        await self._emit_answer(turn, answer, message_id, reason)
+
     async def failed(self, turn: Turn, failure: AgenticXError) -> None:
         """End the turn with the fatal error event of `failure`."""
         code, more = self._error_code(failure)

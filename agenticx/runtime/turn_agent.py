@@ -55,9 +55,9 @@ class ToolResult:
     """A value that a tool may return to change the turn as well as to answer its call.
 
     `variables` are merged into the context variables. With `handover`, that agent acts from the next model call on;
-    `reason` says why. With `ending` the turn ends after this round; with `"handoff"` it ends by handing over to
-    `target`, an agent that acts elsewhere. Of several calls of a round that hand over or end the turn the first counts,
-    and the others are answered as blocked.
+    `reason` says why. With `ending` the turn ends after this round, and `answer` is the text of `final` if the model
+    wrote none; with `"handoff"` it ends by handing over to `target`, an agent that acts elsewhere. Of several calls of a
+    round that hand over or end the turn the first counts, and the others are answered as blocked.
     """
 
     text: str = ""
@@ -66,6 +66,7 @@ class ToolResult:
     reason: str = ""
     ending: EndReason | None = None
     target: str = ""
+    answer: str = ""
 
     def handoff_data(self, from_agent: str) -> dict[str, str]:
         """Return the payload of the `handoff` event of a result that hands over."""

@@ -114,7 +114,7 @@ def test_the_first_example_prints_the_answer(block: str, tmp_path: Path) -> None
 
 @runs("python", "from agenticx.core import")
 def test_the_example_of_a_handoff_prints_the_result(block: str, tmp_path: Path) -> None:
-    assert run_forked(PROGRAM, block, folder=tmp_path) == "True Billing hello\n"
+    assert run_forked(PROGRAM, block, folder=tmp_path) == "True Billing hi\n"
 
 
 @runs("python", "match event.type")

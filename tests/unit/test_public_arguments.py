@@ -98,6 +98,7 @@ CONSTRUCTED: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (AsyncConfirmGate, {"remembered": "x"}, "remembered must be an int, not str"),
     (SyncConfirmGate, {"read_line": "x"}, "read_line must be a function that takes the prompt and returns a line, not"),
     (create_app, {"settings": 5}, "settings must be Settings"),
+    (AgentExecutor, {"hooks": 5}, "hooks must be a list of hooks, not int"),
     (AgentExecutor, {"llm_provider": 5}, "5 is not a model: it has none of the methods"),
     (say, {"text": 5}, "text must be a str, not int"),
     (think, {"text": None}, "text must be a str, not NoneType"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from agenticx import user_code
+from agenticx.argument_types import check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, UserCodeError
 from agenticx.logs import get_logger
@@ -90,6 +91,7 @@ class SingleThreadedAgentRuntime:
         Raises what its handler or factory raised, `UndeliverableException` if there is no such agent or no room,
         `CantHandleException`, `MessageDroppedException`, and CancelledError if the message is cancelled.
         """
+        check_type("recipient", recipient, AgentId, "an AgentId, such as AgentId('type', 'key')")
         self._registry.check(recipient)
         context = _context(sender, None, cancellation_token, message_id)
         message = await self._interventions.apply("on_send", message, message_context=context, recipient=recipient)

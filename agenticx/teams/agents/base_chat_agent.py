@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from typing import Any, TypeVar, cast
 
 from agenticx import user_code
-from agenticx.argument_types import check_str
+from agenticx.argument_types import check_str, check_type
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.actors.context import MessageContext
 from agenticx.teams.actors.errors import CantHandleException
@@ -66,7 +66,7 @@ class BaseChatAgent(ChatAgent):
         self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken
     ) -> AsyncGenerator[BaseAgentEvent | BaseChatMessage | Response, None]:
         """Answer as `on_messages` does and yield the messages on the way, then the `Response`."""
-        response = await self.on_messages(messages, cancellation_token)
+        response = await self._response(messages, cancellation_token)
         for message in response.inner_messages or ():
             yield message
         yield response
@@ -100,7 +100,13 @@ class BaseChatAgent(ChatAgent):
         """Answer one message of a message runtime; raises `CantHandleException` for one that is no chat message."""
         if not isinstance(cast("object", message), BaseChatMessage):
             raise CantHandleException(f"{self.name!r} answers chat messages, not a {type(message).__name__}")
-        return await self.on_messages([message], ctx.cancellation_token)
+        return await self._response([message], ctx.cancellation_token)
+
+    async def _response(self, messages: Sequence[BaseChatMessage], token: CancellationToken) -> Response:
+        """Return the response of `on_messages`; raise `TypeError` for anything else."""
+        response = await self.on_messages(messages, token)
+        check_type(f"the result of on_messages of {self.name!r}", response, Response, "a Response")
+        return response
 
     async def run_stream(
         self,

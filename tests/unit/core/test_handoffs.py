@@ -313,8 +313,15 @@ async def test_the_case_tools_end_the_turn(case: Any, reason: str, success: bool
     model = ScriptedModel([[call("list_invoices"), call(name, {parameter: "all of it"})]])
     result = await execute(model, Agent(tools=(case, list_invoices)))
     assert (result.success, result.result) == (success, "all of it")
-    assert result.events[-1].data["reason"] == reason
+    assert (result.events[-1].data["reason"], result.events[-1].data["text"]) == (reason, "all of it")
+    check_grammar(result.events)
     assert result.error == (None if success else "not_resolved: all of it")
+
+
+async def test_the_text_of_a_reply_that_ends_the_case_is_that_of_final() -> None:
+    model = ScriptedModel([[say("I did it."), call("case_resolved", {"result": "all of it"})]])
+    result = await execute(model, Agent(tools=(case_resolved,)))
+    assert (result.result, result.events[-1].data["text"]) == ("all of it", "I did it.")
 
 
 async def test_the_case_tool_that_ends_the_turn_gives_its_reason_and_its_text() -> None:

@@ -44,6 +44,12 @@ async def test_a_sent_message_starts_the_runtime_and_is_answered():
     assert await runtime.send_message("hello", AgentId("echo", "x")) == "hello"
 
 
+async def test_a_recipient_that_is_no_id_is_refused():
+    runtime = SingleThreadedAgentRuntime()
+    with pytest.raises(TypeError, match=r"recipient must be an AgentId, such as AgentId\('type', 'key'\), not str"):
+        await runtime.send_message("hello", "echo/x")
+
+
 async def test_the_context_says_who_sent_what_and_how():
     runtime, recorder = SingleThreadedAgentRuntime(), Recorder()
     agent = await subscribed(runtime, recorder)

@@ -140,3 +140,12 @@ async def test_an_agent_in_a_tool_of_an_agent_without_a_gate_runs_its_own_functi
     with ScriptedModel([call("delegate"), say("Delegated.")]) as model:
         result = await AssistantAgent("outer", model, tools=[delegate]).run(task="go")
     assert (result.messages[-1].to_text(), ran) == ("Delegated.", ["act"])
+
+
+async def test_an_agent_that_answers_without_a_response_is_told_what_is_right() -> None:
+    class Silent(Saying):
+        async def on_messages(self, messages: object, cancellation_token: object) -> Any:
+            return None
+
+    with pytest.raises(TeamError, match="the result of on_messages of 'a' must be a Response, not NoneType"):
+        await RoundRobinGroupChat([Silent("a")]).run(task="Go.")
