@@ -12,6 +12,7 @@ from agenticx.core.results import ChatResponse
 from agenticx.llms.openai_rows import messages_to_rows
 from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
+from agenticx.runtime.events import Event
 from agenticx.runtime.results import own_events, turn_error
 from agenticx.runtime.turn_agent import TurnAgent
 
@@ -49,9 +50,18 @@ async def run_chat(
         message, context = _last_of_user(session.messages), replace(context, continues=True)
     async with aclosing(runtime.run_turn(message, session, context=context)) as turn:
         events = [event async for event in turn]
-    end = own_events(events)[-1]
+    own = own_events(events)
+    end = own[-1]
+    if end.type == "final" and session.messages[-1].message_id == end.data["message_id"] and _is_ended_by_call(own):
+        session.messages.pop()  # the rows end with the result of the call, as those of MetaChain do
     if end.type == "error" and end.data["code"] != "max_rounds":
         raise turn_error(events)
+
+
+def _is_ended_by_call(events: Sequence[Event]) -> bool:
+    """Return whether the last round of a turn made calls."""
+    types = (event.type for event in reversed(events) if event.type in ("round_start", "tool_result"))
+    return next(types, "") == "tool_result"
 
 
 def _last_of_user(messages: Sequence[Message]) -> UserMessage:

@@ -68,9 +68,8 @@ class Endings:
         reason, answer = turn.ending or "answer", clean_text(turn.handover.answer)
         if text or not answer or turn.ending is None:
             return await self.final(turn, text, message_id, reason)
-        messages = turn.session.messages
-        place = next(at for at in reversed(range(len(messages))) if messages[at].message_id == message_id)
-        messages[place] = messages[place].model_copy(update={"content": answer})
+        message_id = new_id("msg")
+        turn.append(AssistantMessage(content=answer, message_id=message_id))
         await self._emit_answer(turn, answer, message_id, reason)
 
     async def failed(self, turn: Turn, failure: AgenticXError) -> None:

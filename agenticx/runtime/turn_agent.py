@@ -56,8 +56,8 @@ class ToolResult:
 
     `variables` are merged into the context variables. With `handover`, that agent acts from the next model call on;
     `reason` says why. With `ending` the turn ends after this round, and `answer` is the text of `final` if the model
-    wrote none; with `"handoff"` it ends by handing over to `target`, an agent that acts elsewhere. Of several calls of a
-    round that hand over or end the turn the first counts, and the others are answered as blocked.
+    wrote none; with `"handoff"` it ends by handing over to `target`, an agent that acts elsewhere. Of several calls of
+    a round that hand over or end it the first counts, and the others are answered as blocked.
     """
 
     text: str = ""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agenticx import ConfirmAnswer, open_hub
-from agenticx.core import Agent, Result
+from agenticx.core import Agent, Result, case_resolved
 from agenticx.core.session_agents import SessionAgents
 from agenticx.errors import UnknownAgent
 from agenticx.messages import AssistantMessage
@@ -228,3 +228,22 @@ def test_agents_of_a_hub_have_names_of_their_own(tmp_path: Path) -> None:
         create_app(agents=[Agent(name="meta")], settings=settings)
     with pytest.raises(TypeError, match=r"agents of agenticx\.core"):
         create_app(agents=["Billing"], settings=settings)  # pyright: ignore[reportArgumentType]
+
+
+async def test_the_result_with_which_a_call_ends_the_case_is_the_answer_also_to_a_later_process(tmp_path: Path) -> None:
+    model = ScriptedModel([call("case_resolved", {"result": "All paid."})])
+    async with opened(tmp_path, model, tools=(case_resolved,)) as hub:
+        session = await hub.create()
+        events = await collect(hub.run_turn(session.id, "Pay."))
+        check_grammar(events)
+        assert (events[-1].data["reason"], events[-1].data["text"]) == ("resolved", "All paid.")
+    model = ScriptedModel(["Yes."])
+    async with opened(tmp_path, model, tools=(case_resolved,)) as hub:
+        await collect(hub.run_turn(session.id, "Sure?"))
+    assert [(message.role, message.content) for message in model.requests[0].messages[-5:]] == [
+        ("user", "Pay."),
+        ("assistant", ""),
+        ("tool", "The case is resolved. All paid."),
+        ("assistant", "All paid."),
+        ("user", "Sure?"),
+    ]
