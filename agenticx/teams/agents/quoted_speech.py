@@ -1,4 +1,4 @@
-"""Speech as a model reads it: lines that imitate another speaker or the ending of a sub-agent are quoted."""
+"""Speech as a model reads it: lines that imitate a speaker or a sub-agent's ending are quoted."""
 
 from __future__ import annotations
 
