@@ -189,8 +189,8 @@ class AgentTeamManager:
         return self._find(agent_id).status()
 
     def list(self) -> Sequence[dict[str, Any]]:
-        """Return the states of all sub-agents below the agent that calls this, the main one outside of turns."""
-        return [agent.status() for agent in self._tree.below(self._caller())]
+        """Return the states of the sub-agents below the agent that calls this, of all outside of turns."""
+        return [agent.status() for agent in self._tree.visible(current_turn())]
 
     async def wait(
         self,
@@ -203,8 +203,9 @@ class AgentTeamManager:
         By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
         check_wait(ids, mode, timeout)
-        session = self._session if (caller := self._caller()) is None else caller.session or self._session
-        agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
+        caller = self._tree.caller(turn := current_turn())
+        session = self._session if caller is None else caller.session or self._session
+        agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(turn, session)
         pending = [agent for agent in agents if not agent.has_ended]
         if pending and (mode == "all" or pending == agents):
             async with self._places.without(caller):
@@ -471,12 +472,9 @@ class AgentTeamManager:
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
-    def _caller(self) -> Subagent | None:
-        return self._tree.caller(current_turn())
-
     def _find(self, agent_id: str) -> Subagent:
         check_str("agent_id", agent_id)
-        return self._tree.find(agent_id, self._caller())
+        return self._tree.find(agent_id, current_turn())
 
     def _tasks(self) -> set[asyncio.Task[None]]:
         return {agent.work for agent in self._tree if agent.work is not None and not agent.work.done()}

@@ -65,7 +65,7 @@ class SessionSubagents:
         self._manager: AgentTeamManager | None = None
         self._turns = turns
         turns.records = turns.resumer = self
-        session.notices += [ending.notice(is_stored=True) for ending in self._records.undelivered.values()]
+        session.notices += self._records.notices()
 
     @property
     def manager(self) -> AgentTeamManager:
