@@ -29,6 +29,7 @@ __all__ = [
     "SubagentNotFound",
     "SubagentRun",
     "SubagentState",
+    "SubagentsClosed",
 ]
 
 SubagentState = Literal["queued", "running", "paused", "completed", "error"]
@@ -40,6 +41,10 @@ _LINE_CHARS = 60  # of which the beginning of a line is compared with that of an
 
 class SubagentNotFound(ToolError):
     """An error for the id of a sub-agent that does not exist, or that the caller did not start."""
+
+
+class SubagentsClosed(ToolError):
+    """An error for a sub-agent that is to begin once the sub-agents of its session are being ended."""
 
 
 class SubagentBusy(ToolError):
