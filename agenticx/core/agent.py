@@ -33,7 +33,7 @@ class Agent(BaseModel):
     `"required"` for any of them, `"none"` for no calls, None to leave it to the model, as it is after the first call.
     `llm_hooks` join the executor's hooks while this agent acts. `max_iterations` is the largest number of model calls
     of a run that begins with this agent, `max_retry_limit` how often a task is run again, with the calls that are left,
-    if its result was refused. `organization_id` is on log lines and beside the usage.
+    if its result was refused. `organization_id` is on log lines and in `usage` events.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
