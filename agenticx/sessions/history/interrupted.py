@@ -63,6 +63,7 @@ class InterruptedTurn:
     ended: bool = False
     open_calls: dict[str, str] = field(default_factory=dict[str, str])  # calls without a result: id → name
     questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
     askers: set[str] = field(default_factory=set[str])
@@ -87,6 +88,7 @@ class InterruptedTurn:
                 turn.ended, turn.last_type = turn.ended or event.terminal, event.type
                 if event.type in ASKING_EVENTS:
                     turn.askers.add(envelope["agent_id"])
+                    turn.asked_at[envelope["data"]["id"]] = datetime.fromisoformat(envelope["ts"])
                 turn._apply(event.type, envelope["data"])
             turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
             turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
@@ -133,6 +135,7 @@ class InterruptedTurn:
                 data, self.session_id, self.acting_agent_id
             ),
             answer=self.answers.get(id_) if response is None else answer_from_data(response),
+            asked_at=self.asked_at.get(id_),
             is_response_logged=response is not None,
         )
 
