@@ -35,7 +35,7 @@ class Agent(BaseModel):
     `@tool(parallel=True)` or only read (`risk="read"`); without `parallel_tool_calls` the model is to make one.
     `llm_hooks` join the executor's hooks while this agent acts. `max_iterations` is the largest number of model calls
     of a run that begins with this agent, `max_retry_limit` how often a task is run again, with the calls that are left,
-    if its result was refused. `organization_id` is on log lines and beside the usage.
+    if its result was refused. `organization_id` is on log lines and in `usage` events.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)

@@ -253,6 +253,8 @@ class AgentRuntime(RunMethods):
         agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, context.shares_history)
         if context.parent is not None and agent.name == MAIN_AGENT:
             raise ValueError(f"a turn below another one needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
+        if context.parent is not None and agent.organization_id is None:
+            agent = replace(agent, organization_id=context.parent.agent.organization_id)
         return Turn(
             session=session,
             agent=agent,

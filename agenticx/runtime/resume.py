@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 
 from agenticx.llms.base import Usage
@@ -52,12 +53,14 @@ class NullCallJournal:
 class ResumedQuestion:
     """A confirmation that was requested before the interruption, or a question that the agent asked.
 
-    `answer` is of the same kind. `is_response_logged` is true if the event with it is in the log already. `asked` is
-    set once the gate has the question again, or the turn no longer needs an answer.
+    `answer` is of the same kind. `asked_at` is the time of the event that asked, None if it is not known.
+    `is_response_logged` is true if the event with the answer is in the log already. `asked` is set once the gate has
+    the question again, or the turn no longer needs an answer.
     """
 
     request: ConfirmRequest | QuestionRequest
     answer: ConfirmAnswer | QuestionAnswer | None = None
+    asked_at: datetime | None = None
     is_response_logged: bool = False
     asked: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
 

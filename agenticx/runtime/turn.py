@@ -478,7 +478,7 @@ class Turn:
         """Add the usage of a model call to the turn's, emit it with what is `unreported`; return its input tokens."""
         unreported, self.unreported = self.unreported, Spent()
         self.usage = usage if self.usage is None else self.usage + usage
-        data = usage_data(usage, unreported)
+        data = usage_data(usage, unreported, self.agent.organization_id)
         self.emit(EventType.USAGE, {**data, "model": model_name})
         return data["input_tokens"]
 

@@ -28,8 +28,9 @@ class TurnAgent:
     None for none; once a call was made, the model is free. With `parallel_calls` False the model is asked for one call
     at a time. `shares_history` says that other agents act in its sessions too: calls of tools which this one does not
     have are sent to its model as text, but for those that it has made itself since it acts. `organization_id` is on its
-    log lines. An answer that mentions a key of `endings_by_text` ends the turn with the reason beside it; the first key
-    that it mentions counts. `on_handover` is called when a handoff has made this the agent that acts.
+    log lines and in its `usage` events; an agent below has that of the one above unless it has its own. An answer that
+    mentions a key of `endings_by_text` ends the turn with the reason beside it; the first key that it mentions counts.
+    `on_handover` is called when a handoff has made this the agent that acts.
     """
 
     name: str

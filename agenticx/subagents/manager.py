@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from agenticx.argument_types import check_str, check_type
 from agenticx.clocks import Clock, SystemClock
-from agenticx.errors import AgenticXError, StoreError, ToolError
+from agenticx.errors import AgenticXError, StoreError
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage, clean_text, new_id
 from agenticx.runtime import AgentRuntime, Budget, EventType, Session, Steering, StopSignal, TurnContext, current_turn
@@ -32,6 +32,7 @@ from agenticx.subagents.records import (
     SubagentEnding,
     SubagentLimits,
     SubagentRun,
+    SubagentsClosed,
 )
 from agenticx.subagents.reporter import SubagentReporter
 from agenticx.subagents.runtimes import Runtimes, RuntimeSource
@@ -171,17 +172,20 @@ class AgentTeamManager:
     async def message(self, agent_id: str, text: str) -> None:
         """Send a message to a sub-agent.
 
-        One at work gets it with its next model call, one that has ended goes on with it. Raises `SubagentLimitReached`.
+        One at work gets it with its next model call, one that has ended or is being stopped goes on with it. Raises
+        `SubagentLimitReached`, `SubagentsClosed`.
         """
         check_text("text", text)
         agent, message = self._find(agent_id), UserMessage(content=clean_text(text))
-        while agent.has_ended:
+        if agent.stop.is_set():
+            self._check_open()
+        while agent.has_ended or await self._has_stopped(agent):
             if await self._begin_again(agent, message.content):
                 return
         await self._host.record_message(agent.id, message)
-        if not (agent.state == "running" and agent.steering.put(message)):
+        if agent.stop.is_set() or not (agent.state == "running" and agent.steering.put(message)):
             agent.unread.append(message)
-            if agent.has_ended:  # while the message was recorded
+            if agent.has_ended or await self._has_stopped(agent):  # while the message was recorded
                 await self._go_on(agent)
 
     def status(self, agent_id: str) -> dict[str, Any]:
@@ -189,8 +193,8 @@ class AgentTeamManager:
         return self._find(agent_id).status()
 
     def list(self) -> Sequence[dict[str, Any]]:
-        """Return the states of all sub-agents below the agent that calls this, the main one outside of turns."""
-        return [agent.status() for agent in self._tree.below(self._caller())]
+        """Return the states of the sub-agents below the agent that calls this, of all outside of turns."""
+        return [agent.status() for agent in self._tree.visible(current_turn())]
 
     async def wait(
         self,
@@ -203,8 +207,9 @@ class AgentTeamManager:
         By default it waits for those of the caller whose ending is not delivered. Results follow as after any ending.
         """
         check_wait(ids, mode, timeout)
-        session = self._session if (caller := self._caller()) is None else caller.session or self._session
-        agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(caller, session)
+        caller = self._tree.caller(turn := current_turn())
+        session = self._session if caller is None else caller.session or self._session
+        agents = [self._find(agent_id) for agent_id in ids or ()] or self._tree.unreported(turn, session)
         pending = [agent for agent in agents if not agent.has_ended]
         if pending and (mode == "all" or pending == agents):
             async with self._places.without(caller):
@@ -309,6 +314,17 @@ class AgentTeamManager:
         return True
 
     # --- the work of one sub-agent ------------------------------------------------------------------------------------
+
+    async def _has_stopped(self, agent: Subagent) -> bool:
+        """Wait for the end of an agent that is being stopped; return False for one that is not, or waits on."""
+        if agent.stop.is_set():
+            ended = asyncio.create_task(agent.ended.wait())
+            work = () if agent.work is None or agent.work.done() else (agent.work,)
+            try:
+                await asyncio.wait({ended, *work}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ended.cancel()
+        return agent.has_ended
 
     async def _go_on(self, agent: Subagent) -> None:
         """Begin a run of an agent that has ended with the messages that it has left, if there are any."""
@@ -471,16 +487,13 @@ class AgentTeamManager:
 
     # --- looking up ---------------------------------------------------------------------------------------------------
 
-    def _caller(self) -> Subagent | None:
-        return self._tree.caller(current_turn())
-
     def _find(self, agent_id: str) -> Subagent:
         check_str("agent_id", agent_id)
-        return self._tree.find(agent_id, self._caller())
+        return self._tree.find(agent_id, current_turn())
 
     def _tasks(self) -> set[asyncio.Task[None]]:
         return {agent.work for agent in self._tree if agent.work is not None and not agent.work.done()}
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ToolError("no sub-agent can be started any more: the program is ending")
+            raise SubagentsClosed("no sub-agent can be started any more: the session, or the program, is being closed")

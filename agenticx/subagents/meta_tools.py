@@ -87,19 +87,19 @@ def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
 def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools that tell of sub-agents, and wait for them."""
 
-    @tool(risk="read", read_only=False)
+    @tool(risk="read", read_only=False, idempotent=True)
     async def query_subagent_status(agent_id: str | None = None) -> Any:
         """Return the state of a sub-agent, or of all of them. Few queries are allowed; prefer wait_subagents."""
         manager = find()
         manager.status_queries.count(current_turn())
         return manager.list() if agent_id is None else manager.status(agent_id)
 
-    @tool(risk="read", read_only=False)
+    @tool(risk="read", read_only=False, idempotent=True)
     async def list_subagents() -> list[str]:
         """Return the ids of the sub-agents that you have started, and of those below them."""
         return [status["agent_id"] for status in find().list()]
 
-    @tool(risk="read", read_only=False, timeout=_WAIT_SECONDS)
+    @tool(risk="read", read_only=False, idempotent=True, timeout=_WAIT_SECONDS)
     async def wait_subagents(
         ids: list[str] | None = None,
         mode: Literal["any", "all"] = "all",
@@ -111,7 +111,7 @@ def _looking_tools(find: FindManager) -> Sequence[FunctionTool]:
         """
         return await find().wait(ids, mode, timeout)
 
-    @tool(risk="read", read_only=False)
+    @tool(risk="read", read_only=False, idempotent=True)
     async def check_resources() -> dict[str, Any]:
         """Return how many sub-agents are at work and queued, the limits, and what is used of the budget."""
         return find().resources()

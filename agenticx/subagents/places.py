@@ -41,13 +41,20 @@ class Places:
 
     @asynccontextmanager
     async def without(self, agent: Subagent | None) -> AsyncGenerator[None]:
-        """Give up the place of an agent while it waits for others, which may need one, and take one back at once."""
+        """Give up the place of an agent while it waits for others, which may need one.
+
+        Take one back at once, however the wait ends, unless the run of the agent has ended.
+        """
         if agent is None or not agent.has_place:
             yield
             return
+        inbox_of_run = agent.steering
         self.leave(agent)
-        yield
-        self.take_back(agent)
+        try:
+            yield
+        finally:
+            if not inbox_of_run.closed:
+                self.take_back(agent)
 
     async def _take(self, stop: StopSignal) -> bool:
         if self._free > 0 and not self._waiting:

@@ -29,6 +29,7 @@ __all__ = [
     "SubagentNotFound",
     "SubagentRun",
     "SubagentState",
+    "SubagentsClosed",
     "looks_like_ending",
 ]
 
@@ -41,6 +42,10 @@ _LINE_CHARS = 60  # of which the beginning of a line is compared with that of an
 
 class SubagentNotFound(ToolError):
     """An error for the id of a sub-agent that does not exist, or that the caller did not start."""
+
+
+class SubagentsClosed(ToolError):
+    """An error for a sub-agent that is to begin once the sub-agents of its session are being ended."""
 
 
 class SubagentBusy(ToolError):
@@ -117,6 +122,19 @@ class SubagentRun:
     def parent_id(self) -> str | None:
         """The agent above it, None if no agent started it."""
         return self.parent_path[-1] if self.parent_path else None
+
+    @property
+    def starter_path(self) -> tuple[str, ...]:
+        """The path of an agent that is neither the main one nor a sub-agent and started it, such as a member of a team.
+
+        Empty if another agent did.
+        """
+        return self.parent_path if self.depth == 1 and len(self.parent_path) > 1 else ()
+
+    @property
+    def reader(self) -> str:
+        """The name of the agent that is told its ending in the main conversation; "" for the main agent."""
+        return self.starter_path[-1] if self.starter_path else ""
 
     def dump(self) -> dict[str, Any]:
         """Return the run as JSON."""
@@ -269,6 +287,11 @@ class Subagent:
     def ancestors(self) -> list[Subagent]:
         """The sub-agents above it, the nearest first."""
         return [] if self.parent is None else [self.parent, *self.parent.ancestors]
+
+    @property
+    def top(self) -> Subagent:
+        """The highest sub-agent above it, or itself."""
+        return [self, *self.ancestors][-1]
 
     def failure(self, code: str, text: str) -> SubagentEnding:
         """Return an ending of the run with an error."""

@@ -51,7 +51,7 @@ class SubagentReporter:
         if agent.session is not None:
             agent.session.return_notices()
             left, agent.session.notices = agent.session.notices, []
-        notice = ending.notice(is_stored=self._host.is_durable, reader=_reader(agent))
+        notice = ending.notice(is_stored=self._host.is_durable, reader=agent.run.reader)
         self._inbox(agent.parent).extend([notice, *left])
         agent.ended.set()
         if self._host.is_durable:
@@ -62,7 +62,7 @@ class SubagentReporter:
     async def deliver(self, ending: SubagentEnding) -> None:
         """Deliver the ending of a run of an earlier process, which is recorded."""
         self._tree.end(agent := self._tree.find(ending.agent_id, None), ending)
-        self._inbox(agent.parent).append(ending.notice(is_stored=True, reader=_reader(agent)))
+        self._inbox(agent.parent).append(ending.notice(is_stored=True, reader=agent.run.reader))
         await self.report_ending(ending)
 
     async def report_ending(self, ending: SubagentEnding) -> None:
@@ -108,9 +108,3 @@ class SubagentReporter:
             await write
         except StoreError as exc:
             _log.error("event or ending of a sub-agent could not be stored", error=str(exc))
-
-
-def _reader(agent: Subagent) -> str:
-    """Return the name of the agent below the main one that started this one, such as a member of a team; else ""."""
-    path = agent.run.parent_path
-    return path[-1] if agent.parent is None and len(path) > 1 else ""

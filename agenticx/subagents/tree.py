@@ -71,26 +71,46 @@ class SubagentTree:
             turn = turn.context.parent
         return None
 
-    def below(self, agent: Subagent | None) -> Sequence[Subagent]:
-        """Return all sub-agents below an agent; None is the main agent."""
-        return [other for other in self if agent is None or agent in other.ancestors]
+    def below(self, agent: Subagent) -> Sequence[Subagent]:
+        """Return all sub-agents below one of them."""
+        return [other for other in self if agent in other.ancestors]
+
+    def visible(self, turn: Turn | None) -> Sequence[Subagent]:
+        """Return the sub-agents that the agent of a turn may direct: all for the main agent and outside of turns.
+
+        Any other agent, such as a participant of a team, may direct those that were started by it or below it.
+        """
+        if (caller := self.caller(turn)) is not None:
+            return self.below(caller)
+        path = _path_below_main(turn)
+        return [agent for agent in self if agent.top.run.parent_path[: len(path)] == path]
 
     def working(self, parent: Subagent | None) -> Sequence[Subagent]:
         """Return the sub-agents of an agent that have not ended."""
         return [agent for agent in self if agent.parent is parent and not agent.has_ended]
 
-    def unreported(self, parent: Subagent | None, session: Session) -> Sequence[Subagent]:
-        """Return the sub-agents of an agent that have not ended, or whose endings are still among the notices."""
-        waiting = {notice.data.get("agent_id") for notice in session.notices}
-        return [agent for agent in self if agent.parent is parent and (not agent.has_ended or agent.id in waiting)]
+    def unreported(self, turn: Turn | None, session: Session) -> Sequence[Subagent]:
+        """Return the sub-agents which the agent of a turn started, and of whose endings it has not been told.
 
-    def find(self, agent_id: str, caller: Subagent | None) -> Subagent:
-        """Return a sub-agent below `caller`; raise `SubagentNotFound`."""
-        agent = self._agents.get(agent_id)
-        if agent is None or not (caller is None or caller in agent.ancestors):
-            known = ", ".join(agent.id for agent in self.below(caller))
-            raise SubagentNotFound(f"there is no sub-agent {agent_id!r}; known: {known or 'none'}")
-        return agent
+        Outside of turns they are those of all agents that are not sub-agents.
+        """
+        waiting = {notice.data.get("agent_id") for notice in session.notices}
+        started = self._started(turn)
+        return [agent for agent in started if not agent.has_ended or agent.id in waiting]
+
+    def _started(self, turn: Turn | None) -> Sequence[Subagent]:
+        parent, starter = self.caller(turn), _path_below_main(turn)
+        started = [agent for agent in self if agent.parent is parent]
+        if parent is not None or turn is None:
+            return started
+        return [agent for agent in started if agent.run.starter_path == starter]
+
+    def find(self, agent_id: str, turn: Turn | None) -> Subagent:
+        """Return a sub-agent that the agent of a turn may direct; raise `SubagentNotFound`."""
+        visible = {agent.id: agent for agent in self.visible(turn)}
+        if agent_id not in visible:
+            raise SubagentNotFound(f"there is no sub-agent {agent_id!r}; known: {', '.join(visible) or 'none'}")
+        return visible[agent_id]
 
     def restore(
         self,
@@ -103,7 +123,7 @@ class SubagentTree:
         `endings` are by turn id, `unread` messages by the ids of the agents.
         """
         for run in runs:
-            agent = self._agents.get(run.agent_id) or Subagent(run=run, parent=self._agents.get(run.parent_id or ""))
+            agent = self._agents.get(run.agent_id) or Subagent(run=run, parent=self._parent_of(run))
             agent.run, agent.unread = run, list(unread.get(run.agent_id, ()))
             agent.turn_ids = (run.turn_id,) if run.is_anew else (*agent.turn_ids, run.turn_id)
             self.add(agent)
@@ -111,3 +131,14 @@ class SubagentTree:
             self.end(agent, endings.get(run.turn_id, lost))
         ids = {ending.agent_id for ending in endings.values()}  # also of those that a fork of a session does not have
         self._number = max((int(id_.rpartition("-")[2]) for id_ in ids | self._agents.keys()), default=0)
+
+    def _parent_of(self, run: SubagentRun) -> Subagent | None:
+        """Return the nearest sub-agent above the one of a run: not an agent that ran in a tool of that one."""
+        above = reversed(run.parent_path if run.depth > 1 else ())
+        return next((agent for id_ in above if (agent := self._agents.get(id_)) is not None), None)
+
+
+def _path_below_main(turn: Turn | None) -> tuple[str, ...]:
+    """Return the path of the agent of a turn, empty for the main agent and outside of turns."""
+    path = () if turn is None else turn.agent_path
+    return path if len(path) > 1 else ()

@@ -30,7 +30,13 @@ from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, QuestionClos
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
 from agenticx.sessions.hub.submission import NothingToGoOnWith
-from agenticx.subagents.records import ModelUnavailable, SubagentBusy, SubagentLimitReached, SubagentNotFound
+from agenticx.subagents.records import (
+    ModelUnavailable,
+    SubagentBusy,
+    SubagentLimitReached,
+    SubagentNotFound,
+    SubagentsClosed,
+)
 
 __all__ = ["HANDLERS", "PROBLEMS", "Problem", "ProblemKind", "problem_response"]
 
@@ -167,6 +173,7 @@ _CODES: dict[type[AgenticXError], str] = {
     SubagentNotFound: "subagent_not_found",
     SubagentBusy: "subagent_busy",
     SubagentLimitReached: "subagent_limit",
+    SubagentsClosed: "shutting_down",
     ModelUnavailable: "unknown_model",
     ToolError: "unknown_tool",
     TurnFailed: "internal",

@@ -85,7 +85,7 @@ async def retry(request: Request) -> Response:
 async def message(request: Request) -> Response:
     """Send a message to a sub-agent: one at work gets it with its next model call, one that has ended goes on with it.
 
-    The conversation of one that has ended goes on also after a restart.
+    One that is being stopped ends first. The conversation of one that has ended goes on also after a restart.
     """
     body = await read_body(request, MessageSubagentBody)
     return JSONResponse(await services(request).hub.message_subagent(**_ids(request), text=body.text), 202)

@@ -54,6 +54,7 @@ class SessionHarness:
     open_store: Callable[[], Store]
     noted_texts: list[str] = field(default_factory=list[str])
     session_id: str = ""
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def store(self) -> Store:
@@ -66,7 +67,7 @@ class SessionHarness:
             await self._store.create(record)
             self.session_id = record.id
         self.model = ScriptedModel(script)
-        settings = load_settings({"home": self.home}, environ={})
+        settings = load_settings({"home": self.home, **self.settings}, environ={})
         tools = [self._note(), ask_user]
         hub = hub_over(self._store, models=lambda _: self.model, tools=lambda _: tools, settings=settings)
         await hub.recover()

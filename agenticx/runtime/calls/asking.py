@@ -95,7 +95,8 @@ class Asker(ABC, Generic[RequestT, AnswerT]):
         """Ask in a task what was asked before an interruption; clients show that question already."""
         closing = ClosingAnswer(self.no_answer("stop"))
         announce = _Announcement(slot, resumed.asked.set)
-        return OpenQuestion(asyncio.create_task(self._ask(turn, request, announce, closing)), closing)
+        since = 0.0 if resumed.asked_at is None else max((self.clock.now() - resumed.asked_at).total_seconds(), 0.0)
+        return OpenQuestion(asyncio.create_task(self._ask(turn, request, announce, closing, since)), closing)
 
     async def answer_again(
         self, turn: Turn, resumed: ResumedQuestion, open_question: OpenQuestion[AnswerT] | None, answer: AnswerT | None
@@ -111,10 +112,16 @@ class Asker(ABC, Generic[RequestT, AnswerT]):
         return answer
 
     async def _ask(
-        self, turn: Turn, request: RequestT, announce: Callable[[], None], closing: ClosingAnswer[AnswerT]
+        self,
+        turn: Turn,
+        request: RequestT,
+        announce: Callable[[], None],
+        closing: ClosingAnswer[AnswerT],
+        seconds_before: float = 0.0,
     ) -> AnswerT:
+        """Ask the gate, `seconds_before` after the question was first asked; return the answer."""
         limit = max((request.expires_at - self.clock.now()).total_seconds(), _SHORTEST_SECONDS)
-        asked_at = self.clock.monotonic()
+        asked_at = self.clock.monotonic() - seconds_before
         answer: AnswerT | None = None
         try:
             with turn.waiting_for_person():

@@ -186,6 +186,7 @@ class UsageData(TypedDict):
     """The payload of `usage`: the counts of one model call, null or absent if the provider did not report them.
 
     `reserved_tokens` and `reserved_usd` are what a budget counts in the place of those: the call may have used less.
+    `organization_id` is that of the agent of an `AgentExecutor` to whose organization the call counts.
     """
 
     input_tokens: int | None
@@ -195,6 +196,7 @@ class UsageData(TypedDict):
     cost_usd: NotRequired[str]
     reserved_tokens: NotRequired[int]
     reserved_usd: NotRequired[str]
+    organization_id: NotRequired[str]
     model: str
 
 

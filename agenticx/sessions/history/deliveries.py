@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ __all__ = [
     "HistoryWithSubagents",
     "RewoundDeliveries",
     "copied_deliveries",
+    "ending_notices",
     "read_deliveries",
     "read_runs",
     "rewound_deliveries",
@@ -84,6 +85,12 @@ def read_runs(facts: Iterable[Fact]) -> dict[str, SubagentRun]:
     return found
 
 
+def ending_notices(endings: Iterable[SubagentEnding], runs: Mapping[str, SubagentRun]) -> list[Notice]:
+    """Return the notices of stored endings for the agents that started their `runs`; a fork lacks these."""
+    readers = {turn_id: run.reader for turn_id, run in runs.items()}
+    return [ending.notice(is_stored=True, reader=readers.get(ending.turn_id, "")) for ending in endings]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryWithSubagents:
     """A conversation as far as it was told of sub-agents.
@@ -119,24 +126,25 @@ class HistoryWithSubagents:
 
 @dataclass(frozen=True, slots=True)
 class RewoundDeliveries:
-    """The facts that change with a rewind, the endings that are `due` after it, and the keys of all that it regards."""
+    """The facts that change with a rewind, the notices that are `due` after it, and the keys of all that it regards."""
 
     facts: Sequence[Fact]
-    due: Sequence[SubagentEnding]
+    due: Sequence[Notice]
     keys: Collection[str]
 
     def notices(self, current: Iterable[Notice]) -> list[Notice]:
         """Return the notices of the conversation after the rewind by the current ones."""
         later = (notice for notice in current if notice.key not in self.keys)
-        return [*(ending.notice(is_stored=True) for ending in self.due), *later]
+        return [*self.due, *later]
 
 
-def rewound_deliveries(facts: Iterable[Fact], history: HistoryWithSubagents) -> RewoundDeliveries:
+def rewound_deliveries(facts: Sequence[Fact], history: HistoryWithSubagents) -> RewoundDeliveries:
     """Return the deliveries of these facts after a rewind to this conversation."""
     before = read_deliveries(facts)
     after = {key: history.delivery(one) for key, one in before.items()}
     changed = [one.to_fact() for key, one in after.items() if one != before[key]]
-    return RewoundDeliveries(changed, [one.ending for one in after.values() if one.is_due], before.keys())
+    due = ending_notices((one.ending for one in after.values() if one.is_due), read_runs(facts))
+    return RewoundDeliveries(changed, due, before.keys())
 
 
 def copied_deliveries(

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 NOT_BEGUN = "Cancelled: the program ended before this call began to run."
+_REPEATABLE = "[interrupted] This call has no recorded result: the turn was interrupted. You may repeat it."
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class InterruptedTurn:
     ended: bool = False
     open_calls: dict[str, str] = field(default_factory=dict[str, str])  # calls without a result: id → name
     questions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    asked_at: dict[str, datetime] = field(default_factory=dict[str, datetime])
     responses: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     results: dict[str, ToolMessage] = field(default_factory=dict[str, ToolMessage])
     askers: set[str] = field(default_factory=set[str])
@@ -87,6 +89,7 @@ class InterruptedTurn:
                 turn.ended, turn.last_type = turn.ended or event.terminal, event.type
                 if event.type in ASKING_EVENTS:
                     turn.askers.add(envelope["agent_id"])
+                    turn.asked_at[envelope["data"]["id"]] = datetime.fromisoformat(envelope["ts"])
                 turn._apply(event.type, envelope["data"])
             turn.begun_calls = frozenset(fact.data["call_id"] for fact in facts if fact.kind == "call_began")
             turn.answers = {fact.key: answer_from_data(fact.data) for fact in facts if fact.kind == "question_answered"}
@@ -133,6 +136,7 @@ class InterruptedTurn:
                 data, self.session_id, self.acting_agent_id
             ),
             answer=self.answers.get(id_) if response is None else answer_from_data(response),
+            asked_at=self.asked_at.get(id_),
             is_response_logged=response is not None,
         )
 
@@ -147,10 +151,13 @@ class InterruptedTurn:
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    def missing_messages(self, messages: Sequence[Message]) -> list[Message]:
+    def missing_messages(
+        self, messages: Sequence[Message], idempotent: Callable[[str], bool] = lambda _name: False
+    ) -> list[Message]:
         """Return the messages that were shown and are not in `messages`.
 
-        These are the text of an interrupted reply and the results of its calls.
+        These are the text of an interrupted reply and the results of its calls. That of a call under way whose tool, by
+        name, is `idempotent` says that it may be repeated.
         """
         present = {message.message_id for message in messages if isinstance(message, AssistantMessage)}
         missing: list[Message] = []
@@ -159,7 +166,7 @@ class InterruptedTurn:
         answered = _results(messages)
         for call_id, name in self.open_calls.items():
             if call_id not in answered:
-                text, outcome = self._call_outcome(call_id)
+                text, outcome = self._call_outcome(call_id, idempotent)
                 missing.append(ToolMessage(tool_call_id=call_id, name=name, content=text, outcome=outcome))
         return missing
 
@@ -182,8 +189,10 @@ class InterruptedTurn:
         events.append(RuntimeEvent(EventType.ERROR, {"text": text, "code": code, "fatal": True}))
         return [replace(event, agent_id=self.acting_agent_id) for event in events]
 
-    def _call_outcome(self, call_id: str) -> tuple[str, ToolOutcome]:
-        return (OUTCOME_UNKNOWN, "unknown") if call_id in self.begun_calls else (NOT_BEGUN, "cancelled")
+    def _call_outcome(self, call_id: str, idempotent: Callable[[str], bool]) -> tuple[str, ToolOutcome]:
+        if call_id not in self.begun_calls:
+            return NOT_BEGUN, "cancelled"
+        return _REPEATABLE if idempotent(self.open_calls[call_id]) else OUTCOME_UNKNOWN, "unknown"
 
 
 def resume_point(

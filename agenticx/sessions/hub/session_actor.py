@@ -100,8 +100,7 @@ class SessionActor:
             case commands.Delete():
                 return await run_to_completion(self.delete())
             case commands.ListSubagents() | commands.DirectSubagent():
-                self._check_open()
-                return await self.turns.subagents.perform(command)
+                return await self.turns.subagents.perform(command, self._check_open, self._lock)
 
     @contextmanager
     def _used(self) -> Generator[None]:

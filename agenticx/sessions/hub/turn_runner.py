@@ -386,7 +386,8 @@ class TurnRunner:
         if loaded.children:
             await self.children.end(code, text)
         interrupted = await read_interrupted(self._services.log, turn, loaded)
-        self._session.messages += interrupted.missing_messages(self._session.messages)
+        may_repeat = partial(self._services.is_repeatable, loaded.record)
+        self._session.messages += interrupted.missing_messages(self._session.messages, may_repeat)
         events = interrupted.closing_events(self._session.messages, code, text)
         await self._writer.commit(turn.id, events)
         if code == "interrupted":
@@ -460,11 +461,10 @@ class TurnRunner:
         return self.begin(running.turn, found.point, setup, running)
 
     async def _resumable_turns(self, loaded: Loaded) -> OpenTurns:
-        services, record = self._services, loaded.record
+        services, record, messages = self._services, loaded.record, self._session.messages
         if not services.can_resume or (loaded.running is None and not loaded.children):
             return OpenTurns()
-        is_repeatable = partial(services.is_repeatable, record)
-        messages, has_work = self._session.messages, services.has_work(record)
+        is_repeatable, has_work = partial(services.is_repeatable, record), services.has_work(record)
         return await resumable_turns(services.log, loaded, messages, is_repeatable, has_work=has_work)
 
     async def _setup_again(self, loaded: Loaded, turn: TurnRecord) -> TurnSetup | None:

@@ -24,7 +24,7 @@ from agenticx.core import (
 )
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.messages import ProviderState
-from agenticx.runtime import AgentHook, Session
+from agenticx.runtime import AgentHook, AgentRuntime, Session, TurnContext, current_turn
 from agenticx.testing import ScriptedModel, call, check_grammar, finish, say, usage
 from agenticx.tools import tool
 from agenticx.tools.base import Assessment, ToolContext
@@ -396,6 +396,22 @@ async def test_usage_counts_to_the_organization_of_the_agent_that_acts() -> None
         "my-org",
         {"my-org": {"input_tokens": 20, "output_tokens": 2}, "default-org": {"input_tokens": 50, "output_tokens": 14}},
     )
+
+
+async def test_usage_events_name_the_organization_also_those_of_turns_below() -> None:
+    below = AgentRuntime(ScriptedModel([[say("Yes."), usage(1, 1)]]))
+
+    @tool(risk="read")
+    async def ask() -> str:
+        """Ask another agent."""
+        turn = below.run_turn("?", Session(), agent_id="other", context=TurnContext(parent=current_turn()))
+        return str([event.type async for event in turn])
+
+    first = triage.model_copy(update={"organization_id": "my-org", "tools": (ask, transfer_to_billing)})
+    replies = [[call("ask"), usage(2, 2)], [call("transfer_to_billing"), usage(3, 3)], [say("Paid."), usage(4, 4)]]
+    result = await execute(ScriptedModel(replies), first)
+    named = [(event.agent_id, event.data.get("organization_id")) for event in result.events if event.type == "usage"]
+    assert named == [("Triage", "my-org"), ("other", "my-org"), ("Triage", "my-org"), ("Billing", "default-org")]
 
 
 async def test_log_lines_name_the_agent_that_acts_and_its_organization(caplog: pytest.LogCaptureFixture) -> None:

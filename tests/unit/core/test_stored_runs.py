@@ -62,6 +62,8 @@ async def test_a_run_is_a_turn_of_a_stored_session_and_its_attempt_a_turn_below_
     check_grammar(stored)
     began = [event for event in stored if event["type"] == "turn_started"]
     assert [event["agent_id"] for event in began] == ["meta", "Billing"]
+    usages = [event["data"] for event in stored if event["type"] == "usage"]
+    assert [data["organization_id"] for data in usages] == ["default-org"] * 2
     assert began[1]["data"]["parent_turn_id"] == began[0]["turn_id"]
     assert [row.agent_id for row in await store.catalog.usage(session_id=result.session_id)] == ["Billing"]
     pages = [event async for page in read_log_pages(store.log, result.session_id) for event in page]

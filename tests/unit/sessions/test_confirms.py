@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from agenticx.llms.scripted import call
 from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
-from agenticx.sessions import Hub
+from agenticx.sessions import Hub, TurnRequest
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PATIENCE
 
@@ -150,4 +152,20 @@ async def test_a_turn_that_asks_again_is_logged_as_suspended_at_the_end_of_the_p
     hub = await harness.open("done")
     await hub.answer_confirm(question.id, YES, digest=question.digest)
     assert await harness.responses() == [(True, "user")]
+    await harness.close(hub)
+
+
+@pytest.mark.keeps_owner("the hub that owns the question closes before it expires")
+async def test_a_confirmation_that_expires_after_a_restart_tells_the_time_since_it_was_asked(
+    harness: SessionHarness,
+) -> None:
+    harness.settings["confirm_timeout_seconds"] = 0.2
+    hub = await harness.open(call("note", {"text": "x"}), "done")
+    await hub.start(harness.session_id, TurnRequest(input="Note something"))
+    await wait_for_event(harness.store, harness.session_id, "confirm_required")
+    await harness.close(hub)
+    hub = await harness.open("done")
+    events = [json.loads(one.frame_json) for one in await wait_for_turn_end(harness.store, harness.session_id)]
+    (stall,) = [event["data"] for event in events if event["type"] == "stall"]
+    assert 0.19 <= stall["elapsed_seconds"] < PATIENCE, stall  # the times of events are rounded
     await harness.close(hub)

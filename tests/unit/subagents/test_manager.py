@@ -59,6 +59,13 @@ class Team:
         self.session = Session(workspace=home)
         self.models = [ScriptedModel(script, clock=self.clock) for script in workers]
         self._unused = list(self.models)
+
+        @tool(risk="read", timeout=5)
+        async def wait_briefly() -> None:
+            """Wait for sub-agents, until the call times out."""
+            await self.manager.wait()
+
+        self.wait_briefly = wait_briefly
         self.manager = AgentTeamManager(
             lambda _: self.runtime(self._unused.pop(0)),
             session=self.session,
@@ -74,7 +81,7 @@ class Team:
         """Run a turn of the main agent and return its events and its model."""
         model = ScriptedModel(script, clock=self.clock)
         events: list[RuntimeEvent] = []
-        tools = [*self.manager.meta_tools(), look, look_at, act]
+        tools = [*self.manager.meta_tools(), look, look_at, act, self.wait_briefly]
         async for event in self.runtime(model).run_turn("go", self.session, stop, tools=tools):
             events.append(event)
             if on is not None:
@@ -292,6 +299,17 @@ async def test_waiting_for_none_keeps_the_place_to_work(tmp_path: Path) -> None:
 
     ends = [event.agent_id for event in events if event.type == "subagent_completed"]
     assert ends == ["a-1", "b-2"]
+
+
+async def test_an_agent_whose_wait_was_cut_off_works_in_a_place(tmp_path: Path) -> None:
+    cancel = call("cancel_subagent", {"agent_id": "leaf-2"})
+    mid = [spawn("go", name="leaf"), call("wait_briefly"), [pause(9), cancel], [pause(9), call("look")], "mid done"]
+    team = Team(tmp_path, [mid, [hang()], ["next done"]], limits=SubagentLimits(running=1))
+    script = [spawn(name="mid"), [pause(8), spawn(name="next")], call("wait_subagents"), "done"]
+    events, _ = await team.run(script)
+
+    ends = [event.agent_id for event in events if event.type in ("subagent_completed", "subagent_error")]
+    assert ends == ["leaf-2", "mid-1", "next-3"]
 
 
 async def test_status_queries_are_few_and_the_turn_goes_on(tmp_path: Path) -> None:

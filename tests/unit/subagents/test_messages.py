@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agenticx.errors import SessionNotFound
 from agenticx.llms.base import ModelRequest
 from agenticx.llms.scripted import call, hang
 from agenticx.messages import UserMessage
 from agenticx.runtime import ConfirmAnswer
-from agenticx.sessions import Store
+from agenticx.sessions import HubClosed, Store
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
 from tests.support.commits import load
@@ -129,3 +131,34 @@ async def test_a_retry_drops_the_messages_of_before_also_after_a_restart(tmp_pat
         await hub.message_subagent(session.id, "kid-1", "And now?")
         await session.wait_for_event("subagent_completed", "kid-1", 2)
         assert heard(session.model("kid").requests[0]) == ["work", "And now?"]
+
+
+async def test_a_message_to_a_subagent_that_is_being_stopped_is_heard_at_once(
+    tmp_path: Path, open_store: OpenStore
+) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub([spawn("kid"), "Later."], kid=[hang(), "ok"]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("round_start", "kid-1")
+        await hub.cancel_subagent(session.id, "kid-1")
+        await hub.message_subagent(session.id, "kid-1", "And now?")
+        await session.wait_for_event("subagent_completed", "kid-1")
+        assert heard(session.model("kid").requests[-1]) == ["work", "And now?"]
+
+
+@pytest.mark.parametrize("ending", ["delete", "close"])
+async def test_a_session_that_ends_refuses_what_begins_its_subagents_as_it_refuses_messages(
+    tmp_path: Path, open_store: OpenStore, ending: str
+) -> None:
+    session = SubagentSession(tmp_path, open_store)
+    async with session.hub([[spawn("kid"), spawn("slow")], "Later."], kid=["ok"], slow=[hang()]) as hub:
+        await session.run(hub)
+        await session.wait_for_event("subagent_completed", "kid-1")
+        await session.wait_for_event("round_start", "slow-2")
+        await hub.cancel_subagent(session.id, "slow-2")
+        to_slow = asyncio.create_task(hub.message_subagent(session.id, "slow-2", "And now?"))  # which ends first
+        end = asyncio.create_task(hub.delete(session.id) if ending == "delete" else hub.close())
+        begun = (hub.retry_subagent(session.id, "kid-1"), hub.message_subagent(session.id, "kid-1", "More?"))
+        errors = await asyncio.gather(to_slow, *begun, return_exceptions=True)
+        await end
+    assert {type(error) for error in errors} == {SessionNotFound if ending == "delete" else HubClosed}, errors

@@ -13,10 +13,11 @@ import pytest
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
-from agenticx.sessions import Hub, MemoryStore, Store
+from agenticx.sessions import Hub, MemoryStore, Store, TurnRequest
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool
+from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
 from tests.support.commits import load
@@ -80,6 +81,29 @@ async def test_running_and_queued_subagents_of_a_dead_process_end_as_interrupted
         assert [(one["turn_id"], one["data"]["code"], one["data"]["depth"]) for one in errors] == [
             (None, "interrupted", 1)
         ] * 2
+
+
+async def test_a_call_without_effect_that_was_cut_off_may_be_repeated(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    @tool(risk="read", read_only=False, idempotent=True)
+    async def wait_for_others() -> None:
+        """Wait for others."""
+        begun.set()
+        await asyncio.Event().wait()
+
+    processes = Processes(tmp_path, [wait_for_others])
+    session = processes.session
+    async with processes.process([call("wait_for_others")]) as hub:
+        await hub.start(session.id, TurnRequest(input="go"))
+        await asyncio.wait_for(begun.wait(), PATIENCE)
+    async with processes.process(["I see."]) as hub:
+        await session.run(hub, "And?")
+        results = [one.content for one in session.main.requests[0].messages if one.role == "tool"]
+    assert len(results) == 1
+    assert results[0].endswith("the turn was interrupted. You may repeat it.")
+    looking = ["query_subagent_status", "list_subagents", "wait_subagents", "check_resources"]
+    assert [one.schema.name for one in session_tools() if is_idempotent(one)] == looking
 
 
 async def test_a_paused_subagent_goes_on_with_a_message_after_a_restart(tmp_path: Path) -> None:

@@ -39,15 +39,15 @@ class SubagentMethods(ABC):
     async def retry_subagent(self, session_id: str, agent_id: str) -> dict[str, Any]:
         """Have a sub-agent that has ended begin its task anew, with an empty conversation, and return its state.
 
-        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works, `SubagentLimitReached`.
+        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentBusy` if it works, `SubagentLimitReached`, `HubClosed`.
         """
         check_str("agent_id", agent_id)
         return await self._perform(session_id, DirectSubagent(agent_id=agent_id, action="retry"))
 
     async def message_subagent(self, session_id: str, agent_id: str, text: str) -> dict[str, Any]:
-        """Send a message to a sub-agent and return its state; one that has ended goes on with it.
+        """Send a message to a sub-agent and return its state; one that has ended, or is being stopped, goes on with it.
 
-        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`.
+        Raises `SessionNotFound`, `SubagentNotFound`, `SubagentLimitReached`, `HubClosed`.
         """
         for name, value in (("agent_id", agent_id), ("text", text)):
             check_str(name, value)

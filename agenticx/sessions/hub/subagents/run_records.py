@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage
-from agenticx.sessions.history.deliveries import read_deliveries, read_runs
+from agenticx.runtime.session import Notice
+from agenticx.sessions.history.deliveries import ending_notices, read_deliveries, read_runs
 from agenticx.sessions.store.records import Fact
 from agenticx.subagents.records import SubagentEnding, SubagentRun
 
@@ -18,7 +19,7 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True)
 class RunRecords:
-    """The runs in order, and their endings, by turn id; those `undelivered` are to be told to the main agent.
+    """The runs in order, and their endings, by turn id; those `undelivered` are to be told in the main conversation.
 
     The others have no text. `unread` messages are by the ids of their agents, in the order of their coming.
     """
@@ -43,6 +44,10 @@ class RunRecords:
                 message = UserMessage(content=fact.data["text"], message_id=fact.key)
                 records.unread.setdefault(fact.data["agent_id"], []).append(message)
         return records
+
+    def notices(self) -> list[Notice]:
+        """Return the notices of the endings that are not delivered."""
+        return ending_notices(self.undelivered.values(), self.runs)
 
     @property
     def unended(self) -> Sequence[SubagentRun]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
@@ -26,11 +27,11 @@ from agenticx.sessions.hub.subagents.run_records import (
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
-from agenticx.sessions.store.base import read_log_pages
+from agenticx.sessions.store.base import OwnershipLost, read_log_pages
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.meta_tools import CURRENT_OWNER
-from agenticx.subagents.records import SubagentEnding, SubagentLimits, SubagentRun
+from agenticx.subagents.records import SubagentEnding, SubagentLimits, SubagentRun, SubagentsClosed
 
 __all__ = ["SessionSubagents"]
 
@@ -65,7 +66,7 @@ class SessionSubagents:
         self._manager: AgentTeamManager | None = None
         self._turns = turns
         turns.records = turns.resumer = self
-        session.notices += [ending.notice(is_stored=True) for ending in self._records.undelivered.values()]
+        session.notices += self._records.notices()
 
     @property
     def manager(self) -> AgentTeamManager:
@@ -107,10 +108,26 @@ class SessionSubagents:
         if self._begun_here and self.manager.is_at_work:
             raise SessionBusy(f"sub-agents of session {self._session.id!r} work; stop it, or wait for them")
 
-    async def perform(self, command: ListSubagents | DirectSubagent) -> Any:
-        """Carry out a command and return its result; raises as the methods of the manager do."""
+    async def perform(
+        self, command: ListSubagents | DirectSubagent, check_open: Callable[[], None], session_lock: asyncio.Lock
+    ) -> Any:
+        """Carry out a command and return its result; raises as the methods of the manager and `check_open` do.
+
+        Where the sub-agents are being ended, `check_open` says why, once the one that holds the lock is done.
+        """
+        check_open()
         if isinstance(command, ListSubagents):
             return self.manager.list()
+        try:
+            return await self._direct(command)
+        except SubagentsClosed:
+            async with session_lock:  # which a deletion holds until the session is gone
+                check_open()
+            if self.manager.reporter.is_abandoned:
+                raise OwnershipLost(f"session {self._session.id!r} has another owner") from None
+            raise
+
+    async def _direct(self, command: DirectSubagent) -> dict[str, Any]:
         token = CURRENT_OWNER.set(self)  # for the task of a run that begins
         try:
             match command.action:

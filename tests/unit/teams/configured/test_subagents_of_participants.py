@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.llms.scripted import ScriptedModel, call, hang
 from agenticx.sessions import Hub
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.tools.registry import tool
@@ -86,3 +86,49 @@ async def test_an_ending_between_two_runs_reaches_the_participant_in_its_next_sp
         await wait_for_event(hub.store, session.id, "subagent_completed")
         await run(hub, session.id, "again")
     assert models.told("lead") == [[], [], ["[sub-agent k-1 completed]\nSECRET"]]
+
+
+def results_of(models: Models, name: str) -> list[str]:
+    """Return the results in the latest request of an agent."""
+    return [message.content for message in models.models[name].requests[-1].messages if message.role == "tool"]
+
+
+async def test_a_participant_sees_and_directs_the_sub_agents_below_it_only(tmp_path: Path) -> None:
+    tools = ["spawn_subagent", "list_subagents", "query_subagent_status", "wait_subagents", "cancel_subagent"]
+    team = TEAM.replace('["spawn_subagent", "wait_subagents"]', f"{tools}") + f"tools = {tools}"
+    team_file(tmp_path / "home", team, "leading")
+    cancel = call("cancel_subagent", {"agent_id": "k-1"})
+    looks = [call("list_subagents"), call("query_subagent_status"), call("wait_subagents"), cancel]
+    lead = [call("spawn_subagent", {"task": "LOOK", "name": "k"}), "Later.", call("list_subagents"), cancel, "Gone."]
+    models = Models(lead=lead, worker=[hang()], critic=[looks, "I see none.", "Fine."])
+    async with open_team_hub(tmp_path, model=models) as hub:
+        session = await hub.create(team="leading")
+        await run(hub, session.id)
+        assert [state["state"] for state in await hub.subagents(session.id)] == ["running"]
+        assert results_of(models, "critic") == ["[]", "[]", "[]", "there is no sub-agent 'k-1'; known: none"]
+        await run(hub, session.id, "again")
+    assert results_of(models, "lead")[-2:] == ['["k-1"]', "k-1 is being stopped"]
+
+
+@pytest.mark.parametrize("rewinds", [False, True])
+async def test_an_ending_reaches_the_participant_once_also_after_a_restart_and_a_rewind(
+    tmp_path: Path, rewinds: bool
+) -> None:
+    kind, lead_part, critic_part = TEAM.split("[[participants]]")
+    text = "[[participants]]".join([kind, critic_part, lead_part])  # the critic speaks first
+    team_file(tmp_path / "home", text.replace('"wait_subagents"', '"list_subagents"'), "leading")
+    start = [call("spawn_subagent", {"task": "LOOK", "name": "k"}), "Later."]
+    models = Models(lead=start, worker=["SECRET"], critic=["Good."])
+    async with open_team_hub(tmp_path, model=models) as hub:
+        session = await hub.create(team="leading")
+        await run(hub, session.id)
+        await wait_for_event(hub.store, session.id, "subagent_completed")
+    ending = "[sub-agent k-1 completed]\nSECRET"
+    models = Models(lead=[call("list_subagents"), "Now.", "And?"], critic=["Fine."] * 2)
+    async with open_team_hub(tmp_path, model=models) as hub:
+        if rewinds:
+            await hub.rewind(session.id, (await hub.messages(session.id))[-1]["message_id"])
+        await run(hub, session.id, "again")
+        await run(hub, session.id, "more")
+    assert models.told("lead") == [[ending], [ending], []]
+    assert models.told("critic") == [[], []]
