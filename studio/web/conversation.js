@@ -8,6 +8,7 @@ const HIDDEN_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\
 export const escapeHidden = (text) => text.replace(HIDDEN_CHARACTERS, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
 
 const MAX_REASON_CHARS = 2000; // of a denial; the server accepts twice as many
+const FALLBACK_CHARS = 200; // shown of a reply that was to name a speaker
 
 /** Status texts of stalls, by phase; " for N s" is appended. */
 const STALL_TEXTS = {
@@ -146,9 +147,13 @@ export class Conversation {
     if (element !== this.speech) element.append(text);
   }
 
-  on_speaker_selected({ speakers }) {
+  on_speaker_selected({ speakers, fallback }) {
     this.isTalk = true;
-    this.state = `${escapeHidden(speakers.join(", "))} speaks`;
+    const names = escapeHidden(speakers.join(", "));
+    this.state = `${names} speaks`;
+    if (fallback === undefined) return;
+    const said = fallback.length > FALLBACK_CHARS ? `${fallback.slice(0, FALLBACK_CHARS)}…` : fallback;
+    this.addNote(`The model named no one speaker, so ${names} speaks. It said: ${escapeHidden(said)}`);
   }
 
   on_team_message({ message }) {

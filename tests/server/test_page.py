@@ -16,7 +16,7 @@ from agenticx.tools.builtin import builtin_tools
 from tests.support.server.chromium import CHROMIUM, Tab, browser_tab
 from tests.support.server.page import FILE_EVENTS, SHOWN, add_files, enter, file_parts, send_message
 from tests.support.server.running_studio import StudioMaker
-from tests.support.teams.configured import team_file
+from tests.support.teams.configured import PAIR, team_file
 from tests.support.wires.files import PDF, PNG, TEXT
 
 pytestmark = [
@@ -86,6 +86,18 @@ async def test_the_speeches_of_a_team_are_shown_once_with_names_and_its_person_i
             *("Answer: Shorter.", "person", "Shorter.", "critic", "Two."),
             "The team stopped: Maximum number of turns 3 reached.",
         ]
+        assert tab.errors == []
+
+
+async def test_the_reply_that_named_no_speaker_is_shown(make_studio: StudioMaker, tab: Tab) -> None:
+    async with make_studio(ScriptedModel(["Who?"] * 3 + ["One."])) as studio:
+        team_file(studio.services.settings.home, PAIR.replace("round_robin", "selector").replace("= 2", "= 1"))
+        await studio.client.post("/api/sessions", json={"team": "pair"})
+        await enter(tab, studio)
+        await send_message(tab, "Write.")
+        await tab.wait_for(f"{SHOWN}.includes('The team stopped')")
+        note = "The model named no one speaker, so writer speaks. It said: Who?"
+        assert (await tab.evaluate(SHOWN)).splitlines()[:4] == ["Write.", note, "writer", "One."]
         assert tab.errors == []
 
 
