@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agenticx.errors import ToolError
@@ -33,6 +34,7 @@ CURRENT_OWNER: ContextVar[ManagerOwner | None] = ContextVar("agenticx_subagents"
 """The session of a hub in whose turn the code runs."""
 
 
+@cache
 def session_tools() -> Sequence[FunctionTool]:
     """Return the tools for the sessions of a hub, each of which has a manager of its own."""
     return meta_tools(_find_current)

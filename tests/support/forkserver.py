@@ -105,6 +105,7 @@ def _import_everything() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             if not module.name.startswith(_NOT_IMPORTED):
                 importlib.import_module(module.name)
+    importlib.import_module("agenticx.assembly").default_tools()  # makes and keeps the schemas of their arguments
     gc.collect()
     gc.freeze()
 

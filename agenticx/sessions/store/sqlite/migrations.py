@@ -269,11 +269,23 @@ def applied_migrations(connection: sqlite3.Connection) -> list[str]:
 
 
 def migrate(connection: sqlite3.Connection, now: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Apply the missing migrations, each as one transaction; raise `StoreError` as `applied_migrations` does."""
+    """Apply the missing migrations in one transaction; raise `StoreError` as `applied_migrations` does."""
     applied = applied_migrations(connection)
-    for migration in migrations:
-        if migration.name not in applied:
-            _apply(connection, migration, now)
+    missing = [migration for migration in migrations if migration.name not in applied]
+    if not missing:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL)")
+        for migration in missing:
+            for statement in _statements(migration.sql):
+                connection.execute(statement)
+            connection.execute("INSERT INTO migrations VALUES (?, ?)", (migration.name, now))
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
 
 
 def create_statement(table: str) -> str:
@@ -291,20 +303,6 @@ def _read_applied(connection: sqlite3.Connection) -> list[str]:
     if application != APPLICATION_ID or "migrations" not in tables:
         raise StoreError("the file is a database of another program; name another one in AGX_STORE_URL")
     return [name for (name,) in connection.execute("SELECT name FROM migrations ORDER BY name")]
-
-
-def _apply(connection: sqlite3.Connection, migration: Migration, now: str) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at TEXT NOT NULL)")
-        for statement in _statements(migration.sql):
-            connection.execute(statement)
-        connection.execute("INSERT INTO migrations VALUES (?, ?)", (migration.name, now))
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def _statements(sql: str) -> list[str]:
