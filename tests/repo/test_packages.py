@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.support.modules import modules
+from tests.support.modules import modules, statements
 
 MOST_MODULES = 22
 MOST_LINES = 500
@@ -26,7 +26,7 @@ def test_no_module_has_more_than_500_lines() -> None:
 def test_no_function_has_more_than_60_lines() -> None:
     long: dict[str, int] = {}
     for module in modules():
-        for node in ast.walk(module.tree):
+        for node in statements(module.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > MOST_LINES_OF_A_FUNCTION:
@@ -46,7 +46,7 @@ def test_no_module_imports_a_test_module() -> None:
 
 def imported_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and the dotted name of each import of a module."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

@@ -67,9 +67,9 @@ def counts_of(test: ast.AST) -> Iterator[list[int]]:
                 pass
 
 
-def promises_of(module: Module, node: ast.AST) -> list[str]:
+def promises_of(module: Module, node: ast.expr | ast.stmt) -> list[str]:
     """Return the promises that are named in the source of a node."""
-    return promises_in(ast.get_source_segment(module.text, node) or "")
+    return promises_in("\n".join(module.lines[node.lineno - 1 : node.end_lineno]))
 
 
 def promises_in(text: str) -> list[str]:

@@ -52,7 +52,7 @@ def test_default_toml_names_every_setting_and_its_values_are_accepted() -> None:
 def _names_read_in(module: Module) -> Iterator[str]:
     """Yield the attributes read from objects called settings, in the settings' module also from `self` and `base`."""
     owner = r"(settings|base|self)$" if module.path.name == "settings.py" else "settings$"
-    for node in ast.walk(module.tree):
+    for node in ast.walk(module.tree) if "settings" in module.text else ():
         if isinstance(node, ast.Attribute) and re.search(owner, ast.unparse(node.value)):
             yield node.attr
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.modules import Module, modules
+from tests.support.modules import Module, modules, statements
 
 PACKAGES = sorted({module.path.parent for module in modules()})
 UNIQUE_IN = [Path(folder) for folder in (".ci", "agenticx", "studio", "tests/support")]
@@ -128,7 +128,7 @@ def mistakes_in_module(module: Module) -> Iterator[str]:
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[Documented, str]]:
     """Yield the documented modules, classes and functions of a module with their docstrings."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, Documented) and (docstring := ast.get_docstring(node)):
             yield node, docstring
 
