@@ -90,6 +90,7 @@ MODULES = [
     "sessions.store.sqlite._segments",
     "cli.terminal.event_text",
     "cli.terminal.output",
+    "teams.group_chats.speaker_names",
     "teams.configured.config",
     "teams.configured.table",
 ]
@@ -135,7 +136,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
             tools.protected.changes_bare_repository cli.terminal.output.output_for
-            cli.terminal.output.terminal_is_dumb
+            cli.terminal.output.terminal_is_dumb teams.configured.table.tags_of
         """,
     }.items()
     for name in names.split()
