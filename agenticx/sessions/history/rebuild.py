@@ -92,7 +92,8 @@ def _to_message(entry: TranscriptEntry) -> Message:
     match logged["role"]:
         case "user":
             names = "".join(f"\n[attached: {file['name']}]" for file in logged.get("attachments", ()))
-            return UserMessage(content=logged["content"] + names, message_id=entry.id)
+            injected = logged.get("injected", False)
+            return UserMessage(content=logged["content"] + names, message_id=entry.id, injected=injected)
         case "assistant":
             calls = tuple(_to_tool_call(call) for call in logged.get("tool_calls", ()))
             return AssistantMessage(content=logged["content"], tool_calls=calls, message_id=entry.id)

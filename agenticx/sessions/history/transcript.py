@@ -184,8 +184,8 @@ class Conversation:
                 entry = self._add_entry(
                     data["message_id"], "user", data["input" if type_ == "turn_started" else "text"]
                 )
-                if attached := data.get("attachments"):
-                    entry.message["attachments"] = attached
+                further = ("attachments", "injected")  # the latter is in no event of the log: see `told_endings`
+                entry.message |= {key: data[key] for key in further if data.get(key)}
             case "round_start":
                 self._reply = None
             case "token" if data["text"]:

@@ -14,7 +14,7 @@ from agenticx.messages import UserMessage
 from agenticx.runtime import HookRegistry
 from agenticx.runtime.turn import Turn, TurnWork
 from agenticx.runtime.turns.work import WorkResult
-from agenticx.sessions.history.turns_on_path import read_events_on_path
+from agenticx.sessions.history.told_endings import read_talk_events
 from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.records import SessionRecord
 from agenticx.settings import Settings
@@ -72,7 +72,7 @@ class SessionTeams:
             team = build_team(name, config, parts)
         except TeamConfigError as exc:
             raise TeamUnavailable(str(exc)) from exc
-        events = await read_events_on_path(self.log, record.id, TALK_EVENTS)
+        events = await read_talk_events(self.log, record.id, TALK_EVENTS)
         messages = (message for message in turn.session.all_messages if isinstance(message, UserMessage))
         events = with_contents(events, [file for message in messages for file in message.attachments])
         task = _last_message(turn)

@@ -122,7 +122,7 @@ class BaseGroupChat(Team):
         self._transcript = TeamTranscript()
         self._catching_up = asyncio.Lock()  # held by a start that reads the log, so that no other one begins meanwhile
         self._selected: str | None = None  # the speaker of a speech in the log that was not finished
-        self._unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
+        self.unfinished: str | None = None  # the participant whose speech has begun, and is not in the transcript
         self._interrupted: EarlierRun | None = None  # the run with which the next one goes on
         self._running: TeamRun | None = None
         self.before_speech: Callable[[], Awaitable[None]] | None = None  # set by the team that this one takes part in
@@ -370,7 +370,7 @@ class BaseGroupChat(Team):
         answer = self._transcript.with_own_id(answer)
         said.append(answer)
         self._transcript.add_speech(participant.name, said, sent)
-        self._unfinished = None
+        self.unfinished = None
         run.add_speech(said)
         turn.emit_messages(said)
         if run.spending.reports == reports:
@@ -380,8 +380,8 @@ class BaseGroupChat(Team):
 
     async def _answer(self, run: TeamRun, participant: Participant, emit: Emit) -> BaseChatMessage:
         """Return the answer of a participant, after it has emitted the messages on the way to it."""
-        name, goes_on = participant.name, self._unfinished == participant.name
-        messages, what, self._unfinished = self._transcript.unseen(name), f"participant {name!r}", name
+        name, goes_on = participant.name, self.unfinished == participant.name
+        messages, what, self.unfinished = self._transcript.unseen(name), f"participant {name!r}", name
         speak = participant.speak if self._actors is None else partial(self._actors.speak, name)
         speech = partial(speak, messages, emit, goes_on=goes_on)
         try:
@@ -416,7 +416,7 @@ class BaseGroupChat(Team):
             await self._check_not_running("be reset")
             await self._turns.record_reset()
             self._transcript = TeamTranscript()
-            self._unfinished = self._interrupted = self._selected = None
+            self.unfinished = self._interrupted = self._selected = None
             self._unpaused.set()
             await call_all(self._participants, self.name, "on_reset", lambda one: one.reset(CancellationToken()))
 
@@ -446,7 +446,7 @@ class BaseGroupChat(Team):
             "version": STATE_VERSION,
             "transcript": transcript,
             "participants": states,
-            "unfinished": self._unfinished,
+            "unfinished": self.unfinished,
         }
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
@@ -470,7 +470,7 @@ class BaseGroupChat(Team):
         if (unfinished := state.get("unfinished")) not in (None, *names):
             raise ValueError(f"the state has a speech of {unfinished!r}, who does not take part in the team")
         await load_states(self._participants, cast("Mapping[str, Mapping[str, Any]]", states))
-        self._transcript, self._unfinished = transcript, cast("str | None", unfinished)
+        self._transcript, self.unfinished = transcript, cast("str | None", unfinished)
         self._interrupted = self._selected = None
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage] = ()) -> EarlierRun:
@@ -486,7 +486,7 @@ class BaseGroupChat(Team):
             raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")
         for name, participant in self._participants.items():
             participant.restore(turns, talk.transcript.said_by_others(name))
-        self._transcript, self._selected, self._unfinished = talk.transcript, talk.selected, talk.selected
+        self._transcript, self._selected, self.unfinished = talk.transcript, talk.selected, talk.selected
         return talk.last_run
 
     async def _check_not_running(self, purpose: str) -> None:

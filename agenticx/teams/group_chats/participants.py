@@ -85,9 +85,13 @@ class Participant(Protocol):
 
 @runtime_checkable
 class Continuable(Protocol):
-    """A team whose last run can go on. It awaits `before_speech`, if it is set, before each speech."""
+    """A team whose last run can go on.
+
+    It awaits `before_speech`, if it is set, before each speech; `unfinished` names who speaks then.
+    """
 
     before_speech: Callable[[], Awaitable[None]] | None
+    unfinished: str | None
 
     def continue_run(self, task: Sequence[BaseChatMessage]) -> Sequence[BaseAgentEvent | BaseChatMessage] | None:
         """Have the next run, which has no task, go on with the last one, and return the messages of its speeches.
@@ -157,12 +161,12 @@ class _InnerMessages:
         self._shown = shown
         self._held: list[BaseAgentEvent | BaseChatMessage] = []
 
-    async def take(self, message: BaseAgentEvent | BaseChatMessage) -> None:
-        """Take the next message of the run."""
+    async def take(self, message: BaseAgentEvent | BaseChatMessage, *, may_be_answer: bool = True) -> None:
+        """Take the next message of the run; the answer is the last message of a speech."""
         if isinstance(message, BaseChatMessage):
             await self.pass_on()
         self._held.append(message)
-        if not isinstance(self._held[0], BaseChatMessage):
+        if not (may_be_answer and isinstance(self._held[0], BaseChatMessage)):
             await self.pass_on()
 
     async def pass_on(self) -> None:
@@ -187,7 +191,8 @@ class _TeamParticipant:
 
     def __init__(self, team: Team) -> None:
         self._team = team
-        self.counts_its_time = isinstance(team, Continuable)
+        self._continuable = team if isinstance(team, Continuable) else None
+        self.counts_its_time = self._continuable is not None
         self._shown = set[str]()  # the ids of the messages of the speech that it has emitted
         self.name, self.description = team.name, team.description
         self.save_state, self.load_state = team.save_state, team.load_state
@@ -197,14 +202,14 @@ class _TeamParticipant:
     ) -> BaseChatMessage:
         if not goes_on:
             self._shown.clear()
-        earlier = self._team.continue_run(messages) if goes_on and isinstance(self._team, Continuable) else None
+        team, stop_reason = self._continuable, None
+        earlier = team.continue_run(messages) if goes_on and team is not None else None
         task = list(messages) if earlier is None and messages else None
-        stop_reason: str | None = None
         inner = _InnerMessages(emit, self._shown)
         for message in earlier or ():
             await inner.take(message)
-        if isinstance(self._team, Continuable):
-            self._team.before_speech = inner.pass_on
+        if team is not None:
+            team.before_speech = inner.pass_on
         try:
             stream = self._team.run_stream(task=task, cancellation_token=token, output_task_messages=False)
             async with aclosing(stream):
@@ -212,10 +217,10 @@ class _TeamParticipant:
                     if isinstance(item, TaskResult):
                         stop_reason = item.stop_reason
                     else:
-                        await inner.take(item)
+                        await inner.take(item, may_be_answer=team is None or team.unfinished is None)
         finally:
-            if isinstance(self._team, Continuable):
-                self._team.before_speech = None
+            if team is not None:
+                team.before_speech = None
         return await inner.end() or _no_message(self.name, stop_reason)
 
     def restore(self, turns: StoredTurns, heard: Sequence[BaseChatMessage]) -> None:

@@ -135,14 +135,14 @@ class TeamTurns:
         """
         if not isinstance(self._session, str):
             return None
-        from agenticx.sessions.history.turns_on_path import read_events_on_path  # on first use: it imports the stores
+        from agenticx.sessions.history.told_endings import read_talk_events  # on first use: it imports the stores
 
         await self._wait_for_last()
         store, above = (await self._hub(self._session)).store, self._turn_above()
         head = await store.log.head(self._session)
         if head == self._known_head or (above is not None and self._known_head is not None):
             return None
-        events = await read_events_on_path(store.log, self._session, TALK_EVENTS)
+        events = await read_talk_events(store.log, self._session, TALK_EVENTS)
         if digests := named_digests(events):
             stored = await stored_attachments(store, self._session, digests)
             events = with_contents(events, [*attachments_of(known), *stored])

@@ -121,9 +121,12 @@ async def test_a_new_task_begins_a_new_run_of_an_inner_team_that_was_cancelled()
     assert lines((await outer.run(task="no, stop")).messages) == ["user: no, stop", "b: b here", "a: a here"]
 
 
-async def test_what_an_inner_team_says_is_shown_as_its_next_speech_begins() -> None:
+@pytest.mark.parametrize("depth", [1, 2, 3])
+async def test_what_an_inner_team_says_is_shown_as_its_next_speech_begins(depth: int) -> None:
     b = Waiting("b")
     outer = in_two_teams(Thinking("a"), b)
+    for number in range(1, depth):
+        outer = RoundRobinGroupChat([outer, Saying("c")], max_turns=2, name=f"outer{number}")
     token = CancellationToken()
     stream = outer.run_stream(task="go", cancellation_token=token)
     assert lines([cast("Any", await anext(stream)) for _ in range(3)]) == ["user: go", "a: Hm.", "a: a here"]
@@ -133,6 +136,7 @@ async def test_what_an_inner_team_says_is_shown_as_its_next_speech_begins() -> N
     token.cancel()
     with pytest.raises(asyncio.CancelledError):
         await following
+    assert lines((await outer.run()).messages) == ["b: b here", *["c: c here"] * (depth - 1)]
 
 
 # --- types of messages ------------------------------------------------------------------------------------------------

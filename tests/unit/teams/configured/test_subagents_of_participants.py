@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agenticx.llms.scripted import ScriptedModel, call, hang
+from agenticx.messages import UserMessage
 from agenticx.sessions import Hub
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.tools.registry import tool
@@ -61,8 +62,9 @@ async def test_a_participant_gets_the_ending_of_its_sub_agent_once(tmp_path: Pat
         await run(hub, session.id)
         await run(hub, session.id, "again")
     ending = "[sub-agent k-1 completed]\nSECRET"
-    assert [len(told) for told in models.told("lead")] == [0, 0, 1, 0]
-    assert models.told("lead")[2] == [ending]
+    assert models.told("lead") == [[], [], [ending], [ending]]
+    told, answer = models.models["lead"].requests[3].messages[-4:-2]
+    assert (told.content, isinstance(told, UserMessage) and told.injected, answer.content) == (ending, True, "I see.")
     assert models.told("critic") == [[], []]
 
 
@@ -130,5 +132,5 @@ async def test_an_ending_reaches_the_participant_once_also_after_a_restart_and_a
             await hub.rewind(session.id, (await hub.messages(session.id))[-1]["message_id"])
         await run(hub, session.id, "again")
         await run(hub, session.id, "more")
-    assert models.told("lead") == [[ending], [ending], []]
+    assert models.told("lead") == [[ending]] * 3
     assert models.told("critic") == [[], []]
