@@ -148,12 +148,10 @@ class _Work:
         self._session_id = session_id
 
     async def __call__(self, turn: Turn) -> str:
-        from agenticx.sessions.history.unanswered_runs import (
-            with_unanswered_runs,  # on first use: it imports the stores
-        )
+        from agenticx.sessions.history.work_of_runs import with_work_of_runs  # on first use: it imports the stores
 
         execution, variables = self._execution, turn.session.state.context_variables
-        execution.history = await with_unanswered_runs(self._log, self._session_id, turn.session.messages[:-1])
+        execution.history = await with_work_of_runs(self._log, self._session_id, turn.session.messages[:-1])
         execution.context_variables = {**variables, **execution.context_variables}
         async for _ in execution.events():
             pass

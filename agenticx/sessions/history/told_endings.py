@@ -1,4 +1,8 @@
-"""The endings of sub-agents that participants of teams were told, among the events of the log."""
+"""The endings of sub-agents that agents below the main one were told, among the events of the log.
+
+Such agents are participants of teams, and those of an executor's runs. What they were told is in facts only; here it is
+a `steered` event that is `injected`, before the last model call of the turn in which it was told.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,20 @@ from agenticx.sessions.store.base import Log
 from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, StoredEvent
 
-__all__ = ["read_talk_events"]
+__all__ = ["read_talk_events", "with_told_endings"]
 
 
 async def read_talk_events(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
-    """Return what `read_events_on_path` does, and what participants of teams were told of their sub-agents.
-
-    The latter, which only facts have, is a `steered` event that is `injected`, before the last model call of the turn
-    in which it was told. Raises `DamagedData`.
-    """
+    """Return what `read_events_on_path` does, and what participants of teams were told; raises `DamagedData`."""
     events = await read_events_on_path(log, session_id, types)
     facts = await log.subagent_facts(session_id)
-    return _with_told(events, facts) if facts else events
+    return with_told_endings(events, facts)
 
 
-def _with_told(events: Sequence[StoredEvent], facts: Sequence[Fact]) -> list[StoredEvent]:
+def with_told_endings(events: Sequence[StoredEvent], facts: Sequence[Fact]) -> list[StoredEvent]:
+    """Return the events of turns, and of those above them, with what agents were told by the facts."""
+    if not facts:
+        return list(events)
     runs, paths = read_runs(facts), _agent_paths(events)
     told: dict[tuple[str | None, str], list[EndingDelivery]] = {}
     for key, one in read_deliveries(facts).items():

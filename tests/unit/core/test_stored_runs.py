@@ -19,6 +19,7 @@ from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
 from agenticx.sessions import MemoryStore, Store, transcript
 from agenticx.sessions.store.base import read_log_pages
 from agenticx.settings import Settings, load_settings
+from agenticx.subagents.meta_tools import session_tools
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, hang, outline, say, usage
 from agenticx.tools import tool
 
@@ -39,6 +40,18 @@ ANN = {"customer": "Ann"}
 
 def settings_in(folder: Path) -> Settings:
     return load_settings({"home": folder / "home", "workspace_root": folder}, environ={})
+
+
+class ByTask(ScriptedModel):
+    """A model that plays the script of a sub-agent for its task, `Look.`, else that of the agent."""
+
+    def __init__(self, agent: ScriptedModel, subagent: ScriptedModel) -> None:
+        super().__init__([])
+        self._agent, self._subagent = agent, subagent
+
+    def stream(self, request: Any) -> Any:
+        is_task = request.messages[-1].content == "Look."
+        return (self._subagent if is_task else self._agent).stream(request)
 
 
 async def envelopes(store: Store, session_id: str) -> list[dict[str, Any]]:
@@ -70,6 +83,28 @@ async def test_a_run_is_a_turn_of_a_stored_session_and_its_attempt_a_turn_below_
     assert [message["content"] for message in transcript(pages)] == ["Pay 7.", "Paid."]
 
 
+async def test_what_an_agent_was_told_of_its_sub_agent_is_part_of_the_next_tasks(tmp_path: Path) -> None:
+    store = MemoryStore()
+    spawns = call("spawn_subagent", {"task": "Look.", "name": "scout"})
+    model = ScriptedModel([spawns, call("wait_subagents"), "It is red.", "Red.", "Still red."])
+    scout = ScriptedModel(["Red."])
+    agent = Agent(name="Lead", tools=tuple(session_tools()))
+    executor = AgentExecutor(ByTask(model, scout), store=store, settings=settings_in(tmp_path))
+    session_id = (await executor.arun(agent, Task(description="Find out."))).session_id
+    await executor.aclose()
+    executor = AgentExecutor(ByTask(model, scout), store=store, session=session_id, settings=settings_in(tmp_path))
+    for text in ("And?", "Sure?"):
+        assert (await executor.arun(agent, Task(description=text))).success
+    await executor.aclose()
+    told = "[sub-agent scout-1 completed]\nRed."
+    assert [message.content for message in model.requests[2].messages][-1] == told
+    later = [[message.content for message in request.messages] for request in model.requests[3:]]
+    assert [contents[-2 * number - 3 :] for number, contents in enumerate(later)] == [
+        [told, "It is red.", "And?"],
+        [told, "It is red.", "And?", "Red.", "Sure?"],
+    ]
+
+
 async def test_half_a_surrogate_pair_in_a_task_is_replaced(tmp_path: Path) -> None:
     url, model = f"sqlite:///{tmp_path}/runs.db", ScriptedModel([say("Fine.")])
     executor = AgentExecutor(model, store=url, settings=settings_in(tmp_path))
@@ -88,7 +123,8 @@ async def test_a_later_executor_continues_a_stored_session(tmp_path: Path) -> No
     result = await second.arun(billing, Task(description="Which one?"))
     await second.aclose()
     assert (result.session_id, result.result, result.context_variables) == (session_id, "Number 7.", ANN)
-    assert [message.content for message in model.requests[0].messages][1:] == ["Pay 7.", "Paid.", "Which one?"]
+    contents = [message.content for message in model.requests[0].messages][1:]
+    assert contents == ["Pay 7.", "", "invoice 7 is paid by Ann", "Paid.", "Which one?"]
 
 
 def test_a_blocking_run_closes_its_store_each_time(tmp_path: Path) -> None:

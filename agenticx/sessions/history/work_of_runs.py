@@ -1,0 +1,94 @@
+"""The work of an executor's runs in a stored session, as messages.
+
+A run is a turn whose work takes the place of the model calls; its attempts are turns below it. The conversation has the
+user's message and the answer of each run. The calls of all its attempts may have taken effect, so they belong between
+the two, as those of any other turn do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.sessions.history.rebuild import messages_of_agent
+from agenticx.sessions.history.told_endings import with_told_endings
+from agenticx.sessions.store.base import Log, read_log_pages
+from agenticx.sessions.store.damage import map_decode_errors
+from agenticx.sessions.store.records import Fact, StoredEvent
+
+__all__ = ["with_work_of_runs"]
+
+
+async def with_work_of_runs(log: Log, session_id: str, conversation: Sequence[Message]) -> list[Message]:
+    """Return the conversation with the calls, results and texts of the runs behind the messages that began them.
+
+    The log is read only if there are such messages. Raises `DamagedData`.
+    """
+    inputs = {one.message_id for one in conversation if isinstance(one, UserMessage) and not one.injected}
+    if not inputs:
+        return list(conversation)
+    attempts = _Attempts(inputs)
+    async for page in read_log_pages(log, session_id):
+        attempts.feed(page)
+    work = attempts.work(await log.subagent_facts(session_id))
+    messages: list[Message] = []
+    for message in conversation:
+        messages += (message, *work.get(message.message_id, ()))
+    return messages
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A turn that `agent_id` began in a run, which the message `message_id` had begun."""
+
+    agent_id: str
+    message_id: str
+
+
+class _Attempts:
+    """The attempts, in order, of the runs that the user's messages with these ids began."""
+
+    def __init__(self, message_ids: Collection[str]) -> None:
+        self._message_ids = message_ids
+        self._runs: dict[str | None, tuple[str, str]] = {}  # the message's id and its text, by turn id
+        self._attempts: dict[str | None, _Attempt] = {}  # by turn id
+        self._events: list[StoredEvent] = []
+
+    def feed(self, events: Iterable[StoredEvent]) -> None:
+        """Read the next events of the log."""
+        for event in events:
+            if event.type == "turn_started":
+                with map_decode_errors("the log of a session"):
+                    self._begin(event)
+            if event.turn_id in self._attempts or (event.turn_id in self._runs and event.type == "turn_started"):
+                self._events.append(event)
+
+    def work(self, facts: Sequence[Fact]) -> dict[str, list[Message]]:
+        """Return the messages of the attempts by the ids of the messages that began the runs."""
+        events: dict[str | None, list[StoredEvent]] = {}
+        for event in with_told_endings(self._events, facts):
+            events.setdefault(event.turn_id, []).append(event)
+        found: dict[str, list[Message]] = {}
+        for turn_id, attempt in self._attempts.items():
+            found.setdefault(attempt.message_id, []).extend(_work_of(events[turn_id], attempt.agent_id))
+        return found
+
+    def _begin(self, event: StoredEvent) -> None:
+        envelope = json.loads(event.frame_json)
+        data = envelope["data"]
+        parent_id, text = data.get("parent_turn_id"), data["input"]
+        if parent_id is None and data["message_id"] in self._message_ids:
+            self._runs[event.turn_id] = data["message_id"], text
+        elif parent_id in self._runs and self._runs[parent_id][1] == text:  # else a turn of a guide rail
+            self._attempts[event.turn_id] = _Attempt(envelope["agent_id"], self._runs[parent_id][0])
+
+
+def _work_of(events: Sequence[StoredEvent], agent_id: str) -> Sequence[Message]:
+    """Return the messages of an attempt without the first one and the answer, which are those of the run, or none."""
+    _, *messages = messages_of_agent(events, agent_id)
+    has_ended = events[-1].type == "final"
+    if has_ended and messages and isinstance(last := messages[-1], AssistantMessage) and not last.tool_calls:
+        messages.pop()
+    return messages
