@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
+import string
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from typing import Annotated, Any, Literal
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -57,27 +58,47 @@ def clean_text(text: str) -> str:
     return "".join(map(_replace_surrogates, _chunks(text)))
 
 
+_PUNCTUATION = (
+    string.punctuation + "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb\u2039\u203a\u2026\u2013\u2014\u00b7\u2022"
+)
 _SPEAKER_CHARS = 220  # at most, in the line that names who speaks, as it is shown
+_LINE_CHARS = 100_000  # of a line that are looked at; who quotes lines quotes all of a longer text
 _BLANKS = str.maketrans("", "", " \u115f\u1160\u2800\u3164\uffa0")  # printable, but nothing is to be seen
+_MARKS = frozenset({"Mn", "Me"})  # accents, variation selectors and the like: they change a letter, or nothing
+_LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0455\u0456\u0501\u0261\u0131\u0578"
+    "\ua789\u2236\u205a\u02d0\u0589\ufe30",
+    "aeopcyxsidgin::::::",
+)
+_TAG = re.compile(r"<[^<>]{0,40}>")
 
 
 def shown_text(line: str, chars: int) -> str:
     """Return the first `chars` characters of a line as a reader takes it, and no more than a few beyond them.
 
-    It has no spaces and invisible characters, one width and no upper case: a line that imitates another one for the eye
-    is equal to it here.
+    It has no spaces, invisible characters and accents, one width and no upper case, and Latin letters for those that
+    look like them: a line that imitates another one for the eye is equal to it here.
 
-    >>> shown_text("\u200bUser  said\uff1a ", 20)
+    >>> shown_text("\u200bUser  s\u0430id\uff1a ", 20)
     'usersaid:'
     """
-    seen = filter(str.isprintable, line.translate(_BLANKS))
-    return normalize("NFKC", "".join(islice(seen, chars))).translate(_BLANKS).casefold()
+    seen = filter(_is_seen, line[:_LINE_CHARS].translate(_BLANKS))
+    text = normalize("NFKD", "".join(islice(seen, chars)).translate(_LOOKALIKES)).translate(_BLANKS)
+    return "".join(filter(_is_seen, text)).casefold().translate(_LOOKALIKES)
 
 
 def names_speaker(line: str) -> bool:
-    """Return whether a reader may take a line for `NAME said:`, with which the speech of a member of a team begins."""
-    shown = shown_text(line, _SPEAKER_CHARS + 1)
-    return shown.endswith("said:") and len(shown) <= _SPEAKER_CHARS
+    """Return whether a reader may take a line for `NAME said:`, with which the speech of a member of a team begins.
+
+    Marks of Markdown and HTML around it do not matter.
+    """
+    shown = _TAG.sub("", shown_text(line, _SPEAKER_CHARS + 1))
+    words = shown.rstrip(_PUNCTUATION)
+    return words.endswith("said") and ":" in shown[len(words) :] and len(shown) <= _SPEAKER_CHARS
+
+
+def _is_seen(char: str) -> bool:
+    return char.isprintable() and category(char) not in _MARKS
 
 
 def _chunks(text: str) -> Iterator[str]:

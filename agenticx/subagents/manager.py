@@ -163,7 +163,7 @@ class AgentTeamManager:
     async def retry(self, agent_id: str) -> None:
         """Have a sub-agent that has ended begin its task anew, with an empty conversation.
 
-        Raises `SubagentBusy` if it works, `SubagentLimitReached`.
+        Messages that it has not heard are dropped. Raises `SubagentBusy` if it works, `SubagentLimitReached`.
         """
         agent = self._find(agent_id)
         if not (agent.has_ended and await self._begin_again(agent, is_anew=True)):

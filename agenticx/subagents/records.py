@@ -210,10 +210,11 @@ class SubagentEnding:
 
 
 def looks_like_ending(line: str) -> bool:
-    """Return whether a reader may take a line for the first one of an ending, whatever its case, width or spaces."""
+    """Return whether a reader may take a line for the first one of an ending, whatever stands before its bracket."""
     shown = shown_text(line, _LINE_CHARS)
     letters = "".join(filter(str.isalpha, shown))
-    return letters.startswith("subagent") and category(shown[0]) == "Ps"
+    before = shown.partition("s")[0]
+    return letters.startswith("subagent") and any(category(char) == "Ps" for char in before)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -77,7 +77,10 @@ async def cancel(request: Request) -> Response:
 
 
 async def retry(request: Request) -> Response:
-    """Have a sub-agent that has ended begin its task anew, with an empty conversation."""
+    """Have a sub-agent that has ended begin its task anew, with an empty conversation.
+
+    Messages that it has not heard are dropped.
+    """
     await read_body(request, RetrySubagentBody)
     return JSONResponse(await services(request).hub.retry_subagent(**_ids(request)), 202)
 

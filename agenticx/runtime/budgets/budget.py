@@ -54,8 +54,9 @@ class Budget:
     agents is at work; waiting for a person does not count. None is no limit. May be used from several threads.
 
     A turn that has nothing left ends with the error `budget_exceeded`. The input of a call is estimated before it is
-    made, so the last call may exceed the tokens slightly, as may a model that does not take `max_output_tokens`; no
-    call is made after that. A call may have at most half of what is left as its reply.
+    made, so the last calls, several if they are made at once, may exceed the tokens by what their estimates lack, as
+    may a model that does not take `max_output_tokens`; no call is made after that. A call may have at most half of what
+    is left as its reply.
 
     Raises `TypeError` and `ValueError` for limits that are no numbers above 0.
     """

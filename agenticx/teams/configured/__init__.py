@@ -32,6 +32,9 @@ is read at the beginning of each run. For example:
     text = "DONE"
     sources = ["desk"]
 
+    [[termination]]
+    type = "stuck"
+
 Keys marked with ? may be left out. Keys of the team:
 
     kind           round_robin: the participants speak in their order; selector: a model chooses who speaks;

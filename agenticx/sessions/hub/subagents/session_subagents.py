@@ -120,7 +120,7 @@ class SessionSubagents:
             return self.manager.list()
         try:
             return await self._direct(command)
-        except SubagentsClosed:
+        except (SubagentsClosed, OwnershipLost):
             async with session_lock:  # which a deletion holds until the session is gone
                 check_open()
             if self.manager.reporter.is_abandoned:
