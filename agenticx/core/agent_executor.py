@@ -90,11 +90,12 @@ class AgentExecutor:
     It is one in memory, in which a refused answer is followed by the reason, or the id of one of an open hub; the agent
     that acted last does a task for which none is given. With a `store`, one that is open or a URL as of `open_hub`,
     each task is a turn of a stored session, by default a new one (`ExecutionResult.session_id`), which a later executor
-    can continue, with all calls and results; its attempts are turns below that one, as `agx sessions replay` shows. A
-    run that waited for a person when its process ended waits on, and can be answered in any hub over that store: the
-    same task on the same `session` goes on in that turn, any other one ends it as interrupted. A store that is opened
-    here belongs to one event loop until `aclose`. Chats are not stored: their rows are the application's. Within a
-    turn, such as in a tool, a task is stored where that turn is, so an executor with a store is refused there.
+    can continue, with the calls and results of the latest tasks; its attempts are turns below that one, as `agx
+    sessions replay` shows. A run that waited for a person when its process ended waits on, and can be answered in any
+    hub over that store: the same task on the same `session` goes on in that turn, any other one ends it as interrupted.
+    A store that is opened here belongs to one event loop until `aclose`. Chats are not stored: their rows are the
+    application's. Within a turn, such as in a tool, a task is stored where that turn is, so an executor with a store is
+    refused there.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from agenticx.messages import AssistantMessage, Message, UserMessage
+from agenticx.runtime.history_text import count_characters
 from agenticx.sessions.history.rebuild import messages_of_agent
 from agenticx.sessions.history.told_endings import with_told_endings
 from agenticx.sessions.store.base import Log, read_log_pages
@@ -20,11 +21,15 @@ from agenticx.sessions.store.records import Fact, StoredEvent
 
 __all__ = ["with_work_of_runs"]
 
+_MOST_CHARS, _MOST_MESSAGES = 24_000, 8  # of the work of runs, the latest first; below the limits of compaction
+
 
 async def with_work_of_runs(log: Log, session_id: str, conversation: Sequence[Message]) -> list[Message]:
     """Return the conversation with the calls, results and texts of the runs behind the messages that began them.
 
-    The log is read only if there are such messages. Raises `DamagedData`.
+    It has those of the latest run and, while they are short, of the ones before; of older runs the message and the
+    answer only, since nothing compacts it for good. The log is read only if a message began a run. Raises
+    `DamagedData`.
     """
     inputs = {one.message_id for one in conversation if isinstance(one, UserMessage) and not one.injected}
     if not inputs:
@@ -33,10 +38,12 @@ async def with_work_of_runs(log: Log, session_id: str, conversation: Sequence[Me
     async for page in read_log_pages(log, session_id):
         attempts.feed(page)
     work = attempts.work(await log.subagent_facts(session_id))
-    messages: list[Message] = []
-    for message in conversation:
-        messages += (message, *work.get(message.message_id, ()))
-    return messages
+    messages, chars, count = list[Message](), 0, 0
+    for message in reversed(conversation):
+        done = work.get(message.message_id, ()) if chars < _MOST_CHARS and count < _MOST_MESSAGES else ()
+        chars, count = chars + count_characters(done), count + len(done)
+        messages += (*reversed(done), message)
+    return messages[::-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import pytest
 from agenticx import ConfirmAnswer, open_hub
 from agenticx.core import Agent, AgentExecutor, GuideRailContext, GuideRailVerdict, Task
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound
-from agenticx.messages import AssistantMessage, ToolMessage
+from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session
 from agenticx.sessions import MemoryStore, Store, transcript
 from agenticx.sessions.store.base import read_log_pages
@@ -81,6 +81,27 @@ async def test_a_run_is_a_turn_of_a_stored_session_and_its_attempt_a_turn_below_
     assert [row.agent_id for row in await store.catalog.usage(session_id=result.session_id)] == ["Billing"]
     pages = [event async for page in read_log_pages(store.log, result.session_id) for event in page]
     assert [message["content"] for message in transcript(pages)] == ["Pay 7.", "Paid."]
+
+
+async def test_the_calls_of_the_latest_tasks_are_sent_and_those_of_older_ones_left_out(tmp_path: Path) -> None:
+    @tool(risk="read")
+    def read(number: int) -> str:
+        """Read a part."""
+        return f"{number}: {'x' * 10_000}"
+
+    store, agent = MemoryStore(), Agent(name="Reader", tools=(read,))
+    model = ScriptedModel([reply for number in range(6) for reply in (call("read", {"number": number}), "Read.")])
+    first = AgentExecutor(model, store=store, settings=settings_in(tmp_path))
+    session_id = (await first.arun(agent, Task(description="Part 0"))).session_id
+    await first.aclose()
+    executor = AgentExecutor(model, store=store, session=session_id, settings=settings_in(tmp_path))
+    for number in range(1, 6):
+        await executor.arun(agent, Task(description=f"Part {number}"))
+    await executor.aclose()
+    sent = model.requests[-2].messages
+    assert [message.content for message in sent if isinstance(message, UserMessage)] == [f"Part {n}" for n in range(6)]
+    results = [message.content[0] for message in sent if isinstance(message, ToolMessage)]
+    assert results == ["2", "3", "4"]
 
 
 async def test_what_an_agent_was_told_of_its_sub_agent_is_part_of_the_next_tasks(tmp_path: Path) -> None:
