@@ -120,10 +120,8 @@ async def test_what_an_agent_was_told_of_its_sub_agent_is_part_of_the_next_tasks
     told = "[sub-agent scout-1 completed]\nRed."
     assert [message.content for message in model.requests[2].messages][-1] == told
     later = [[message.content for message in request.messages] for request in model.requests[3:]]
-    assert [contents[-2 * number - 3 :] for number, contents in enumerate(later)] == [
-        [told, "It is red.", "And?"],
-        [told, "It is red.", "And?", "Red.", "Sure?"],
-    ]
+    assert later[0][-3:] == [told, "It is red.", "And?"]
+    assert later[1][-5:] == [told, "It is red.", "And?", "Red.", "Sure?"]
 
 
 async def test_half_a_surrogate_pair_in_a_task_is_replaced(tmp_path: Path) -> None:
