@@ -220,7 +220,3 @@ def test_every_module_and_file_named_exists() -> None:
         assert find_spec(module), module
     for path in re.findall(r"\]\(([\w./-]+)\)", README) + re.findall(r"`(tests/[\w./-]+)`", README):
         assert (ROOT / path).exists(), path
-
-
-def test_it_is_short() -> None:
-    assert len(README.splitlines()) <= 250
