@@ -43,7 +43,10 @@ class MessageRuntime(Protocol):
     ) -> None: ...
 
     async def register(
-        self, type: str | AgentType, factory: Callable[[], Any], subscriptions: Sequence[Subscription] | None = None
+        self,
+        type: str | AgentType,
+        agent_factory: Callable[[], Any],
+        subscriptions: Sequence[Subscription] | None = None,
     ) -> AgentType: ...
 
     async def register_factory(

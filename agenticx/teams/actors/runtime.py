@@ -166,7 +166,10 @@ class SingleThreadedAgentRuntime:
     # --- agents -------------------------------------------------------------------------------------------------------
 
     async def register(
-        self, type: str | AgentType, factory: Callable[[], Any], subscriptions: Sequence[Subscription] | None = None
+        self,
+        type: str | AgentType,
+        agent_factory: Callable[[], Any],
+        subscriptions: Sequence[Subscription] | None = None,
     ) -> AgentType:
         """Register a factory of agents, plain or async, with subscriptions.
 
@@ -175,12 +178,12 @@ class SingleThreadedAgentRuntime:
         """
         agent_type = AgentType(str(type))
         bound = [_bound(subscription, agent_type) for subscription in subscriptions or ()]
-        bound += [own for own in class_subscriptions(factory, agent_type) if own not in bound]
+        bound += [own for own in class_subscriptions(agent_factory, agent_type) if own not in bound]
         for place, subscription in enumerate(bound):
             self._check_subscription(subscription)
             if subscription in bound[:place]:
                 raise SubscriptionExists(f"Subscription already exists: {subscription!r}")
-        self._registry.add_factory(agent_type, factory, None)
+        self._registry.add_factory(agent_type, agent_factory, None)
         for subscription in bound:
             await self.add_subscription(subscription)
         return agent_type

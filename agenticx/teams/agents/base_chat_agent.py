@@ -21,6 +21,7 @@ from agenticx.teams.messages import (
     ModelClientStreamingChunkEvent,
     Response,
     TaskResult,
+    TextMessage,
 )
 
 __all__ = ["BaseChatAgent"]
@@ -52,10 +53,9 @@ class BaseChatAgent(ChatAgent):
         return self._description
 
     @property
-    @abstractmethod
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        """The types of the messages that the agent answers with."""
-        ...
+        """The types of the messages that the agent answers with: texts, unless a subclass says otherwise."""
+        return (TextMessage,)
 
     @abstractmethod
     async def on_messages(self, messages: Sequence[BaseChatMessage], cancellation_token: CancellationToken) -> Response:
@@ -71,10 +71,9 @@ class BaseChatAgent(ChatAgent):
             yield message
         yield response
 
-    @abstractmethod
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Return to the state in which the agent was made."""
-        ...
+        """Return to the state in which the agent was made; an agent without state has nothing to do."""
+        return
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
         """Pause work; called while the agent may be at work."""

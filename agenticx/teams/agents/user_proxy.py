@@ -61,9 +61,9 @@ class UserProxyAgent(BaseChatAgent):
     def __init__(
         self,
         name: str,
+        input_func: InputFunction | None = None,
         *,
         description: str = "A human user",
-        input_func: InputFunction | None = None,
         settings: Settings | None = None,
     ) -> None:
         super().__init__(name, description)

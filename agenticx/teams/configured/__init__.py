@@ -49,7 +49,8 @@ Keys of a selector only:
     model?                    the model that chooses; by default the session's
     selector_prompt?          its prompt, in which {roles} becomes a line `NAME: description` for each participant,
                               {participants} the list of the names that may be chosen now, and {history} the last 40
-                              messages, of at most 24,000 characters
+                              messages, of at most 24,000 characters; without any of these it is the system
+                              message before the built-in prompt
     allow_repeated_speaker?   true if a participant may speak twice in a row; false by default
 
 Keys of a participant, which is an agent, or with `kind = "user"` the user, who is asked when it is their turn:

@@ -61,7 +61,11 @@ _log = get_logger(__name__)
 
 
 class BaseGroupChat(Team):
-    """A team whose participants speak one after the other; a subclass chooses the next one.
+    """A team whose participants speak one after the other; a subclass chooses the next one by `_select_speaker`:
+
+        class Alternating(BaseGroupChat):
+            def _select_speaker(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:
+                return None if len(messages) > 6 else self._participants[len(messages) % 2].name
 
     `participants` are agents or teams with unique names. A run ends by `termination_condition` or after `max_turns`
     speeches; with neither, after `team_max_turns` speeches (a setting, 100). With a `runtime` each speech is a message
@@ -79,10 +83,10 @@ class BaseGroupChat(Team):
     def __init__(
         self,
         participants: Sequence[ChatAgent | Team],
+        termination_condition: TerminationCondition | None = None,
         *,
         name: str | None = None,
         description: str | None = None,
-        termination_condition: TerminationCondition | None = None,
         max_turns: int | None = None,
         runtime: MessageRuntime | None = None,
         custom_message_types: Sequence[type[BaseChatMessage | BaseAgentEvent]] | None = None,
@@ -98,7 +102,8 @@ class BaseGroupChat(Team):
             if max_turns < 1:
                 raise ValueError(f"max_turns must be at least 1, not {max_turns}")
         self.check_participants(participants)
-        self._participants = checked_participants(participants)
+        self._participants = list(participants)
+        self._members = checked_participants(participants)
         self._name = checked_text("name", name, type(self).__name__)
         self._description = checked_text("description", description, "A team of agents.")
         self._condition = None if termination_condition is None else checked_condition(termination_condition)
@@ -106,7 +111,7 @@ class BaseGroupChat(Team):
         if max_turns is None and termination_condition is None:
             settings = settings or load_settings()
             self._max_turns = settings.team_max_turns
-        self._actors = None if runtime is None else ActorParticipants(runtime, self._participants)
+        self._actors = None if runtime is None else ActorParticipants(runtime, self._members)
         self._types = MessageTypes([*produced_types(participants), *(custom_message_types or ())])
         self._inner = [participant for participant in participants if isinstance(participant, BaseGroupChat)]
         self.add_message_types(self.message_types)
@@ -149,8 +154,12 @@ class BaseGroupChat(Team):
             team.add_message_types(types)
 
     @abstractmethod
-    async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
-        """Return the name of the next speaker; it may be called again for the same speech after a failure."""
+    def _select_speaker(self, messages: Sequence[Speaking]) -> str | Awaitable[str | None] | None:
+        """Return the name of the next speaker, or None to end the run; plain or async.
+
+        `messages` are all messages of the team, of earlier runs too. It may be called again for the same speech after a
+        failure.
+        """
         ...
 
     def check_participants(self, participants: Sequence[object]) -> None:
@@ -314,11 +323,15 @@ class BaseGroupChat(Team):
         while not await self._is_over(run):
             await self._unpaused.wait()
             run.check()
-            if self.before_speech is not None:
-                await self.before_speech()
             if (budget := current_budget()) is not None:
                 budget.check_seconds()
-            await self._speak(run, turn, self._participants[await self._next_speaker(run, turn)])
+            name = await self._next_speaker(run, turn)
+            if name is None:
+                run.stop_reason = "No next speaker was selected."
+                return
+            if self.before_speech is not None:
+                await self.before_speech()
+            await self._speak(run, turn, self._members[name])
 
     async def _is_over(self, run: TeamRun) -> bool:
         """Return whether the condition or the limit of speeches ends the run."""
@@ -330,8 +343,8 @@ class BaseGroupChat(Team):
         run.stop_reason = f"Maximum number of turns {self._max_turns} reached."
         return True
 
-    async def _next_speaker(self, run: TeamRun, turn: TeamTurn) -> str:
-        """Return who speaks next: the speaker whose speech was interrupted, or the one that is chosen now."""
+    async def _next_speaker(self, run: TeamRun, turn: TeamTurn) -> str | None:
+        """Return who speaks next: the speaker whose speech was interrupted, or the one that is chosen now, if any."""
         name, self._selected = self._selected, None
         if name is not None and run.continues:
             return name
@@ -341,14 +354,27 @@ class BaseGroupChat(Team):
         choice = Spending()
         if name is None:
             with collected_by(choice):
-                name = await self.select_speaker(self._transcript, run)
+                name = await self._selected_speaker()
         run.check()
+        if name is None:
+            return None
         fallback, run.fallback = run.fallback, None
         await turn.emit_speaker(name, fallback)
         run.check()
         if self._emits_events:
             used = choice.usage if choice.reports else None
             await run.emit(SelectSpeakerEvent(content=[name], models_usage=used, source=self.name))
+        return name
+
+    async def _selected_speaker(self) -> str | None:
+        """Return what `_select_speaker` does; `TeamError` for another name or value."""
+        what = f"_select_speaker of team {self.name!r}"
+        name: object = await user_code.call_in_place(self._select_speaker, self._transcript.messages, what=what)
+        return None if name is None else self._checked_name(name, what)
+
+    def _checked_name(self, name: object, what: str) -> str:
+        if not isinstance(name, str) or name not in self._members:
+            raise TeamError(f"{what} returned {name!r}, which is no participant; known: {[*self._members]}")
         return name
 
     async def _speak(self, run: TeamRun, turn: TeamTurn, participant: Participant) -> None:
@@ -418,17 +444,17 @@ class BaseGroupChat(Team):
             self._transcript = TeamTranscript()
             self.unfinished = self._interrupted = self._selected = None
             self._unpaused.set()
-            await call_all(self._participants, self.name, "on_reset", lambda one: one.reset(CancellationToken()))
+            await call_all(self._members, self.name, "on_reset", lambda one: one.reset(CancellationToken()))
 
     async def pause(self) -> None:
         """Pause the participants, also one that is at work; no further speech begins before `resume`."""
         self._unpaused.clear()
-        await call_all(self._participants, self.name, "on_pause", lambda one: one.pause(CancellationToken()))
+        await call_all(self._members, self.name, "on_pause", lambda one: one.pause(CancellationToken()))
 
     async def resume(self) -> None:
         """Resume after `pause`."""
         try:
-            await call_all(self._participants, self.name, "on_resume", lambda one: one.resume(CancellationToken()))
+            await call_all(self._members, self.name, "on_resume", lambda one: one.resume(CancellationToken()))
         finally:
             self._unpaused.set()
 
@@ -440,7 +466,7 @@ class BaseGroupChat(Team):
         """
         await self._catch_up()
         transcript = self._transcript.dump()
-        states = {name: await participant.save_state() for name, participant in self._participants.items()}
+        states = {name: await participant.save_state() for name, participant in self._members.items()}
         return {
             "type": type(self).__name__,
             "version": STATE_VERSION,
@@ -464,12 +490,12 @@ class BaseGroupChat(Team):
         state = checked_state(state, type(self).__name__, f"team {self.name!r}")
         states = state.get("participants")
         names = cast("Mapping[str, Any]", states).keys() if isinstance(states, Mapping) else set[str]()
-        if names != self._participants.keys():
-            raise ValueError(f"the state is of the participants {[*names]}, not of {[*self._participants]}")
-        transcript = TeamTranscript.load(state.get("transcript"), self._types, self._participants)
+        if names != self._members.keys():
+            raise ValueError(f"the state is of the participants {[*names]}, not of {[*self._members]}")
+        transcript = TeamTranscript.load(state.get("transcript"), self._types, self._members)
         if (unfinished := state.get("unfinished")) not in (None, *names):
             raise ValueError(f"the state has a speech of {unfinished!r}, who does not take part in the team")
-        await load_states(self._participants, cast("Mapping[str, Mapping[str, Any]]", states))
+        await load_states(self._members, cast("Mapping[str, Mapping[str, Any]]", states))
         self._transcript, self.unfinished = transcript, cast("str | None", unfinished)
         self._interrupted = self._selected = None
 
@@ -482,9 +508,9 @@ class BaseGroupChat(Team):
         turns = StoredTurns(events_since_reset(events, self.name), self.name)
         talk = read_talk(turns, self._types)
         speakers = {*talk.transcript.speakers, *([] if talk.selected is None else [talk.selected])}
-        if unknown := sorted(speakers - self._participants.keys()):
+        if unknown := sorted(speakers - self._members.keys()):
             raise ValueError(f"the session has speeches of {unknown}, who do not take part in team {self.name!r}")
-        for name, participant in self._participants.items():
+        for name, participant in self._members.items():
             participant.restore(turns, talk.transcript.said_by_others(name))
         self._transcript, self._selected, self.unfinished = talk.transcript, talk.selected, talk.selected
         return talk.last_run

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agenticx.teams.group_chats.base import BaseGroupChat
-from agenticx.teams.group_chats.team_run import TeamRun
-from agenticx.teams.group_chats.transcript import TeamTranscript
+from agenticx.teams.group_chats.team_run import Speaking
 
 __all__ = ["RoundRobinGroupChat"]
 
@@ -12,7 +13,7 @@ __all__ = ["RoundRobinGroupChat"]
 class RoundRobinGroupChat(BaseGroupChat):
     """A team whose participants speak in their order, from where the last run ended."""
 
-    async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
-        names = [*self._participants]
-        last = -1 if transcript.speaker is None else names.index(transcript.speaker)
+    def _select_speaker(self, messages: Sequence[Speaking]) -> str:
+        names, speaker = [*self._members], self._transcript.speaker
+        last = -1 if speaker is None else names.index(speaker)
         return names[(last + 1) % len(names)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agenticx.teams.agents.protocols import ChatAgent
 from agenticx.teams.group_chats.base import BaseGroupChat
 from agenticx.teams.group_chats.errors import TeamError
-from agenticx.teams.group_chats.team_run import TeamRun
+from agenticx.teams.group_chats.team_run import Speaking
 from agenticx.teams.group_chats.transcript import TeamTranscript
 from agenticx.teams.messages import (
     BaseAgentEvent,
@@ -35,16 +35,16 @@ class Swarm(BaseGroupChat):
 
     def check_start(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> None:
         target = _target([*transcript.messages, *task])
-        if target is not None and target not in self._participants:
+        if target is not None and target not in self._members:
             raise ValueError(
                 f"the last handoff is to {target!r}, which is no participant; run a HandoffMessage to one of "
-                f"{[*self._participants]} as the task"
+                f"{[*self._members]} as the task"
             )
 
     def task_in_session(self, transcript: TeamTranscript, task: Sequence[BaseChatMessage]) -> Sequence[BaseChatMessage]:
         """Hand what the user says back to the agent that handed over to a person outside of the team."""
         handoff = _last_handoff(transcript.messages)
-        if handoff is None or handoff.target in self._participants:
+        if handoff is None or handoff.target in self._members:
             return task
         *earlier, last = task or [TextMessage(content="Continue.")]
         if isinstance(last, MultiModalMessage):
@@ -54,10 +54,10 @@ class Swarm(BaseGroupChat):
             last = TextMessage(content="\n".join(texts) or "Continue.", id=last.id)
         return [*earlier, HandoffMessage(content=last.to_text(), target=handoff.source, id=last.id)]
 
-    async def select_speaker(self, transcript: TeamTranscript, run: TeamRun) -> str:
-        target = _target(transcript.messages) or transcript.speaker or next(iter(self._participants))
-        if target not in self._participants:
-            raise TeamError(f"the last handoff is to {target!r}, which is no participant: {[*self._participants]}")
+    def _select_speaker(self, messages: Sequence[Speaking]) -> str:
+        target = _target(messages) or self._transcript.speaker or next(iter(self._members))
+        if target not in self._members:
+            raise TeamError(f"the last handoff is to {target!r}, which is no participant: {[*self._members]}")
         return target
 
 

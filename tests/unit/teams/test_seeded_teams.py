@@ -14,6 +14,7 @@ from agenticx.teams import (
     BaseAgentEvent,
     BaseChatAgent,
     BaseChatMessage,
+    BaseGroupChat,
     CancellationToken,
     HandoffTermination,
     MaxMessageTermination,
@@ -22,12 +23,14 @@ from agenticx.teams import (
     RoundRobinGroupChat,
     SelectorGroupChat,
     SingleThreadedAgentRuntime,
+    TeamError,
+    TerminationCondition,
     TextMentionTermination,
     TextMessage,
     UserProxyAgent,
 )
 from agenticx.testing import ScriptedModel, call, say
-from tests.unit.teams.chat_agents import lines
+from tests.unit.teams.chat_agents import Saying, lines
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +56,7 @@ class Agent:
 
 async def test_an_agent_has_metadata_and_answers_messages() -> None:
     runtime = SingleThreadedAgentRuntime()
-    agent_type = await runtime.register("upper", Agent)
+    agent_type = await runtime.register("upper", agent_factory=Agent)
     recipient = AgentId(agent_type, "default")
     assert await runtime.send_message("hello", recipient, cancellation_token=CancellationToken()) == "HELLO"
     assert (await runtime.agent_metadata(recipient)).description == "Writes in capitals."
@@ -73,10 +76,6 @@ class PersonAgent(BaseChatAgent):
         self._input_func = input_func
         self.printed: list[str] = []
 
-    @property
-    def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
-        return (TextMessage,)
-
     async def on_messages(
         self,
         messages: Sequence[BaseChatMessage],
@@ -90,9 +89,6 @@ class PersonAgent(BaseChatAgent):
         user_input = await self._input_func("Your response: ")
 
         return Response(chat_message=TextMessage(content=user_input, source=self.name))
-
-    async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Reset agent state."""
 
 
 class StreamingAgent(PersonAgent):
@@ -126,7 +122,7 @@ async def test_a_person_takes_part_in_a_team(kind: type[PersonAgent]) -> None:
 
 
 async def test_a_function_asks_the_person() -> None:
-    user = UserProxyAgent("user_proxy", input_func=yes)
+    user = UserProxyAgent("user_proxy", yes)
     assert lines((await user.run(task="Help me.")).messages)[-1] == "user_proxy: Enter your response: yes, TERMINATE"
 
 
@@ -156,7 +152,7 @@ async def test_a_handoff_to_a_person_ends_the_run() -> None:
             model_client=model,
             handoffs=["Specialist", "Human"],  # Can hand off to these
         )
-        result = await RoundRobinGroupChat([assistant], termination_condition=termination).run(task="Help me.")
+        result = await RoundRobinGroupChat([assistant], termination).run(task="Help me.")
     assert [tool.name for tool in model.requests[0].tools] == ["handoff_to_Specialist", "handoff_to_Human"]
     assert result.stop_reason == "Handoff to Human from Assistant detected."
 
@@ -166,9 +162,71 @@ async def test_a_model_selects_the_next_speaker() -> None:
         team = SelectorGroupChat(
             [AssistantAgent("critic", model), AssistantAgent("writer", model)],
             model,
-            termination_condition=termination,
-            selector_prompt="{history}\nNext of {participants}:",
+            termination,
+            "{history}\nNext of {participants}:",
         )
         result = await team.run(task="A story.")
     assert lines(result.messages) == ["user: A story.", "writer: Once upon a time. TERMINATE"]
     assert model.requests[0].messages[0].content == "user: A story.\nNext of ['critic', 'writer']:"
+
+
+class InTurn(BaseGroupChat):
+    """A team of the application's own, as the base class has it, that ends after two speeches of each."""
+
+    def __init__(
+        self,
+        participants: list[Any],
+        termination_condition: TerminationCondition | None = None,
+    ) -> None:
+        super().__init__(participants, termination_condition)
+        self._current_index = 0
+
+    def _select_speaker(
+        self,
+        messages: Sequence[BaseAgentEvent | BaseChatMessage],
+    ) -> str | Awaitable[str | None] | None:
+        if len(messages) > 2 * len(self._participants):
+            return None
+        # Get next speaker in round-robin order
+        speaker = self._participants[self._current_index]
+        self._current_index = (self._current_index + 1) % len(self._participants)
+        return speaker.name
+
+
+class InTurnAsync(InTurn):
+    async def _select_speaker(
+        self,
+        messages: Sequence[BaseAgentEvent | BaseChatMessage],
+    ) -> str | None:
+        speaker = super()._select_speaker(messages)
+        assert not isinstance(speaker, Awaitable)
+        return speaker
+
+
+class FirstAgain(RoundRobinGroupChat):
+    def _select_speaker(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str:
+        return "a" if messages[-1].to_text() == "again" else super()._select_speaker(messages)
+
+
+class Wrong(InTurn):
+    def _select_speaker(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:
+        return "nobody"
+
+
+@pytest.mark.parametrize("kind", [InTurn, InTurnAsync])
+async def test_a_team_of_the_applications_own_selects_its_speakers_and_ends_the_run(kind: type[InTurn]) -> None:
+    result = await kind([Saying("a"), Saying("b")]).run(task="go")
+    assert lines(result.messages) == ["user: go", "a: a here", "b: b here", "a: a here", "b: b here"]
+    assert result.stop_reason == "No next speaker was selected."
+    result = await kind([Saying("a"), Saying("b", "APPROVE")], TextMentionTermination("APPROVE")).run(task="go")
+    assert (len(result.messages), result.stop_reason) == (3, "Text 'APPROVE' mentioned")
+
+
+async def test_the_selection_of_a_team_can_be_overridden_in_part_and_its_wrong_name_ends_the_run() -> None:
+    team = FirstAgain([Saying("a", "once", "again", "done"), Saying("b")], max_turns=4)
+    said = lines((await team.run(task="go")).messages)[1:]
+    assert said == ["a: once", "b: b here", "a: again", "a: done"]
+    with pytest.raises(TeamError, match=r"_select_speaker of team 'Wrong' returned 'nobody', .* known: \['a'\]"):
+        await Wrong([Saying("a")]).run(task="go")
+    outer = RoundRobinGroupChat([InTurn([Saying("a")]), Saying("z")], max_turns=2)
+    assert lines((await outer.run(task="go")).messages)[-2:] == ["a: a here", "z: z here"]

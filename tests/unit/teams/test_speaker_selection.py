@@ -237,6 +237,16 @@ async def test_a_prompt_of_the_application_may_have_other_braces() -> None:
     assert model.requests[0].messages[0].content == "{\"of\": ['a', 'b', 'c']}\nuser: go"
 
 
+async def test_a_prompt_without_placeholders_is_the_system_message_before_the_built_in_one() -> None:
+    with ScriptedModel([say("b"), say("b")]) as model:
+        await team(model, selector_prompt="Pick the best {next} speaker.").run(task="{roles}?")
+        await team(model).run(task="{roles}?")
+    (system, question), (built_in,) = [request.messages for request in model.requests]
+    assert (system.role, system.content) == ("system", "Pick the best {next} speaker.")
+    assert question.content == built_in.content
+    assert "user: {roles}?\n" in question.content
+
+
 async def test_the_history_that_the_model_reads_is_bounded() -> None:
     with ScriptedModel([say("b")]) as model:
         task = [TextMessage(content=f"{number} " + "x" * 9_000) for number in range(60)]
