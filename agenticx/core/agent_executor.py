@@ -22,8 +22,9 @@ from agenticx.core.task import Task
 from agenticx.core.turn_agents import Models, TurnAgents
 from agenticx.errors import SessionBusy
 from agenticx.llms.base import close_model
-from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Budget, ConfirmGate, Session, current_turn
+from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, current_turn
 from agenticx.runtime.budgets.budget import checked_budget
+from agenticx.runtime.confirm import DefaultConfirmGate
 from agenticx.runtime.events import Event
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.session import checked_session
@@ -81,8 +82,9 @@ class AgentExecutor:
     `llm_provider` is the model of agents that name none: a name such as `"openai:gpt-4o"`, a model, or a duck-typed
     model; without it the default model is used, as `agx run` does. A run of a task makes at most `max_iterations` model
     calls, or the agent's own `max_iterations` if that is smaller, in all of its attempts together; calls that guide
-    rails make are not among them. The default gate approves every call; where a run is part of another turn, or of a
-    session of an open hub, that one's gate is asked instead. `guide_rails` check each result of a task. `hooks` join
+    rails make are not among them. `confirm_gate` is asked before calls that write or execute, or whose risk is not
+    declared. Without one a run that is part of another turn, or of a session of an open hub, asks that one's gate, and
+    any other run does as an `AgentRuntime` without a gate. `guide_rails` check each result of a task. `hooks` join
     those of each agent. All model calls of all runs are made within `budget`. With `resolve_on_text` an answer that
     mentions `case_resolved` or `case_not_resolved` counts as if the tool had been called.
 
@@ -118,7 +120,7 @@ class AgentExecutor:
         self._models = Models(llm_provider, self._settings)
         self._max_iterations = _positive(max_iterations, "max_iterations")
         self._own_gate = confirm_gate
-        self._gate = AutoApproveConfirmGate() if confirm_gate is None else confirm_gate
+        self._gate = DefaultConfirmGate() if confirm_gate is None else confirm_gate
         check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
         self._guide_rails = checked_rails(guide_rails)
         check_iterable("hooks", hooks, "hooks")
@@ -300,7 +302,7 @@ class AgentExecutor:
             )
 
     def _gate_below(self) -> ConfirmGate | None:
-        """Return the gate of turns below another one, None for that one's: the default gate approves only here."""
+        """Return the gate of turns below another one, None for that one's: nobody else reads this store."""
         has_own_store = self._stored is not None and self._stored.is_own
         return self._gate if has_own_store else self._own_gate
 

@@ -33,7 +33,7 @@ from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
 from agenticx.runtime.calls.loop_check import check_for_loop
 from agenticx.runtime.compactor import ContextCompactor
-from agenticx.runtime.confirm import ConfirmGate, SyncConfirmGate
+from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate
 from agenticx.runtime.deadlines import ModelClocks
 from agenticx.runtime.endings import Endings
 from agenticx.runtime.events import Event, EventType
@@ -68,12 +68,13 @@ class AgentRuntime(RunMethods):
 
     `llm` is the name of a model (`"demo"`, `"openai:gpt-4o"`), a `ChatModel` such as `resolve_model` returns (which
     takes an `api_key` and a `base_url`), or a duck-typed model with `stream_with_tools`, `stream` or `invoke`, as other
-    libraries have them. `confirm_gate` is asked before risky calls; the default gate asks at the terminal. `tools` and
-    `system_prompt` are those of turns that are given none (`agent` has them). `sampling` is that of the calls of all
-    turns; `UnsupportedSampling` is raised if the model does not take it. Arguments that are not given are taken from
-    `settings`, which by default are read from `AGX_*` variables and the settings files (`SettingsError` if they cannot
-    be used). If those do not set `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command
-    line.
+    libraries have them. `confirm_gate` is asked before calls that write or execute, or whose risk is not declared.
+    Without one the user is asked at the terminal, and without a terminal the call is denied; a function that declares
+    no risk runs unasked then, as the application's own code. `tools` and `system_prompt` are those of turns that are
+    given none (`agent` has them). `sampling` is that of the calls of all turns; `UnsupportedSampling` is raised if the
+    model does not take it. Arguments that are not given are taken from `settings`, which by default are read from
+    `AGX_*` variables and the settings files (`SettingsError` if they cannot be used). If those do not set
+    `max_tool_rounds` either, it is 10 here, and not the 30 of the studio and the command line.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class AgentRuntime(RunMethods):
         self._clocks = ModelClocks.from_settings(self._settings)
         self._request_builder = RequestBuilder(compactor=self._compactor, clocks=self._clocks)
         self._endings = Endings(clock=self._clock)
-        self._gate = SyncConfirmGate() if confirm_gate is None else confirm_gate
+        self._gate = DefaultConfirmGate() if confirm_gate is None else confirm_gate
         check_type("confirm_gate", self._gate, ConfirmGate, "a ConfirmGate, such as a subclass with request_confirm")
         authorizer = CallAuthorizer(settings=self._settings, clock=self._clock)
         self._calls = ToolCalls(authorizer=authorizer, settings=self._settings, clock=self._clock)

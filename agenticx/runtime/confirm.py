@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 
 from agenticx.argument_types import check_callable, check_int, check_str, check_type
 from agenticx.errors import AgenticXError
+from agenticx.logs import get_logger
 from agenticx.messages import new_id
 from agenticx.runtime.questions.confirm_digest import confirm_digest
 from agenticx.runtime.questions.pending import PendingRequests
@@ -41,6 +42,7 @@ __all__ = [
     "ConfirmClosed",
     "ConfirmGate",
     "ConfirmRequest",
+    "DefaultConfirmGate",
     "DigestMismatch",
     "QuestionAnswer",
     "QuestionClosed",
@@ -52,6 +54,8 @@ __all__ = [
     "confirm_digest",
     "discard_typed_ahead",
 ]
+
+_log = get_logger(__name__)
 
 _MAIN_AGENT = "meta"
 
@@ -366,7 +370,7 @@ class SyncConfirmGate(ConfirmGate):
 
     async def request_answer(self, text: str, options: Sequence[str]) -> str | None:
         """Return the line that the user types, or the option whose number it is; None without a terminal."""
-        if self._read_line is _read_line and not sys.stdin.isatty():
+        if self._read_line is _read_line and not _has_terminal():
             return None
         question_text = "\n".join(line.text for line in user_question_lines(text, options, _ASKING.get()))
         async with self._lock:
@@ -405,6 +409,35 @@ class SyncConfirmGate(ConfirmGate):
                     loop.call_soon_threadsafe(_set_line, future, line)
                 except RuntimeError:  # the loop is closed: no question is pending
                     return
+
+
+class DefaultConfirmGate(SyncConfirmGate):
+    """The gate of an application that gives none: it asks at the terminal, and without one it denies.
+
+    A turn with this gate has none as far as calls of undeclared risk go: they run without a question.
+    """
+
+    async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
+        if _has_terminal():
+            return await super().ask(request, announce)
+        announce()
+        tool_name = request.context.get("tool")
+        _log.warning("a call is denied: there is no confirm gate and no terminal", tool_name=tool_name)
+        return ConfirmAnswer(approved=False, by="policy", reason=_NOBODY_TO_ASK)
+
+
+_NOBODY_TO_ASK = (
+    "Nobody can be asked: the application gave no confirm gate, and there is no terminal. To allow such calls, it can "
+    "pass confirm_gate=AutoApproveConfirmGate(), or a gate of its own."
+)
+
+
+def _has_terminal() -> bool:
+    """Return whether standard input is a terminal; False also if it is closed or missing."""
+    try:
+        return sys.stdin.isatty()
+    except (AttributeError, ValueError):
+        return False
 
 
 def _set_line(future: asyncio.Future[str], line: str) -> None:

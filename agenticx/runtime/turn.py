@@ -20,7 +20,7 @@ from agenticx.runtime.budgets.budget import Budget, Spent
 from agenticx.runtime.budgets.budgeted_model import BudgetedModel
 from agenticx.runtime.budgets.usage_payload import usage_data
 from agenticx.runtime.budgets.work_clock import WorkClock
-from agenticx.runtime.confirm import ConfirmGate
+from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
@@ -260,6 +260,11 @@ class Turn:
         """
         mode, parent = self.context.permission_mode or self.session.permission_mode, self.context.parent
         return mode if parent is None else stricter_mode(mode, parent.permission_mode)
+
+    @property
+    def has_gate(self) -> bool:
+        """True if the application gave a confirm gate for the turn, or for one above it; a hub always does."""
+        return not isinstance(self.gate, DefaultConfirmGate)
 
     @property
     def allowed(self) -> set[str]:

@@ -35,7 +35,7 @@ _RISK_REASONS: dict[Risk, str] = {
 class Verdict:
     """The decision about one assessment; `rule` is the name of the deciding rule, `reasons` are sentences about it.
 
-    `rule` is the permission mode, or a name such as "protected", "unchecked" or "tool".
+    `rule` is the permission mode, or "protected", "unchecked" or "undeclared".
     """
 
     decision: Decision
@@ -51,8 +51,14 @@ def stricter_mode(one: PermissionMode, other: PermissionMode) -> PermissionMode:
 _FROM_STRICT: tuple[PermissionMode, ...] = ("plan", "default", "accept_edits", "auto")
 
 
-def decide(mode: PermissionMode, assessment: Assessment) -> Verdict:
-    """Return the verdict of `mode` about a call; a protected or unchecked call is never allowed without asking."""
+def decide(mode: PermissionMode, assessment: Assessment, *, has_gate: bool = True) -> Verdict:
+    """Return the verdict about a call, the one rule for every way to run an agent.
+
+    A protected or unchecked call is never allowed without asking. Any other call is allowed if `mode` allows its risk,
+    and asked about if not. `has_gate` says that there is a confirm gate, given by the application or of a hub; without
+    one a call of undeclared risk is allowed too, outside of plan mode: the application's own functions need no
+    permission. It never counts as one that only reads.
+    """
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:
@@ -61,4 +67,6 @@ def decide(mode: PermissionMode, assessment: Assessment) -> Verdict:
         return Verdict("ask", "unchecked", (*assessment.reasons, UNCHECKED_REASON))
     if assessment.risk in _ALLOWED[mode]:
         return Verdict("allow", mode, assessment.reasons)
+    if assessment.undeclared and not has_gate:
+        return Verdict("allow", "undeclared", assessment.reasons)
     return Verdict("ask", mode, assessment.reasons or (_RISK_REASONS[assessment.risk],))

@@ -30,8 +30,9 @@ Assess = Callable[[Mapping[str, Any], ToolContext], Assessment]
 class FunctionTool:
     """A tool made from a function.
 
-    A coroutine function runs on the event loop. A plain function runs in a daemon thread of its own; the thread
-    continues when the call is cancelled, so the function must not rely on being stopped.
+    `risk` is "execute" if it is `undeclared`. A coroutine function runs on the event loop. A plain function runs in a
+    daemon thread of its own; the thread continues when the call is cancelled, so the function must not rely on being
+    stopped.
     """
 
     function: Callable[..., Any]
@@ -39,6 +40,7 @@ class FunctionTool:
     schema: ToolSchema
     schema_digest: str
     risk: Risk
+    undeclared: bool
     read_only: bool
     idempotent: bool
     parallel: bool
@@ -58,7 +60,8 @@ class FunctionTool:
         if self.assessor is not None:
             assessment = checked_assessment(self.assessor(arguments, context), self.schema.name)
         else:
-            assessment = Assessment(risk=self.risk, reasons=(_REASONS[self.risk].format(name=self.schema.name),))
+            reasons = (_REASONS[self.risk].format(name=self.schema.name),)
+            assessment = Assessment(risk=self.risk, undeclared=self.undeclared, reasons=reasons)
         return replace(assessment, binding={**assessment.binding, "schema": self.schema_digest})
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +103,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    risk: Risk = "execute",
+    risk: Risk | None = None,
     timeout: float | None = None,
     read_only: bool | None = None,
     idempotent: bool | None = None,
@@ -112,7 +115,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    risk: Risk = "execute",
+    risk: Risk | None = None,
     timeout: float | None = None,
     read_only: bool | None = None,
     idempotent: bool | None = None,
@@ -125,7 +128,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    risk: Risk = "execute",
+    risk: Risk | None = None,
     timeout: float | None = None,
     read_only: bool | None = None,
     idempotent: bool | None = None,
@@ -135,8 +138,9 @@ def tool(
     """Make a tool from a function, as `@tool`, `@tool(risk="read")` or `tool(function)`.
 
     A plain function runs in a thread, an async one on the event loop. Name and description come from it unless given.
-    The user is asked about every tool that is not declared harmless: the default risk is "execute". `read_only` follows
-    from the risk "read" unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and
+    The user is asked before a tool runs that declares the risk "write" or "execute", and where there is a confirm gate
+    also before one that declares none; one of the risk "read" runs unasked. `read_only` follows from the risk "read"
+    unless it is given, and `idempotent` (a call that a crash interrupted may be run again) and
     `parallel` (at most 8 calls of the round run at a time) from `read_only`; `timeout` is in seconds; `assess` assesses
     each call by its arguments. Raises `TypeError` for a generator function, whose calls have no result, and
     `TypeError` or `ValueError` for an option that cannot be used.
@@ -166,7 +170,8 @@ def tool(
         signature=signature,
         schema=schema,
         schema_digest=_digest(schema),
-        risk=risk,
+        risk=risk or "execute",
+        undeclared=risk is None,
         read_only=only_reads,
         idempotent=only_reads if idempotent is None else idempotent,
         parallel=only_reads if parallel is None else parallel,
@@ -189,7 +194,7 @@ def _check_options(
         check_callable("assess", assess, "a function or None")
     for flag, value in flags.items():
         check_type(flag, value, (bool, NoneType), "True, False or None")
-    if risk not in get_args(Risk):
+    if risk is not None and risk not in get_args(Risk):
         raise ValueError(f"risk must be one of {', '.join(get_args(Risk))}, not {risk!r}")
 
 

@@ -122,7 +122,7 @@ class CallAuthorizer:
         repaired = False
         if assessment.command is not None and seems_read_only(assessment.command):
             turn.read_only_calls.add(context.call_id)
-        verdict = decide(turn.permission_mode, assessment)
+        verdict = decide(turn.permission_mode, assessment, has_gate=turn.has_gate)
         if verdict.decision != "ask":
             turn.resumed_questions.pop(context.call_id, None)
             await self._apply_verdict(turn, resumed, open_question, verdict)

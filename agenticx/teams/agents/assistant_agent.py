@@ -35,10 +35,10 @@ from agenticx.runtime.turn_task import wait_for_abandoned_turn
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
-from agenticx.teams.agents.gates import DefaultGate, asks_own_gate
+from agenticx.teams.agents.gates import team_gate
 from agenticx.teams.agents.handoff import Handoff
 from agenticx.teams.agents.output_content import check_output_content
-from agenticx.teams.agents.own_tools import agent_tools, checked_handoffs, own_functions, toolbox
+from agenticx.teams.agents.own_tools import agent_tools, checked_handoffs, toolbox
 from agenticx.teams.agents.protocols import TaskInput, first_of
 from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.agents.spending import current_budget
@@ -85,8 +85,8 @@ class AssistantAgent(BaseChatAgent):
     Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
     the round, its metadata the `reason` that the model gave. With `model_client_stream` replies come in chunks too.
     Answers have `metadata`. `confirm_gate` is asked before risky calls; by default that of the team, or of the turn in
-    which the agent answers, and without these functions of the application run, and built-in tools that write or
-    execute ask at the terminal. Model calls are made within `budget` and those of the teams in which the agent speaks.
+    which the agent answers; without any the agent does as an `AgentRuntime` without a gate. Model calls are made within
+    `budget` and those of the teams in which the agent speaks.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, for a
     `max_tool_iterations` below 1, and for a format with fields that the output does not have.
@@ -135,7 +135,7 @@ class AssistantAgent(BaseChatAgent):
         self._on_exhausted: Literal["partial", "answer", "summary"] = (
             "partial" if max_tool_iterations is None else "answer" if reflects else "summary"
         )
-        self._has_gate, self._own_gate = confirm_gate is not None, confirm_gate or DefaultGate(own_functions(own))
+        self._own_gate = confirm_gate
         self._runtime = AgentRuntime(
             model_client if llm is None else llm,
             self._own_gate,
@@ -225,15 +225,17 @@ class AssistantAgent(BaseChatAgent):
     def _context(self) -> TurnContext:
         """Return the context of a turn: below the one in which the code runs, whose gate is asked, if there is one."""
         context = TurnContext(
-            max_rounds=self._max_rounds, on_exhausted=self._on_exhausted, budget=current_budget(self._budget)
+            max_rounds=self._max_rounds,
+            on_exhausted=self._on_exhausted,
+            budget=current_budget(self._budget),
+            gate=self._own_gate or team_gate(),
         )
         parent = current_turn()
         if parent is None or not parent.accepts_children:
             self._session.inherit(Session(), "default")
             return context
-        is_own = self._has_gate or asks_own_gate(parent)
         self._session.inherit(parent.session, parent.permission_mode)
-        return replace(context, parent=parent, gate=self._own_gate if is_own else None)
+        return replace(context, parent=parent)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
         self._session, self._unreported, self._unanswered = Session(), None, set()

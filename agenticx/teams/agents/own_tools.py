@@ -8,9 +8,9 @@ from typing import Any
 from agenticx.argument_types import check_sequence
 from agenticx.teams.agents.handoff import Handoff, HandoffTool
 from agenticx.tools.base import Tool
-from agenticx.tools.registry import FunctionTool, Toolbox, as_tool
+from agenticx.tools.registry import Toolbox, as_tool
 
-__all__ = ["agent_tools", "checked_handoffs", "own_functions", "toolbox"]
+__all__ = ["agent_tools", "checked_handoffs", "toolbox"]
 
 
 def agent_tools(tools: Sequence[Tool | Callable[..., Any]]) -> list[Tool]:
@@ -51,13 +51,3 @@ def _handoff(candidate: object) -> Handoff:
 def toolbox(tools: Sequence[Tool], handoffs: Mapping[str, Handoff]) -> Toolbox:
     """Return the tools with those of the handoffs."""
     return Toolbox([*tools, *map(HandoffTool, handoffs.values())])
-
-
-def own_functions(tools: Sequence[Tool]) -> set[str]:
-    """Return the names of the tools that are functions of the application."""
-    functions = [tool for tool in tools if isinstance(tool, FunctionTool)]
-    return {tool.schema.name for tool in functions if not _is_built_in(tool)}
-
-
-def _is_built_in(tool: FunctionTool) -> bool:
-    return str(getattr(tool.function, "__module__", "")).startswith("agenticx.tools.")

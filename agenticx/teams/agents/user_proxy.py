@@ -19,7 +19,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.settings import Settings
 from agenticx.teams.actors.cancellation import CancellationToken
 from agenticx.teams.agents.base_chat_agent import BaseChatAgent
-from agenticx.teams.agents.gates import DefaultGate, asks_own_gate
+from agenticx.teams.agents.gates import team_gate
 from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.agents.protocols import first_of
 from agenticx.teams.agents.spending import waiting_for_person
@@ -147,7 +147,7 @@ class UserProxyAgent(BaseChatAgent):
             raise asyncio.CancelledError
 
     def _runtime(self) -> AgentRuntime:
-        return AgentRuntime(NoModel(self.name), DefaultGate(()), settings=self._settings)
+        return AgentRuntime(NoModel(self.name), settings=self._settings)
 
     def _context(self, question: str) -> TurnContext:
         """Return the context of a turn that asks: below the one in which the code runs, if there is one."""
@@ -158,8 +158,8 @@ class UserProxyAgent(BaseChatAgent):
 
         parent = current_turn()
         if parent is None or not parent.accepts_children:
-            return TurnContext(work=ask)
-        return TurnContext(work=ask, parent=parent, gate=DefaultGate(()) if asks_own_gate(parent) else None)
+            parent = None
+        return TurnContext(work=ask, parent=parent, gate=team_gate())
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""

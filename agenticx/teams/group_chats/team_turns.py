@@ -18,7 +18,6 @@ from agenticx.runtime.results import own_events
 from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
-from agenticx.teams.agents.gates import ParticipantsOwnGate
 from agenticx.teams.agents.no_model import NoModel
 from agenticx.teams.group_chats.errors import TeamError
 from agenticx.teams.group_chats.logged_attachments import (
@@ -226,14 +225,14 @@ class TeamTurns:
         if session is None:
             await work(TeamTurn(self._team, None, _current_task().cancel))
         elif isinstance(session, Session):
-            await self._run_in_memory(message, work, session, gate=ParticipantsOwnGate())
+            await self._run_in_memory(message, work, session)
         else:
             await self._run_in_hub(message, work, session)
 
     async def _run_in_memory(
         self, message: UserMessage | str, work: Work, session: Session, *, agent_id: str = "meta", **context: Any
     ) -> None:
-        runtime = AgentRuntime(NoModel(self._team), ParticipantsOwnGate(), settings=self._settings or load_settings())
+        runtime = AgentRuntime(NoModel(self._team), settings=self._settings or load_settings())
         running = _TurnWork(self._team, work)
         turn = runtime.run_turn(
             message, session, running.stop, agent_id=agent_id, context=TurnContext(work=running, **context)

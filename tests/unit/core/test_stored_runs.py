@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agenticx import ConfirmAnswer, open_hub
+from agenticx import AutoApproveConfirmGate, ConfirmAnswer, open_hub
 from agenticx.core import Agent, AgentExecutor, GuideRailContext, GuideRailVerdict, Task
 from agenticx.errors import ModelError, SessionBusy, SessionNotFound
 from agenticx.messages import AssistantMessage, ToolMessage, UserMessage
@@ -36,6 +36,7 @@ billing = Agent(name="Billing", instructions="You do invoices.", tools=(pay,))
 PAYING = [[call("pay", {"invoice": 7}), usage(20, 4)], [say("Paid."), usage(30, 2)]]
 TASK = Task(description="Pay 7.")
 ANN = {"customer": "Ann"}
+YES = AutoApproveConfirmGate()
 
 
 def settings_in(folder: Path) -> Settings:
@@ -63,7 +64,7 @@ async def envelopes(store: Store, session_id: str) -> list[dict[str, Any]]:
 
 async def test_a_run_is_a_turn_of_a_stored_session_and_its_attempt_a_turn_below_it(tmp_path: Path) -> None:
     store, model = MemoryStore(), ScriptedModel(PAYING)
-    executor = AgentExecutor(model, store=store, settings=settings_in(tmp_path))
+    executor = AgentExecutor(model, store=store, settings=settings_in(tmp_path), confirm_gate=YES)
     result = await executor.arun(billing, TASK, context_variables=ANN)
     await executor.aclose()
     assert (result.success, result.result, result.context_variables) == (True, "Paid.", ANN)
@@ -134,7 +135,7 @@ async def test_half_a_surrogate_pair_in_a_task_is_replaced(tmp_path: Path) -> No
 
 async def test_a_later_executor_continues_a_stored_session(tmp_path: Path) -> None:
     url, settings = f"sqlite:///{tmp_path}/runs.db", settings_in(tmp_path)
-    first = AgentExecutor(ScriptedModel(PAYING), store=url, settings=settings)
+    first = AgentExecutor(ScriptedModel(PAYING), store=url, settings=settings, confirm_gate=YES)
     session_id = (await first.arun(billing, TASK, context_variables=ANN)).session_id
     await first.aclose()
     model = ScriptedModel(["Number 7."])
@@ -205,7 +206,7 @@ async def test_a_run_that_is_stopped_in_its_second_attempt_says_so(tmp_path: Pat
 
 async def test_leaving_the_stream_of_a_stored_run_stops_it(tmp_path: Path) -> None:
     store, model = MemoryStore(), ScriptedModel(PAYING)
-    executor = AgentExecutor(model, store=store, settings=settings_in(tmp_path))
+    executor = AgentExecutor(model, store=store, settings=settings_in(tmp_path), confirm_gate=YES)
     stream = executor.stream(billing, TASK, context_variables=ANN)
     async for event in stream:
         if event.type == "tool_call":
@@ -286,7 +287,9 @@ async def test_the_next_run_reads_what_a_run_without_an_answer_has_done_and_no_r
         (["Twice."], [], "Is it paid?"),
     ):
         model, agent = ScriptedModel(script), billing.model_copy(update={"max_retry_limit": 0})
-        executor = AgentExecutor(model, store=store, session=session_id or None, guide_rails=rails, settings=settings)
+        executor = AgentExecutor(
+            model, store=store, session=session_id or None, guide_rails=rails, settings=settings, confirm_gate=YES
+        )
         result = await executor.arun(agent, Task(description=text), context_variables=ANN)
         await executor.aclose()
         session_id = result.session_id or ""
@@ -485,7 +488,11 @@ async def test_the_calls_of_all_attempts_of_a_run_without_an_answer_are_known_to
 
     store, script = MemoryStore(), [call("pay", {"invoice": 1}), "One.", call("pay", {"invoice": 2}), "Two."]
     executor = AgentExecutor(
-        ScriptedModel(script), store=store, settings=settings_in(tmp_path), guide_rails=[Refuses()]
+        ScriptedModel(script),
+        store=store,
+        settings=settings_in(tmp_path),
+        guide_rails=[Refuses()],
+        confirm_gate=YES,
     )
     agent = Agent(name="Billing", tools=(pay,), max_retry_limit=1)
     result = await executor.arun(agent, TASK, context_variables=ANN)

@@ -25,7 +25,6 @@ from agenticx.teams import (
     ThoughtEvent,
 )
 from agenticx.testing import ScriptedModel, call, say
-from agenticx.tools import tool
 from tests.unit.teams.chat_agents import Saying
 
 pytestmark = pytest.mark.anyio
@@ -124,13 +123,11 @@ async def test_an_agent_in_a_tool_of_an_agent_without_a_gate_runs_its_own_functi
     monkeypatch.setattr("sys.stdin", io.StringIO(""))  # at its end: no
     ran: list[str] = []
 
-    @tool(risk="execute")
     def act() -> str:
         """Act."""
         ran.append("act")
         return "done"
 
-    @tool(risk="execute")
     async def delegate() -> str:
         """Have another agent act."""
         agent = AssistantAgent("inner", ScriptedModel([call("act"), say("Acted.")]), tools=[act])
