@@ -15,6 +15,7 @@ from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
 from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.transport.errors import find_error, parse_error_body, stream_error, without_secrets
+from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.wires.openai_chat._parts import plain_text
 from agenticx.llms.wires.request_body import arguments_object, arguments_text, body_bytes
@@ -211,6 +212,15 @@ LLM_CASES = [
         run=lambda text: stream_error(find_error({"error": {"message": text, "type": text}}), label="test"),  # pyright: ignore[reportArgumentType]
         inputs=TEXTS,
         also=(find_error,),
+    ),
+    LinearCase(
+        of=exceeded_limit,
+        run=lambda text: exceeded_limit("", text, provider="", status=400),
+        inputs={
+            **TEXTS,
+            "subjects": lambda size: "prompt " * (size // 7),
+            "subjects and verbs": lambda size: "prompt exceeds " * (size // 15),
+        },
     ),
     LinearCase(
         of=parse_error_body,

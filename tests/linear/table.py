@@ -33,6 +33,7 @@ MODULES = [
     "llms.memory_estimate",
     "llms.identifiers",
     "llms.transport.errors",
+    "llms.transport.overflow",
     "llms.arguments",
     "llms.wrappers.think_blocks",
     "llms.wrappers.xml_format",

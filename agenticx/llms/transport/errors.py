@@ -19,6 +19,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from agenticx.errors import ModelError, ModelErrorCode
+from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.messages import clean_text
 from agenticx.secret_names import is_real_key
 
@@ -46,15 +47,6 @@ A prefix is enough because a shortened message may contain only the beginning of
 
 _RETRYABLE: frozenset[ModelErrorCode] = frozenset({"provider.rate_limited", "provider.overloaded"})
 
-_OVERFLOW = re.compile(
-    r"context[ _-]?(length|window|size|limit)[ _-]?(exceed|overflow)"
-    r"|maximum (context|input|prompt) length|(exceed\w*|larger than|longer than|beyond|only|is) .{0,60}context"
-    r"|context (size|length|window) (has been |was |is )?(exceed|only)|context the overflows|exceed_context_size"
-    r"|(prompt|input|request) (is )?too (long|many tokens)|too many (input )?tokens|reduce the length"
-    r"|request_too_large|range of input length|input (length|token count) .{0,40}exceed|token limit (reached|exceeded)"
-    r"|max_model_len",
-    re.IGNORECASE,
-)
 _CODE_PATTERNS: dict[ModelErrorCode, re.Pattern[str]] = {
     "provider.rate_limited": re.compile(r"rate_?limit|too_?many_?requests|quota|resource_exhausted|throttl", re.I),
     "provider.content_filter": re.compile(r"content_?filter|content_?policy|responsible_?ai|safety", re.I),
@@ -108,7 +100,7 @@ def status_error(
 
     `base_url_hint` describes the base URLs of this wire.
     """
-    code = _code_from_status(status, report)
+    code = _code_from_status(status, report, label)
     reason = f": {report.message}" if report.message else ""
     return ModelError(
         f"{label} answered with HTTP {status}{reason}{_hint(status, headers, base_url_hint)}",
@@ -123,7 +115,7 @@ def status_error(
 
 def stream_error(report: ErrorReport, *, label: str) -> ModelError:
     """Return the error for a report inside a response with status 200."""
-    code = _code_from_report(report)
+    code = _code_from_report(report, label)
     return ModelError(
         f"{label} reported an error in its reply: {report.message or report.type or 'no reason given'}",
         code=code,
@@ -231,13 +223,11 @@ def _end_of_secret(text: str, end: int, rest: str) -> int:
     return end
 
 
-def _code_from_status(status: int, report: ErrorReport) -> ModelErrorCode:
+def _code_from_status(status: int, report: ErrorReport, label: str) -> ModelErrorCode:
     if status in (401, 402, 403) or _BAD_KEY.search(report.search_text):
         return "provider.auth"
-    if status == 429 or "rate_limit" in report.search_text:
-        return "provider.rate_limited"
-    if status == 413 or _is_overflow(report):
-        return "context_overflow"
+    if (exceeded := _exceeded_limit(report, label, status)) is not None:
+        return exceeded
     if status in (408, 409, 425) or (status >= 500 and status != 501):
         return "provider.overloaded"
     if _code_from_patterns(report) == "provider.content_filter":
@@ -253,17 +243,15 @@ def _lacks_endpoint(status: int, report: ErrorReport) -> bool:
     return status == 400 and bool(_UNKNOWN_PATH.search(report.message))
 
 
-def _code_from_report(report: ErrorReport) -> ModelErrorCode:
+def _code_from_report(report: ErrorReport, label: str) -> ModelErrorCode:
     status = report.code if report.code is not None else report.type
     if status and re.fullmatch(r"[45]\d\d", status):
-        return _code_from_status(int(status), report)
-    if _is_overflow(report):
-        return "context_overflow"
-    return _code_from_patterns(report) or "provider.bad_reply"
+        return _code_from_status(int(status), report, label)
+    return _exceeded_limit(report, label) or _code_from_patterns(report) or "provider.bad_reply"
 
 
-def _is_overflow(report: ErrorReport) -> bool:
-    return bool(_OVERFLOW.search(report.search_text) or _OVERFLOW.search(report.message))
+def _exceeded_limit(report: ErrorReport, label: str, status: int | None = None) -> ModelErrorCode | None:
+    return exceeded_limit(report.search_text, report.message, provider=label.partition(":")[0], status=status)
 
 
 def _code_from_patterns(report: ErrorReport) -> ModelErrorCode | None:
@@ -277,14 +265,30 @@ def _report_from(error: object, *, outer: Mapping[str, Any]) -> ErrorReport:
     else:
         fields = cast("dict[str, Any]", error)
     code = _short_text(fields.get("code"))
+    message = _single_line(next((fields[name] for name in ("message", "msg", "detail") if fields.get(name)), ""))
     return ErrorReport(
-        message=_single_line(next((fields[name] for name in ("message", "msg", "detail") if fields.get(name)), "")),
+        message=_single_line(f"{message}: {origin}") if (origin := _origin_message(fields, message)) else message,
         type=_short_text(fields.get("type")) or _short_text(fields.get("status")) or code,
         code=code,
         param=_short_text(fields.get("param")),
         reason=_short_text(_google_detail(fields, "reason")),
         retry_after=_seconds(_text(_google_detail(fields, "retryDelay")).removesuffix("s")),
     )
+
+
+def _origin_message(fields: Mapping[str, Any], message: str) -> str:
+    """Return the message of the provider behind OpenRouter, "" if there is none that `message` does not contain."""
+    metadata = fields.get("metadata")
+    raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+    if not isinstance(raw, str) or not raw:
+        return ""
+    try:
+        value = json.loads(raw[:_MAX_MARKUP_CHARS])
+        report = find_error(value) or _message_only_error(value)
+    except (ValueError, RecursionError):
+        report = None
+    origin = report.message if report else _single_line(raw)
+    return "" if origin in message else origin
 
 
 def _google_detail(fields: Mapping[str, Any], name: str) -> object:

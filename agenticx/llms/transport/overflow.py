@@ -1,0 +1,184 @@
+"""Recognition of errors that say that a request is too large for a model.
+
+An overflow is answered by compacting the history, so that two mistakes are possible: one that is not recognised leaves
+a session that fails for ever, and another error that is taken for one costs a summary and hides the reason. In order:
+
+1. Codes (`context_length_exceeded`), of any provider, and the codes and empty bodies of a single provider.
+2. Limits per minute or day and limits of the output are no overflow, although they speak of tokens.
+3. Wordings of one server each, then a sentence of the form *input* exceeds *limit* whose subject is no image, tool or
+   other part of the request.
+
+The wordings seen in the wild are in `tests/unit/wires/overflow_wordings.toml`. All repetitions are bounded, and only
+the beginning of a message is read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+__all__ = ["exceeded_limit"]
+
+_CODE = re.compile(
+    r"context_?(length|window|size|limit)_?exceed|exceed_context_size|contextwindowexceeded|outofcontext"
+    r"|(prompt|input|context|max)_?tokens?_?(limit_?)?(exceeded|reached)|tokens?_?limit_?(exceeded|reached)"
+    r"|(request|payload|prompt|input|context)_too_(large|long)",
+    re.IGNORECASE,
+)
+"""Codes and types: OpenAI and many others; llama.cpp; LiteLLM; Volcano; GitHub Copilot and Models; Anthropic."""
+
+_PROVIDER_CODES = {"zai": re.compile(r"^1261$")}
+"""Codes that only mean something at one provider."""
+
+_PROVIDERS_WITHOUT_REASON = frozenset({"cerebras"})
+"""Providers whose 400 without a body is an overflow; https://github.com/badlogic/pi-mono (packages/ai, overflow)."""
+
+_RATE = re.compile(
+    r"per[- ]?(second|sec|minute|min|hour|day|week|month)\b|this (second|minute|hour|day|month)\b|\b[trip]p[smhd]\b"
+    r"|rate[ _-]?limit|token rate|too many requests|please wait|(try|retry) again in \d"
+    r"|\bquota|(hourly|daily|weekly|monthly|usage|spend(ing)?|credit|billing) (token )?(limit|cap)|per-model limit"
+    r"|频率|并发|每分钟|每天|余额|额度|配额",
+    re.IGNORECASE,
+)
+_OUTPUT = re.compile(r"max(imum)?[ _]?((output|completion|new)[ _]?)?tokens|(output|completion) tokens", re.IGNORECASE)
+_INPUT = re.compile(r"\b(inputs?|prompts?|messages?|conversation|history)\b|prompt_|input_|输入|提示", re.IGNORECASE)
+_OUTPUT_COUNT = re.compile(
+    r"(\d+)(?: tokens)? (?:in|for) the (?:completion|output)|requested (\d+) output tokens|(\d+) `?max_new_tokens"
+    r"|max_(?:completion_)?tokens'? is too large: (\d+)",
+    re.IGNORECASE,
+)
+_TOTAL = re.compile(r"(?:context (?:length|window) (?:is|of)(?: only)?|must be <=) (\d+)", re.IGNORECASE)
+
+_CONTEXT = r"context[ _-]?(?:length|window|size|limit|budget)"
+_MORE = r"(?:exceed\w*|(?:longer|larger|greater|bigger|more) than|beyond|too (?:large|long|big) for)"
+_GAP = r"(?:[^.;。]|\.(?=\S)){0,80}?"
+_INPUT_NOUN = (
+    r"(?:\b|(?<=num_)|(?<=prompt_)|(?<=input_)|(?<=total_))"
+    r"(?:prompt|inputs?|messages?|tokens?|conversation|history|request|payload|body)"
+)
+"""The subject of a sentence that says that there is too much input."""
+
+_LIMIT_NOUN = r"(?:max|limit|allowed|permitted|supported|\d{3,}|length)"
+
+_WORDING = re.compile(
+    "|".join(
+        (
+            # The context is full: OpenAI, llama.cpp, LM Studio, Ollama, MiniMax, LiteLLM, Cloudflare.
+            rf"{_CONTEXT}\W{{0,3}}(?:\w+ ){{0,3}}(?:exceed|overflow|reached|full)",
+            rf"{_MORE} .{{0,60}}{_CONTEXT}",
+            rf"reached (?:the )?(?:max\w* )?{_CONTEXT}",
+            rf"{_CONTEXT} (?:is |of )?only|context the overflows|context shift is disabled",
+            rf"request(?:ed)? .{{0,40}}\bthan .{{0,40}}{_CONTEXT}",
+            rf"{_CONTEXT} is [\d,.]+k? tokens",
+            # The limit is named: OpenAI, OpenRouter, vLLM, xAI, Fireworks, Bedrock, Ernie.
+            r"max(?:imum)? (?:context|input|prompt|model|sequence|total) (?:token )?(?:length|size|tokens?)(?: is|:)",
+            r"(?:prompt|input) token count .{0,40}(?:exceed|supports (?:only )?up to|only supports)",
+            r"max_model_len|max_seq_len|max_num_tokens|max_position_embeddings",
+            r"range of input length|reduce the (?:length|number) of (?:the |your )?(?:tokens|messages|prompt|input)",
+            # The prompt is too long: Anthropic, Bedrock, Fireworks, GitHub Models, nginx, Cohere, Google.
+            rf"{_INPUT_NOUN} (?:entity |body |size |token length |length )?(?:is |are |was )?too (?:long|large|big)\b",
+            r"too many (?:input |prompt )?tokens|\d tokens? > \d",
+            r"exceed\w* (?:the )?(?:model'?s? )?(?:max\w* )?(?:(?:input|prompt) )?tokens? (?:limit|count|length)",
+            r"exceed\w* (?:the )?max\w* (?:number|amount) of tokens|exceeded max input",
+            r"(?:must|should) have (?:less|fewer) than \d+ tokens|tokens? limit (?:is )?(?:exceeded|reached)",
+            r"tokens of image and text exceed max message tokens",
+            r"limit on max bytes to request body",
+            r"invalid '(?:messages|input)(?:\[\d+\]|\.content|\.text|\.output){0,4}': (?:string|array) too long",
+            # Chinese gateways.
+            r"(?:上下文|输入|提示词?|prompt|tokens?|消息|对话|内容)[^。;；图]{0,20}(?:过长|超长|超出|超过)",
+            r"(?:超出|超过)[^。;；图]{0,12}(?:上下文|最大长度|长度限制)",
+        )
+    ),
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(
+    rf"{_INPUT_NOUN}\b`?{_GAP}(?:(?:is|are|was|were) too (?:long|large|big)"
+    rf"|(?:{_MORE}|(?:must|should) (?:not )?(?:be|have) (?:<=?|less than|fewer than|at most|no more)"
+    rf"|(?:over|above) the){_GAP}{_LIMIT_NOUN})",
+    re.IGNORECASE,
+)
+"""The general form: `Prompt exceeds max length`, `total message size 9 exceeds limit 8`."""
+
+_OTHER_PART = re.compile(
+    r"image|picture|photo|pixel|video|audio|\bpdf|\bpages?\b|\bfile|document|attachment|\btools?\b|tool_|function|schema"
+    r"|\bnames?\b|title|description|\bids?\b|_id\b|\bkey|header|\bur[il]\b|\bstop\b|metadata|logprob|temperature|penalty"
+    r"|input should|\btime|seconds|deadline|retries|attempts|connections|concurren|candidate|choices|cache|batch"
+    r"|图片|图像|文件",
+    re.IGNORECASE,
+)
+"""Parts of a request with limits of their own, which no summary makes smaller; `Input should be` is any field's."""
+
+_LONG_CONTEXT = re.compile(r"long context (?:beta|requests?\b)", re.IGNORECASE)
+"""Anthropic's refusals, some with status 429, of requests over 200,000 tokens that an account may not make."""
+
+_MAX_CHARS = 2_000
+_CLAUSE_CHARS = 40
+_SENTENCE_END = re.compile(r"[.;。](?=\s|$)")
+
+_REQUESTED = re.compile(
+    r"\blimit(?: is|:|=)? ?(?P<limit>[\d,]{1,15})\b.{0,60}?\brequested:? ?(?P<requested>[\d,]{1,15})"
+    r"|\brequested:? ?(?P<requested_first>[\d,]{1,15})\b.{0,60}?\blimit(?: is|:|=)? ?(?P<limit_last>[\d,]{1,15})",
+    re.IGNORECASE,
+)
+
+
+def exceeded_limit(
+    codes: str, message: str, *, provider: str, status: int | None
+) -> Literal["context_overflow", "provider.rate_limited"] | None:
+    """Return the code for a limit that an error names: of the input, or of requests or tokens in some time; else None.
+
+    `codes` are the provider's type and code, joined by blanks; `provider` is its name in the catalogue, "" if unknown;
+    `status` that of the HTTP response, None for an error in a reply.
+
+    >>> text = "Request too large on tokens per minute (TPM): Limit 8000, Requested 18478"
+    >>> exceeded_limit("tokens rate_limit_exceeded", text, provider="groq", status=413)
+    'context_overflow'
+    """
+    message = message[:_MAX_CHARS]
+    named = _REQUESTED.search(message)
+    if named is not None and _is_over(named):
+        return "context_overflow"  # the request alone is over the limit of a minute, so that waiting does not help
+    if _LONG_CONTEXT.search(message):
+        return "context_overflow"
+    if status == 429 or "rate_limit" in codes or named is not None:
+        return "provider.rate_limited"
+    if status == 413 or _is_overflow(codes, message, provider, status):
+        return "context_overflow"
+    return None
+
+
+def _is_overflow(codes: str, message: str, provider: str, status: int | None) -> bool:
+    """Return whether an error, which is none of a rate, says that there is too much input for the model."""
+    own_code = _PROVIDER_CODES.get(provider)
+    if _CODE.search(codes) or (own_code and any(map(own_code.search, codes.split()))):
+        return True
+    if not message:
+        return status == 400 and provider in _PROVIDERS_WITHOUT_REASON
+    if _CODE.search(message):
+        return True
+    if _RATE.search(message) or _is_about_output(message):
+        return False
+    if _WORDING.search(message):
+        return True
+    return any(not _OTHER_PART.search(_clause(message, found)) for found in _SENTENCE.finditer(message))
+
+
+def _clause(message: str, found: re.Match[str]) -> str:
+    """Return a match with the words around it, up to the ends of the sentence."""
+    before = message[max(0, found.start() - _CLAUSE_CHARS) : found.start()]
+    after = message[found.end() : found.end() + _CLAUSE_CHARS]
+    return _SENTENCE_END.split(before)[-1] + found[0] + _SENTENCE_END.split(after)[0]
+
+
+def _is_over(named: re.Match[str]) -> bool:
+    limit, requested = named["limit"] or named["limit_last"], named["requested"] or named["requested_first"]
+    return int(requested.replace(",", "") or 0) > int(limit.replace(",", "") or 0)
+
+
+def _is_about_output(message: str) -> bool:
+    """Return whether the requested output is too large: it is all that is named, or leaves no room for any input."""
+    if _OUTPUT.search(message) and not _INPUT.search(message):
+        return True
+    counts = [int(count) for found in _OUTPUT_COUNT.finditer(message) for count in found.groups() if count]
+    total = _TOTAL.search(message)
+    return total is not None and max(counts, default=0) >= int(total[1])
