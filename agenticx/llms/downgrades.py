@@ -11,6 +11,8 @@ from agenticx.errors import ModelError
 
 __all__ = ["Downgrade", "find_downgrade"]
 
+_REPORTED_IN_STREAMS = frozenset({"provider.bad_request", "provider.bad_reply"})
+
 T = TypeVar("T")
 """The thing that is downgraded: a request, a request mode, a model."""
 
@@ -25,8 +27,12 @@ class Downgrade(Generic[T]):
 
 
 def find_downgrade(current: T, error: ModelError, candidates: Iterable[Downgrade[T]]) -> Downgrade[T] | None:
-    """Return the first candidate that matches the server's error and changes `current`, None if there is none."""
-    if error.status is None:
+    """Return the first candidate that matches the server's error and changes `current`, None if there is none.
+
+    Some servers report a refusal inside a response with status 200.
+    """
+    is_reported = error.status is not None or error.code in _REPORTED_IN_STREAMS
+    if not is_reported or error.provider_type == "protocol_error":
         return None
     text = str(error)
     return next(

@@ -43,6 +43,7 @@ MODULES = [
     "llms.wires.openai_chat._parts",
     "llms.wires.openai_chat._reply",
     "llms.wires.openai_chat._request",
+    "llms.wires.openai_chat._roles",
     "llms.wires.openai_responses._reply",
     "llms.wires.openai_responses._request",
     "llms.wires.anthropic._reply",

@@ -12,6 +12,7 @@ from agenticx.http.sse import SseParser
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
+from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.gemini import _request as gemini_request
 from agenticx.llms.wires.gemini._reply import GeminiReplyParser
 from agenticx.llms.wires.json_events import JsonEventParser
@@ -19,6 +20,7 @@ from agenticx.llms.wires.ollama import _request as ollama_request
 from agenticx.llms.wires.ollama._reply import OllamaReplyParser
 from agenticx.llms.wires.openai_chat import _request as openai_chat_request
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
+from agenticx.llms.wires.openai_chat._roles import alternating_rows, rows_without_system
 from agenticx.llms.wires.openai_responses import _request as openai_responses_request
 from agenticx.llms.wires.openai_responses._reply import ResponsesReplyParser
 from tests.linear.case import LinearCase, Make
@@ -247,8 +249,18 @@ _BODIES: dict[str, Make] = {
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
+def _request(messages: Any) -> ModelRequest:
+    return ModelRequest(messages=messages, tools=[ToolSchema("look", "", {"type": "object"})])
+
+
 def _body(wire: str, messages: Any) -> bytes:
-    return WIRES[wire].body(ModelRequest(messages=messages, tools=[ToolSchema("look", "", {"type": "object"})]), "m")
+    return WIRES[wire].body(_request(messages), "m")
+
+
+def _alternating_body(messages: Any) -> bytes:
+    return openai_chat_request.request_body(
+        _request(messages), model="m", dialect=ChatDialect(system_rows=False), stream=True
+    )
 
 
 _REQUESTS: dict[str, Callable[..., Any]] = {
@@ -269,4 +281,7 @@ WIRE_CASES = [
     ),
     *(case for wire in WIRES for case in _replies(wire)),
     *(LinearCase(of=_REQUESTS[wire], run=partial(_body, wire), inputs=HISTORIES, where="thread") for wire in WIRES),
+    LinearCase(
+        of=alternating_rows, run=_alternating_body, inputs=HISTORIES, where="thread", also=(rows_without_system,)
+    ),
 ]

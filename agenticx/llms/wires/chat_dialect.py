@@ -37,6 +37,12 @@ class ChatDialect:
     needs_reasoning: bool = False
     """Whether every answer must have `reasoning_content`, also one of another model (DeepSeek and Moonshot refuse)."""
 
+    alternating_roles: bool = False
+    """Whether the user's and the assistant's rows must alternate (Mistral, Perplexity, strict chat templates)."""
+
+    system_rows: bool = True
+    """Whether instructions may be in a system row; else they are in the user's first one (templates of Gemma 2)."""
+
     one_call: bool = True
     """Whether `parallel_tool_calls` is accepted; OpenAI's models that make one call at a time refuse the field."""
 

@@ -110,11 +110,20 @@ class ProviderModel(ABC, Generic[Dialect]):
     def stream(self, request: ModelRequest) -> AsyncGenerator[Sequence[Delta], None]:
         """Yield the deltas of the reply, one batch per socket read. Closing the iterator closes the socket."""
         names = self._tool_names(request)
+        mode = self._mode
+
+        async def send() -> ProviderResponse:
+            nonlocal mode
+            response = await self._send(request, names)
+            mode = self._mode
+            return response
+
         return read_reply(
-            lambda: self._send(request, names),
-            self._parser(names.originals),
+            send,
+            lambda: self._parser(names.originals),
             label=self._label,
             redact=self._http.hide_secrets,
+            try_downgrade=lambda error: not self._refuses_sampling(error, request) and self._try_downgrade(error, mode),
             tail_seconds=self._tail_seconds,
         )
 

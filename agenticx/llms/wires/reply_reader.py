@@ -44,38 +44,48 @@ class ReplyParser(Protocol):
 
 async def read_reply(
     send: Callable[[], Awaitable[ProviderResponse]],
-    parser: ReplyParser,
+    new_parser: Callable[[], ReplyParser],
     *,
     label: str,
     redact: Callable[[ModelError], ModelError],
+    try_downgrade: Callable[[ModelError], bool],
     tail_seconds: float | None = None,
 ) -> AsyncGenerator[Sequence[Delta], None]:
     """Yield the reply to the request made by `send`, one batch per socket read. Closing the iterator closes the socket.
 
     Once the reply is complete, its trailing events are awaited for `tail_seconds`; the time starts again only if more
     of the answer arrives. A broken connection ends such a reply too, but then its calls are not run. `redact` removes
-    secrets from an error in the reply.
+    secrets from an error in the reply. A reply that is nothing but an error is requested again if `try_downgrade`
+    returns True for the error.
     """
-    response = await send()
-    tail = _Tail(response, tail_seconds)
-    try:
-        _check_response(response, label)
-        while not parser.done:
-            data = await (tail.next_bytes() if parser.finishing else response.next_bytes())
-            batch = await _parse(parser, data)
-            if tail.connection_lost:
-                batch = [_as_broken(delta) for delta in batch]
-            if any(isinstance(delta, _ANSWER_DELTAS) for delta in batch):
-                tail.restart()
-            if batch:
-                yield batch
-            if parser.error:
-                raise redact(parser.error)
-            if data is None:
+    has_begun = False
+    while True:
+        response, parser = await send(), new_parser()
+        tail = _Tail(response, tail_seconds)
+        try:
+            _check_response(response, label)
+            while not parser.done:
+                data = await (tail.next_bytes() if parser.finishing else response.next_bytes())
+                batch = await _parse(parser, data)
+                if tail.connection_lost:
+                    batch = [_as_broken(delta) for delta in batch]
+                if any(isinstance(delta, _ANSWER_DELTAS) for delta in batch):
+                    tail.restart()
+                if batch:
+                    has_begun = True
+                    yield batch
+                if parser.error:
+                    error = redact(parser.error)
+                    if has_begun or not try_downgrade(error):
+                        raise error
+                    break
+                if data is None:
+                    return
+            else:
+                await _drain(response)
                 return
-        await _drain(response)
-    finally:
-        await response.aclose()
+        finally:
+            await response.aclose()
 
 
 async def _parse(parser: ReplyParser, data: bytes | None) -> list[Delta]:

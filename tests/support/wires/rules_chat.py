@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
-__all__ = ["violations"]
+__all__ = ["mistral_refusal", "mistral_violations", "template_refusal", "template_violations", "violations"]
 
 _TOP = {"model", "messages", "stream", "stream_options", "max_tokens", "response_format"}
 _TOP |= {"temperature", "top_p", "stop", "seed", "reasoning_effort"}
@@ -42,6 +43,57 @@ def violations(body: dict[str, Any]) -> list[str]:
             found.append(f"message {place}: the results of {awaited} are missing")
         awaited = [call["id"] for call in row.get("tool_calls", ())]
     return [*found, *([f"the results of {awaited} are missing"] if awaited else [])]
+
+
+# --- the order of roles
+
+
+_AFTER = {
+    "system": {"system", "user", "assistant"},
+    "user": {"system", "user", "assistant"},
+    "assistant": {"user", "assistant", "tool"},
+    "tool": {"assistant", "tool"},
+}
+"""The roles that may follow each role, by Mistral's validator (`mistral_common`)."""
+
+
+def mistral_refusal(body: dict[str, Any]) -> str | None:
+    """Return the message with which Mistral's API refuses the order of the roles, None if it accepts it."""
+    roles = [row["role"] for row in body["messages"]]
+    for before, role in pairwise(roles):
+        if role not in _AFTER[before]:
+            return f"Unexpected role '{role}' after role '{before}'"
+    if roles[-1:] not in (["user"], ["tool"]):
+        return f"Expected last role User or Tool (or Assistant with prefix True) for serving but got {roles[-1]}"
+    return None
+
+
+def template_refusal(body: dict[str, Any]) -> str | None:
+    """Return the exception of the chat templates of Gemma 3 (without results) and Mistral, None if they accept."""
+    rows = body["messages"][body["messages"][0]["role"] == "system" :]
+    spoken = [row["role"] for row in rows if row["role"] != "tool" and not row.get("tool_calls")]
+    expected = ["user", "assistant"] * len(spoken)
+    if spoken != expected[: len(spoken)]:
+        return "Conversation roles must alternate user/assistant/user/assistant/..."
+    return None
+
+
+def mistral_violations(body: dict[str, Any]) -> list[str]:
+    """Return the violations that Mistral's API would refuse: those of any strict server, ids, fields and roles."""
+    fields = {**body, "seed": 0} if "random_seed" in body else dict(body)
+    fields.pop("random_seed", None)
+    found = [*violations(fields), *(["stream_options"] if "stream_options" in body else [])]
+    ids = [call["id"] for row in body["messages"] for call in row.get("tool_calls", ())]
+    found += [f"the call id {id_!r} does not fit" for id_ in ids if not re.fullmatch("[a-zA-Z0-9]{9}", id_)]
+    return [*found, *filter(None, [mistral_refusal(body)])]
+
+
+def template_violations(body: dict[str, Any]) -> list[str]:
+    """Return the violations that a local server with a strict chat template would refuse."""
+    return [*violations(body), *filter(None, [template_refusal(body)])]
+
+
+# --- tools, rows and calls
 
 
 def _tools(tools: list[dict[str, Any]]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from agenticx.llms import (
@@ -17,6 +17,7 @@ from agenticx.llms import (
     OpenAIResponsesModel,
 )
 from agenticx.llms.base import ToolSchema
+from agenticx.llms.model_catalog import load_model_catalog
 from agenticx.llms.wires.anthropic import _request as anthropic_request
 from agenticx.llms.wires.anthropic._reply import AnthropicReplyParser
 from agenticx.llms.wires.chat_dialect import ChatDialect
@@ -38,7 +39,10 @@ __all__ = ["WIRES", "WireUnderTest", "read", "refusals"]
 
 @dataclass(frozen=True, kw_only=True)
 class WireUnderTest:
-    """A wire. `streams` is the folder of its recorded streams, None if it has none; `ending` their file suffix."""
+    """A wire. `streams` is the folder of its recorded streams, None if it has none; `ending` their file suffix.
+
+    `stricter` are bodies of other dialects, each with the rules of their servers.
+    """
 
     name: str
     parser: Callable[[str], ReplyParser]
@@ -48,6 +52,7 @@ class WireUnderTest:
     streams: str | None
     ending: str = "sse"
     content_type: str = "text/event-stream"
+    stricter: Sequence[tuple[Callable[[ModelRequest, str], bytes], Callable[[dict[str, Any]], list[str]]]] = ()
 
     def request(
         self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()
@@ -60,9 +65,18 @@ class WireUnderTest:
         return self.rules(body) + sdk_types.type_errors(self.name, body)
 
     def refusals(self, messages: Sequence[Message], *, model: str = "m", tools: Sequence[ToolSchema] = ()) -> list[str]:
-        """Return the violations of the body that would be sent; empty if a strict server accepts it."""
-        return self.violations(self.request(messages, model=model, tools=tools))
+        """Return the violations of the bodies that would be sent; empty if all strict servers accept theirs."""
+        found = self.violations(self.request(messages, model=model, tools=tools))
+        request = ModelRequest(messages=messages, tools=tools)
+        return found + [fault for body, rules in self.stricter for fault in rules(json.loads(body(request, model)))]
 
+
+def _chat_body(**dialect: Any) -> Callable[[ModelRequest, str], bytes]:
+    known = ChatDialect(**dialect)
+    return lambda request, model: openai_chat_request.request_body(request, model=model, dialect=known, stream=True)
+
+
+_MISTRAL = load_model_catalog().providers["mistral"].dialect or ChatDialect()
 
 WIRES = {
     wire.name: wire
@@ -71,11 +85,14 @@ WIRES = {
             name="openai_chat",
             parser=lambda model: ChatReplyParser(label="test", model=model),
             model=lambda url: OpenAIChatModel("m", base_url=f"{url}/v1"),
-            body=lambda request, model: openai_chat_request.request_body(
-                request, model=model, dialect=ChatDialect(returns_reasoning=True), stream=True
-            ),
+            body=_chat_body(returns_reasoning=True),
             rules=rules_chat.violations,
             streams="chat",
+            stricter=[
+                (_chat_body(**asdict(_MISTRAL)), rules_chat.mistral_violations),
+                (_chat_body(returns_reasoning=True, alternating_roles=True), rules_chat.template_violations),
+                (_chat_body(needs_reasoning=True, system_rows=False), rules_chat.template_violations),
+            ],
         ),
         WireUnderTest(
             name="openai_responses",

@@ -54,7 +54,7 @@ def test_every_price_has_a_date_and_a_source(user_models_file: Path) -> None:
 
 def test_every_dialect_has_sources(user_models_file: Path) -> None:
     dialects = {name: provider for name, provider in load_model_catalog().providers.items() if provider.dialect}
-    assert list(dialects) == ["openrouter", "deepseek", "mistral", "moonshot", "zai"]
+    assert list(dialects) == ["openrouter", "deepseek", "mistral", "moonshot", "perplexity", "zai"]
     for name, provider in dialects.items():
         assert provider.dialect_sources, name
         assert all(source.startswith("https://") for source in provider.dialect_sources), name

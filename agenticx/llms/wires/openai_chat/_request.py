@@ -13,6 +13,7 @@ from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS, WIRE
+from agenticx.llms.wires.openai_chat._roles import STOPPED, alternating_rows, rows_without_system
 from agenticx.llms.wires.request_body import arguments_text, body_bytes, encode_tools
 from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
@@ -22,6 +23,8 @@ __all__ = ["encode_messages", "request_body", "sampling_rules", "sent_tool_names
 
 _UNKNOWN_REASONING = "(not known)"
 """The reasoning of an answer that has none; Moonshot treats an empty one as missing."""
+
+_STOPPED = AssistantMessage(content=STOPPED, message_id="msg_stopped")
 
 _NAMES = IdentifierRule("a-zA-Z0-9_-", 64)
 """OpenAI's, DeepSeek's and Mistral's: "does not match '^[a-zA-Z0-9_-]{1,64}$'".
@@ -127,7 +130,10 @@ def encode_messages(
 ) -> list[dict[str, Any]]:
     """Return the messages in the format of Chat Completions; `model` gets its own reasoning back."""
     encoder = _MessageEncoder(model, dialect, names)
-    return [encoder.encode(message) for message in messages]
+    rows = [encoder.encode(message) for message in messages]
+    if dialect.alternating_roles or not dialect.system_rows:
+        rows = alternating_rows(rows, encoder.encode(_STOPPED))
+    return rows if dialect.system_rows else rows_without_system(rows)
 
 
 def _id_rule(dialect: ChatDialect) -> IdentifierRule:

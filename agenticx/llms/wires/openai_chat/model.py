@@ -45,7 +45,29 @@ _REFUSES_REASONING = re.compile(
 )
 _REFUSES_SCHEMAS = re.compile(r"response_format|json_schema|structured output", re.IGNORECASE)
 
+_REFUSES_ROLE_ORDER = re.compile(
+    # Mistral and servers that use its tokenizer
+    r"unexpected role '?\w+'? after role|expected last role|invalid_request_message_order"
+    # the templates of Gemma, Mistral, Devstral and others, as llama.cpp, vLLM, SGLang and LM Studio report it
+    r"|roles? (must|should|need to|have to|are required to)( be)? alternat"
+    r"|alternate (between )?user ?(/|and|or)|alternate between .?(user|assistant)"
+    # Qwen's: `system` anywhere but in the first row, and a history without a row of the user
+    r"|system message must be (at the beginning|the first)|no user query found"
+    # Perplexity; DeepSeek; llama.cpp
+    r"|should alternate with assistant|successive user or assistant messages"
+    r"|(2|two) or more assistant messages at the end",
+    re.IGNORECASE,
+)
+_REFUSES_SYSTEM_ROWS = re.compile(
+    r"system role (is )?not supported|only user and assistant roles|conversation roles must alternate", re.IGNORECASE
+)
+"""The last one also for templates that count instructions as a row, if the roles alternate already."""
+_IN_ALTERNATION = "the server requires that roles alternate; from now on rows of one role are joined"
+_WITHOUT_SYSTEM = "the server takes no system row; from now on instructions are in the user's first one"
+
 _DOWNGRADES = (
+    Downgrade(_REFUSES_ROLE_ORDER, with_dialect(alternating_roles=True), _IN_ALTERNATION),
+    Downgrade(_REFUSES_SYSTEM_ROWS, with_dialect(system_rows=False), _WITHOUT_SYSTEM),
     Downgrade(
         _NEEDS_REASONING,
         with_dialect(returns_reasoning=True, needs_reasoning=True),
@@ -73,7 +95,7 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
     """
 
     _downgrades = _DOWNGRADES
-    _downgrade_codes = frozenset({"provider.bad_request", "provider.overloaded"})
+    _downgrade_codes = frozenset({"provider.bad_request", "provider.overloaded", "provider.bad_reply"})
     _tail_seconds = 2.0  # for usage and `[DONE]`, after the finish reason
     _tool_names = staticmethod(sent_tool_names)
 

@@ -1,0 +1,120 @@
+"""The order of roles that Mistral and strict chat templates require: passes over rows.
+
+Most servers take rows in any order. These refuse a user's row behind a result (Mistral: "Unexpected role 'user' after
+role 'tool'"), two rows of one role behind each other, and instructions anywhere but in the first row (templates:
+"roles must alternate user/assistant/user/assistant/…"). Such rows are common: a turn that was stopped, steered or
+failed leaves them, a compaction, and each speech of a team.
+
+Each pass takes rows and returns rows. Their additions are the same in every request, so that the providers' prompt
+caches apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["STOPPED", "alternating_rows", "rows_without_system"]
+
+STOPPED = "(stopped)"
+"""The text of an assistant's row between a result and a user's row; servers refuse an empty one."""
+
+_FIRST_USER_TEXT, _LAST_USER_TEXT = "[The conversation begins here.]", "[Go on.]"
+"""A user's row for a history that does not begin or end with one."""
+
+_SYSTEM_NOTE = "[system note] "
+
+Row = dict[str, Any]
+
+
+def alternating_rows(rows: Sequence[Row], stopped: Row) -> list[Row]:
+    """Return `rows` with the roles in alternation; `stopped` is the assistant's row to put between tool and user."""
+    passes: tuple[Callable[[list[Row]], list[Row]], ...] = (
+        _with_one_system_row,  # before the others, as it makes user's rows of later ones
+        lambda rows: _with_answers_to_results(rows, stopped),
+        _with_neighbours_joined,
+        _between_users,
+    )
+    result = list(rows)
+    for apply in passes:
+        result = apply(result)
+    return result
+
+
+def rows_without_system(rows: Sequence[Row]) -> list[Row]:
+    """Return alternating `rows` with the instructions in the user's first row, for templates without a place for them.
+
+    >>> rows_without_system([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
+    [{'role': 'user', 'content': 'Be brief.\\n\\nHi'}]
+    """
+    if not rows or rows[0]["role"] != "system":
+        return list(rows)
+    return _with_neighbours_joined([{**rows[0], "role": "user"}, *rows[1:]])
+
+
+def _with_one_system_row(rows: list[Row]) -> list[Row]:
+    """Join the leading system rows; make a later one a note in the user's role, as in sanitized histories."""
+    count = next((index for index, row in enumerate(rows) if row["role"] != "system"), len(rows))
+    later = [_as_note(row) if row["role"] == "system" else row for row in rows[count:]]
+    leading = "\n\n".join(text for row in rows[:count] if (text := row["content"]))
+    return [{"role": "system", "content": leading}, *later] if leading else later
+
+
+def _as_note(row: Row) -> Row:
+    return {"role": "user", "content": f"{_SYSTEM_NOTE}{row['content']}"}
+
+
+def _with_answers_to_results(rows: list[Row], stopped: Row) -> list[Row]:
+    """Put `stopped` between a result and a row of the user."""
+    result: list[Row] = []
+    for row in rows:
+        if row["role"] == "user" and result and result[-1]["role"] == "tool":
+            result.append(stopped)
+        result.append(row)
+    return result
+
+
+def _with_neighbours_joined(rows: list[Row]) -> list[Row]:
+    """Join rows of the user that follow each other, and those of the assistant; calls end a row."""
+    groups: list[list[Row]] = []
+    for row in rows:
+        last = groups[-1][-1] if groups else None
+        if last is not None and row["role"] == last["role"] in ("user", "assistant") and not last.get("tool_calls"):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return [_joined(group) for group in groups]
+
+
+def _between_users(rows: list[Row]) -> list[Row]:
+    """Add a row of the user behind the instructions and at the end, where a row of the assistant is there."""
+    has_system = bool(rows) and rows[0]["role"] == "system"
+    if len(rows) == has_system or rows[has_system]["role"] != "user":
+        rows = [*rows[:has_system], {"role": "user", "content": _FIRST_USER_TEXT}, *rows[has_system:]]
+    is_answered = rows[-1]["role"] == "assistant" and not rows[-1].get("tool_calls")
+    return [*rows, {"role": "user", "content": _LAST_USER_TEXT}] if is_answered else rows
+
+
+# --- rows of one role
+
+
+def _joined(rows: list[Row]) -> Row:
+    """Return one row with what rows of one role have: their texts, parts, calls and reasoning."""
+    if len(rows) == 1:
+        return rows[0]
+    names = dict.fromkeys(name for row in rows for name in row if name != "role")
+    values = {name: [value for row in rows if (value := row.get(name))] for name in names}
+    return {"role": rows[0]["role"], **{name: _joined_values(values[name], rows[-1].get(name)) for name in names}}
+
+
+def _joined_values(values: list[Any], default: Any) -> Any:
+    """Return texts as one text, and lists, or lists and texts, as one list."""
+    if len(values) < 2:
+        return values[0] if values else default
+    if all(isinstance(value, str) for value in values):
+        return "\n\n".join(values)
+    return [part for value in values for part in (_text_parts(value) if isinstance(value, str) else value)]
+
+
+def _text_parts(text: str) -> list[Row]:
+    return [{"type": "text", "text": text}]
