@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, SerializeAsAny, field_validator
 
-from agenticx.messages import Attachment, Message, ToolCall, UserMessage, clean_text, new_id
+from agenticx.messages import AssistantMessage, Attachment, Message, ToolCall, UserMessage, clean_text, new_id
 
 __all__ = [
     "AgentEvent",
@@ -109,6 +109,10 @@ class BaseChatMessage(TeamRecord, frozen=True):
         """Return the content as text for a model."""
         return self.to_text()
 
+    def to_transcript_text(self) -> str:
+        """Return all that its source said, for a person or a transcript."""
+        return self.to_model_text()
+
     def to_model_message(self) -> UserMessage:
         """Return the message as a model gets it."""
         return UserMessage(content=self.to_model_text())
@@ -154,7 +158,8 @@ class StopMessage(BaseTextChatMessage, frozen=True):
 class HandoffMessage(BaseTextChatMessage, frozen=True):
     """A message that gives control to `target`; `context` are messages for the target's model.
 
-    The `reason` in its `metadata` says why, for example with a question; models and persons read it after the content.
+    Among these are the texts that its source wrote beside its calls, as assistant messages. The `reason` in its
+    `metadata` says why, for example with a question; models and persons read it after the content.
     """
 
     target: _Text
@@ -166,13 +171,23 @@ class HandoffMessage(BaseTextChatMessage, frozen=True):
         reason = self.metadata.get("reason")
         return f"{self.content}\nReason: {reason}" if reason else self.content
 
+    def to_transcript_text(self) -> str:
+        """Return the texts that its source wrote beside its calls, then the content and the reason."""
+        own = [one for one in self.context if isinstance(one, AssistantMessage) and one.sender == self.source]
+        return "\n".join([*(one.content for one in own if one.content), self.to_model_text()])
+
 
 class ToolCallSummaryMessage(BaseTextChatMessage, frozen=True):
-    """The results of tool calls as an answer."""
+    """The results of tool calls as an answer; `said` is what its source wrote beside the calls, read before them."""
 
     tool_calls: list[ToolCall]
     results: list[FunctionExecutionResult]
+    said: _Text = ""
     type: Literal["ToolCallSummaryMessage"] = "ToolCallSummaryMessage"
+
+    def to_model_text(self) -> str:
+        """Return what was said beside the calls, then the summary."""
+        return f"{self.said}\n{self.content}" if self.said else self.content
 
 
 class MultiModalMessage(BaseChatMessage, frozen=True):
@@ -227,13 +242,14 @@ class ToolCallExecutionEvent(BaseAgentEvent, frozen=True):
 
 
 class ThoughtEvent(_TextEvent, frozen=True):
-    """The reasoning of a reply."""
+    """The reasoning of a reply, or with `beside_calls` its text, which is no answer, as calls follow."""
 
+    beside_calls: bool = False
     type: Literal["ThoughtEvent"] = "ThoughtEvent"
 
 
 class ModelClientStreamingChunkEvent(_TextEvent, frozen=True):
-    """A part of a reply; `full_message_id` is the id of the message to come: the answer, or the calls of the reply.
+    """A part of a reply; `full_message_id` is the id of the message to come: the answer, or the text beside calls.
 
     None comes of a reply that goes back to the model, because it is not the object that was asked for.
     """

@@ -82,11 +82,12 @@ class AssistantAgent(BaseChatAgent):
     says in one more call without tools. A summary has `tool_call_summary_format` for each result, with `{tool_name}`,
     `{arguments}`, `{result}` and `{is_error}`, or what `tool_call_summary_formatter(call, result)` returns.
 
-    Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has the other results of
-    the round, its metadata the `reason` that the model gave. With `model_client_stream` replies come in chunks too.
-    Answers have `metadata`. `confirm_gate` is asked before risky calls; by default that of the team, or of the turn in
-    which the agent answers; without any the agent does as an `AgentRuntime` without a gate. Model calls are made within
-    `budget` and those of the teams in which the agent speaks.
+    Each of `handoffs` is a tool that ends the answer with a `HandoffMessage`; its `context` has what the model wrote
+    beside its calls and the other results of the round, its metadata the `reason` that the model gave. With
+    `model_client_stream` replies come in chunks too. Answers have `metadata`. `confirm_gate` is asked before risky
+    calls; by default that of the team, or of the turn in which the agent answers; without any the agent does as an
+    `AgentRuntime` without a gate. Model calls are made within `budget` and those of the teams in which the agent
+    speaks.
 
     Raises ValueError for tools and handoffs of another kind, for names that are used twice, for a
     `max_tool_iterations` below 1, and for a format with fields that the output does not have.
@@ -317,7 +318,11 @@ class AssistantAgent(BaseChatAgent):
         if final["reason"] == "partial" and self._on_exhausted == "summary" and reader.results:
             text = "\n".join([await self._summarize(call, reader.results) for call in reader.calls])
             return ToolCallSummaryMessage(
-                content=text, tool_calls=list(reader.calls), results=list(reader.results), **common
+                content=text,
+                tool_calls=list(reader.calls),
+                results=list(reader.results),
+                said="\n".join(reader.texts),
+                **common,
             )
         return TextMessage(content=final["text"], id=final["message_id"], **common)
 
@@ -331,7 +336,8 @@ class AssistantAgent(BaseChatAgent):
         chosen = next(result for result in reader.results if result.name in self._handoffs and not result.is_error)
         handoff = self._handoffs[chosen.name]
         arguments = {call.id: call.arguments for call in reader.calls}
-        context: list[Message] = [
+        context: list[Message] = [AssistantMessage(content=text, sender=self.name) for text in reader.texts]
+        context += [
             UserMessage(content=f"[{self.name} called {r.name}({arguments[r.call_id]}), result:]\n{r.content}")
             for r in results
         ]
@@ -369,14 +375,19 @@ def _check_iterations(number: int | None) -> None:
 
 
 def _told_context(handoff: HandoffMessage) -> list[Message]:
-    """Return the context of a handoff with its calls as text, which the reader's model does not imitate."""
+    """Return the context of a handoff as others said and did it, which the reader's model does not take for its own."""
     messages = [
         message.model_copy(update={"sender": message.sender or handoff.source, "provider_state": None})
         if isinstance(message, AssistantMessage)
         else message
         for message in handoff.context
     ]
-    return calls_of_others_as_text((), (), messages)
+    return [
+        UserMessage(content=_named(message.content, message.sender or handoff.source), message_id=message.message_id)
+        if isinstance(message, AssistantMessage)
+        else message
+        for message in calls_of_others_as_text((), (), messages)
+    ]
 
 
 def _model_message(message: BaseChatMessage) -> UserMessage:
@@ -387,5 +398,9 @@ def _model_message(message: BaseChatMessage) -> UserMessage:
     read = message.to_model_message()
     content = read.content
     if message.source != "user":
-        content = f"{message.source} said:\n{quote_speakers(content)}"
+        content = _named(content, message.source)
     return read.model_copy(update={"message_id": message.id, "content": clean_text(content)})
+
+
+def _named(text: str, speaker: str) -> str:
+    return f"{speaker} said:\n{quote_speakers(text)}"

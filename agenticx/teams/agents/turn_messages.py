@@ -28,7 +28,7 @@ __all__ = ["TurnMessages"]
 
 
 class TurnMessages:
-    """The messages of one turn; `calls` and `results` are those of its last round.
+    """The messages of one turn; `calls` and `results` are those of its last round, `texts` those beside all its calls.
 
     With `streams` the text of a reply comes in chunks too.
     """
@@ -42,6 +42,7 @@ class TurnMessages:
         self._questions = _OpenQuestions()
         self.calls: Sequence[ToolCall] = ()
         self.results: list[FunctionExecutionResult] = []
+        self.texts: list[str] = []
 
     def read(self, event: Event) -> Iterator[BaseAgentEvent]:
         """Yield the messages that `event` completes."""
@@ -58,15 +59,7 @@ class TurnMessages:
             report_usage(self._usage)
         elif event.type == "tool_call":
             yield from self._thoughts()
-            if all(call.id != event.data["tool_call_id"] for call in self.calls):
-                reply = self._announcing_reply(event.data)
-                self.calls, self.results = reply.tool_calls, []
-                yield ToolCallRequestEvent(
-                    id=reply.message_id,  # the one that the chunks of its text name
-                    content=list(reply.tool_calls),
-                    models_usage=self.take_usage(),
-                    source=self._source,
-                )
+            yield from self._announced(event.data)
         elif event.type == "tool_result":
             yield from self._add_result(event.data)
         elif event.type == "question_asked":
@@ -100,6 +93,17 @@ class TurnMessages:
         if self._thought:
             text, self._thought = "".join(self._thought), []
             yield ThoughtEvent(content=text, source=self._source)
+
+    def _announced(self, data: ToolCallData) -> Iterator[BaseAgentEvent]:
+        """Yield the text and the calls of the reply of which `data` announces the first call."""
+        if any(call.id == data["tool_call_id"] for call in self.calls):
+            return
+        reply = self._announcing_reply(data)
+        self.calls, self.results = reply.tool_calls, []
+        if reply.content.strip():
+            self.texts.append(reply.content)  # the id is the one that its chunks name
+            yield ThoughtEvent(id=reply.message_id, content=reply.content, beside_calls=True, source=self._source)
+        yield ToolCallRequestEvent(content=list(reply.tool_calls), models_usage=self.take_usage(), source=self._source)
 
     def _announcing_reply(self, data: ToolCallData) -> AssistantMessage:
         """Return the reply with all calls of the round of which `data` announces the first."""

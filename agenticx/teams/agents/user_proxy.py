@@ -202,7 +202,7 @@ def _prompt(handoff: HandoffMessage | None) -> str:
 def _question(messages: Sequence[BaseChatMessage]) -> str:
     """Return the question to the person: what was said last, and that it is their turn."""
     shown = messages[-2:] if messages and isinstance(messages[-1], HandoffMessage) else messages[-1:]
-    said = [f"{message.source}: {_indented(_shortened(message.to_model_text()))}" for message in shown]
+    said = [f"{message.source}: {_indented(_shortened(message.to_transcript_text()))}" for message in shown]
     return "\n\n".join([*said, "It is your turn to speak."])
 
 

@@ -251,7 +251,7 @@ class BaseGroupChat(Team):
             task = [*self.task_in_session(self._transcript, task_messages(task))] or None
         result = await self.run(task=task, output_task_messages=False)
         said = [message for message in (*before, *result.messages) if isinstance(message, BaseChatMessage)]
-        return WorkResult(said[-1].to_model_text() if said else "", result.stop_reason)
+        return WorkResult(said[-1].to_transcript_text() if said else "", result.stop_reason)
 
     def continue_run(self, task: Sequence[BaseChatMessage]) -> Sequence[Speaking] | None:
         """Have the next run, which has no task, go on with the last one, and return the messages of its speeches.
@@ -314,7 +314,7 @@ class BaseGroupChat(Team):
                 await run.emit(message)
             await self._speak_until_over(run, turn)
             said = [message for message in run.messages if isinstance(message, BaseChatMessage)]
-            return WorkResult(said[-1].to_model_text() if said and run.turns else "", run.stop_reason)
+            return WorkResult(said[-1].to_transcript_text() if said and run.turns else "", run.stop_reason)
 
     async def _speak_until_over(self, run: TeamRun, turn: TeamTurn) -> None:
         if run.condition is not None:

@@ -222,7 +222,7 @@ def _history(messages: Sequence[BaseChatMessage]) -> str:
     lines: list[str] = []
     left = _HISTORY_CHARS
     for message in reversed(messages[-_HISTORY_MESSAGES:]):
-        text = message.to_model_text()
+        text = message.to_transcript_text()
         half = _MESSAGE_CHARS // 2
         line = f"{message.source}: {text if len(text) <= _MESSAGE_CHARS else f'{text[:half]} … {text[-half:]}'}"
         left -= len(line)

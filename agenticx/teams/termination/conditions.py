@@ -17,6 +17,7 @@ from agenticx.teams.messages import (
     HandoffMessage,
     StopMessage,
     TextMessage,
+    ThoughtEvent,
     ToolCallExecutionEvent,
 )
 from agenticx.teams.termination.base import MessageCondition, Run, TerminationCondition
@@ -54,7 +55,7 @@ class MaxMessageTermination(TerminationCondition):
 
 
 class TextMentionTermination(MessageCondition):
-    """A text in a chat message, of one of `sources` if given."""
+    """A text in a chat message, or beside the calls of a reply, of one of `sources` if given."""
 
     def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
         check_str("text", text)
@@ -66,8 +67,8 @@ class TextMentionTermination(MessageCondition):
     def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
         if self._sources is not None and message.source not in self._sources:
             return None
-        mentions = isinstance(message, BaseChatMessage) and self._text in message.to_text()
-        return f"Text '{self._text}' mentioned" if mentions else None
+        is_said = isinstance(message, BaseChatMessage) or (isinstance(message, ThoughtEvent) and message.beside_calls)
+        return f"Text '{self._text}' mentioned" if is_said and self._text in message.to_text() else None
 
 
 class StopMessageTermination(MessageCondition):

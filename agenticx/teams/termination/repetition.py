@@ -9,7 +9,13 @@ from functools import cached_property
 from itertools import islice
 
 from agenticx.runtime.repetition.loop_detector import LoopDetector
-from agenticx.teams.messages import BaseAgentEvent, BaseChatMessage, ToolCallExecutionEvent
+from agenticx.teams.messages import (
+    BaseAgentEvent,
+    BaseChatMessage,
+    HandoffMessage,
+    ThoughtEvent,
+    ToolCallExecutionEvent,
+)
 
 __all__ = ["Repetition", "repeated_speeches"]
 
@@ -41,24 +47,24 @@ class Repetition:
 
     def __init__(self) -> None:
         self._speeches: deque[_Speech] = deque(maxlen=_SPEECHES)  # the last one first
-        self._results: list[ToolCallExecutionEvent] = []  # since the last speech
+        self._work: list[ToolCallExecutionEvent | ThoughtEvent] = []  # since the last speech
 
     def add(self, message: BaseAgentEvent | BaseChatMessage) -> None:
         """Add the next message of the conversation."""
-        if isinstance(message, ToolCallExecutionEvent):
-            self._results.append(message)
+        if isinstance(message, ToolCallExecutionEvent | ThoughtEvent):
+            self._work.append(message)
         elif isinstance(message, BaseChatMessage):
             if message.source == "user":
                 self._speeches.clear()
             else:
-                self._speeches.appendleft(_Speech(message, self._results))
-            self._results = []
+                self._speeches.appendleft(_Speech(message, self._work))
+            self._work = []
 
     def count(self, repeats: int) -> int:
         """Return the number of last speeches that only repeat what was said, 0 below the threshold.
 
         The threshold is that each of the speakers says the same for the `repeats`-th time. Case and punctuation of
-        short texts make no difference, other results of tools do.
+        short texts make no difference, other results of tools do, and other texts beside the call of a handoff.
         """
         speakers = len({speech.source for speech in self._speeches})
         threshold = (repeats - 1) * speakers + 1
@@ -75,21 +81,28 @@ class Repetition:
 
 
 class _Speech:
-    """A chat message, with the results of the tools that its source used before it."""
+    """A chat message, with the results of the tools that its source used before it, and its texts beside the calls."""
 
-    def __init__(self, message: BaseChatMessage, results: Sequence[ToolCallExecutionEvent]) -> None:
+    def __init__(self, message: BaseChatMessage, work: Sequence[ToolCallExecutionEvent | ThoughtEvent]) -> None:
         self.source = message.source
         self._message = message
-        self._results = results
+        self._work = [event for event in work if event.source == self.source]
 
     @cached_property
     def words(self) -> str:
         """The compared text: the words of a short message, a long one as it is, and the results.
 
-        Of a handoff it has no reason: models find a new one each time.
+        Of a handoff it has the text beside its call too, which is work, but no reason: models find a new one each time.
         """
-        message = self._message
-        text = message.to_text()
-        words = _NO_WORD.sub(" ", text.casefold()).strip() if len(text) <= _NORMALIZED_CHARS else ""
-        own = [result.content for event in self._results if event.source == self.source for result in event.content]
-        return "\n".join([words or text, *own])
+        compared = [_words(self._message.to_text())]
+        for event in self._work:
+            if isinstance(event, ToolCallExecutionEvent):
+                compared += [result.content for result in event.content]
+            elif event.beside_calls and isinstance(self._message, HandoffMessage):
+                compared.append(_words(event.content))
+        return "\n".join(compared)
+
+
+def _words(text: str) -> str:
+    words = _NO_WORD.sub(" ", text.casefold()).strip() if len(text) <= _NORMALIZED_CHARS else ""
+    return words or text

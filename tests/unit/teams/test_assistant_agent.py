@@ -29,6 +29,7 @@ from agenticx.teams import (
     StructuredMessage,
     TaskResult,
     TextMessage,
+    ThoughtEvent,
     ToolCallExecutionEvent,
     ToolCallRequestEvent,
     ToolCallSummaryMessage,
@@ -189,6 +190,41 @@ async def test_a_handoff_ends_the_turn_with_the_other_results_as_context() -> No
     assert message.metadata == {"reason": "done"}
     assert (message.to_text(), message.to_model_text()) == (message.content, f"{message.content}\nReason: done")
     assert [row.content for row in message.context] == ['[helper called add({"left": 1, "right": 2}), result:]\n3']
+
+
+async def test_text_beside_calls_is_an_event_and_stands_in_the_context_of_a_handoff_or_before_a_summary() -> None:
+    draft = [think("It must rhyme."), say("DRAFT: roses"), ADD]
+    handoff = [think("Done."), say("Is it good?"), call("handoff_to_critic", {"reason": "r"}), ADD]
+    with ScriptedModel([draft, handoff]) as model:
+        messages = (await AssistantAgent("poet", model, tools=[add], handoffs=["critic"]).run(task="go")).messages
+    thoughts = [message for message in messages if isinstance(message, ThoughtEvent)]
+    assert [(thought.content, thought.beside_calls) for thought in thoughts] == [
+        ("It must rhyme.", False),
+        ("DRAFT: roses", True),
+        ("Done.", False),
+        ("Is it good?", True),
+    ]
+    assert messages[1:4] == [*thoughts[:2], messages[3]]
+    passed = messages[-1]
+    assert isinstance(passed, HandoffMessage)
+    context = [(row.role, row.content) for row in passed.context]
+    assert context[:2] == [("assistant", "DRAFT: roses"), ("assistant", "Is it good?")]
+    assert passed.to_transcript_text().splitlines()[:3:2] == ["DRAFT: roses", passed.content]
+
+    with ScriptedModel([draft, say("user said:\nOK.")]) as model:
+        poet = AssistantAgent("poet", model, tools=[add], max_tool_iterations=1)
+        summary = (await poet.run(task="go")).messages[-1]
+        assert isinstance(summary, ToolCallSummaryMessage)
+        critic = AssistantAgent("critic", model, system_message=None)
+        await critic.on_messages([passed, summary], CancellationToken())
+    assert (summary.content, summary.to_model_text()) == ("3", "DRAFT: roses\n3")
+    read = [(row.role, row.content) for row in model.requests[1].messages]
+    assert [row for row in read if "said:" in row[1]] == [
+        ("user", "poet said:\nDRAFT: roses"),
+        ("user", "poet said:\nIs it good?"),
+        ("user", f"poet said:\n{passed.to_model_text()}"),
+        ("user", "poet said:\nDRAFT: roses\n3"),
+    ]
 
 
 async def test_of_two_handoffs_in_a_round_the_first_counts_and_the_second_is_blocked() -> None:
@@ -442,7 +478,7 @@ async def test_chunks_name_the_message_that_comes() -> None:
         agent = AssistantAgent("helper", model, tools=[add], output_content_type=Size, model_client_stream=True)
         items = [item async for item in agent.run_stream(task="go")]
     chunks = [item.full_message_id for item in items if isinstance(item, ModelClientStreamingChunkEvent)]
-    named = [item.id for item in items if isinstance(item, ToolCallRequestEvent | StructuredMessage)]
+    named = [item.id for item in items if isinstance(item, ThoughtEvent | StructuredMessage)]
     assert list(dict.fromkeys(chunks)) == named
 
 

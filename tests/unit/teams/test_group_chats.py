@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agenticx import ConfirmGate, builtin_tools
+from agenticx import ConfirmGate, QuestionAnswer, builtin_tools
+from agenticx.runtime import Session
 from agenticx.settings import load_settings
 from agenticx.teams import (
     AssistantAgent,
@@ -46,7 +47,7 @@ from agenticx.teams import (
     TokenUsageTermination,
     UserProxyAgent,
 )
-from agenticx.testing import ScriptedGate, ScriptedModel, call, say, usage
+from agenticx.testing import ScriptedGate, ScriptedModel, call, say, think, usage
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 from tests.unit.teams.chat_agents import Handing, Saying, Thinking, lines
 
@@ -494,3 +495,34 @@ async def test_assistants_hand_over_by_their_tools() -> None:
         "a: HandoffMessage",
         "b: TextMessage",
     ]
+
+
+def handing_poet(to: str, **options: Any) -> tuple[ScriptedModel, AssistantAgent]:
+    reply = [think("APPROVE?"), say("DRAFT: roses. Shall I?"), call(f"handoff_to_{to}")]
+    model = ScriptedModel([reply, say("Red ones.")])
+    return model, AssistantAgent("poet", model, handoffs=[to], **options)
+
+
+@pytest.mark.parametrize(("text", "speeches"), [("DRAFT", 1), ("APPROVE", 2)])
+async def test_text_beside_a_handoff_is_looked_at_and_reasoning_is_not(text: str, speeches: int) -> None:
+    model, poet = handing_poet("critic")
+    swarm = Swarm([poet, AssistantAgent("critic", model)], TextMentionTermination(text, ["poet"]), max_turns=2)
+    result = await swarm.run(task="go")
+    spoken = [message.source for message in result.messages if message.type.endswith("Message")]
+    assert spoken == ["user", "poet", "critic"][: speeches + 1]
+    asked = [row.content for row in model.requests[-1].messages]
+    assert ("poet said:\nDRAFT: roses. Shall I?" in asked) == (speeches == 2)
+
+
+async def test_text_beside_a_handoff_reaches_a_person_and_the_model_that_selects() -> None:
+    gate = ScriptedGate(QuestionAnswer(answer="yes"))
+    _, poet = handing_poet("person")
+    await Swarm([poet, UserProxyAgent("person")], max_turns=2, confirm_gate=gate).run(task="go")
+    assert "poet: DRAFT: roses. Shall I?\n" in gate.questions[0].text
+    _, poet = handing_poet("person")
+    with ScriptedModel([say("poet"), say("b")]) as chooser:
+        await SelectorGroupChat([poet, Saying("b"), Saying("c")], chooser, max_turns=2).run(task="go")
+    assert "poet: DRAFT: roses. Shall I?\nTransferred to" in chooser.requests[1].messages[0].content
+    session, (_, poet) = Session(), handing_poet("person")
+    await Swarm([poet], HandoffTermination("person"), session=session).run(task="go")
+    assert session.messages[-1].content.startswith("DRAFT: roses. Shall I?\nTransferred to person")

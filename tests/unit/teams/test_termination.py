@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -321,6 +322,22 @@ def test_handoffs_back_and_forth_are_a_repetition_whatever_their_reasons():
         for number, (source, target) in enumerate([("a", "b"), ("b", "a")] * 3)
     ]
     assert stopped_after(StuckTermination(), lines) == 5
+
+
+def test_new_texts_beside_handoffs_are_no_repetition():
+    def handoffs(texts: Sequence[str]) -> list[Any]:
+        pairs = zip(texts, [("a", "b"), ("b", "a")] * 5, strict=True)
+        return [
+            message
+            for text, (source, target) in pairs
+            for message in (
+                ThoughtEvent(content=text, source=source, beside_calls=True),
+                HandoffMessage(content="Yours.", source=source, target=target),
+            )
+        ]
+
+    assert stopped_after(StuckTermination(), handoffs([f"Draft {n}" for n in range(10)])) is None
+    assert stopped_after(StuckTermination(), handoffs(["Your turn."] * 10)) == 10
 
 
 def test_new_results_of_tools_are_no_repetition():
