@@ -1,17 +1,28 @@
-"""Detection of environment variables and files that hold secrets, by their names and values."""
+"""Detection of environment variables and files that hold secrets, by their names and values.
+
+Files are judged by tables of names. A copy of a file counts as that file, whatever an editor, a package manager or a
+person added to its name: `.env~`, `.#.env.swp`, `credentials (1).json`, `id_rsa.2024-05-01.bak`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
+from typing import Literal
+from unicodedata import category
 
 __all__ = [
+    "holds_credentials",
     "is_real_key",
     "is_secret_file",
     "is_secret_folder",
     "is_secret_name",
     "is_secret_value",
     "is_secret_variable",
+    "may_hold_credentials",
 ]
 
 # --- variables --------------------------------------------------------------------------------------------------------
@@ -46,19 +57,22 @@ def is_secret_name(name: str) -> bool:
 
 # Published key formats: Anthropic and OpenAI, GitHub, GitLab, Slack, AWS, Google, npm, PyPI, Hugging Face, SendGrid,
 # Stripe; web tokens; private keys.
-_SECRET_VALUE = re.compile(
-    r"""
-      \b(?:sk|rk|pk)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{16}
+_KEY_FORMATS = r"""
+    \b(?:sk|rk|pk)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{16}
     | \b(?:gh[pousr]_|github_pat_|glpat-|npm_|hf_|pypi-|xox[a-z]-|SG\.)[A-Za-z0-9_.-]{16}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
     | \bAIza[A-Za-z0-9_-]{30}
-    | \beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}
+    | (?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY
     | ://[^\s/@:]*:[^\s/@]+@
     | ://hooks\.slack\.com/services/ | ://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/
-    | (?:^|[\s;,&?"'{])(?:[\w-]*(?:password|passwd|pwd|secret|token|api_?key|accountkey|accesskey|private_key|auth))
-      ["']?\s*[:=]\s*["']?[^\s"';,]{4}
     | (?:^|[\s"'])(?:Bearer|Basic)\s+[A-Za-z0-9+/=._-]{8}
+"""
+_SECRET_VALUE = re.compile(
+    rf"""
+    {_KEY_FORMATS}
+    | (?:^|[\s;,&?"'{{])(?:[\w-]*(?:password|passwd|pwd|secret|token|api_?key|accountkey|accesskey|private_key|auth))
+      ["']?\s*[:=]\s*["']?[^\s"';,]{{4}}
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -100,31 +114,233 @@ def is_secret_variable(name: str, value: str) -> bool:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-_SECRET_FILE = re.compile(
-    r"""
-      \.env(?:rc|\..+)? | .+\.env
-    | [._]netrc | \.(?:npmrc|yarnrc|yarnrc\.yml|pypirc|pgpass|my\.cnf|htpasswd|dockercfg|git-credentials)
-    | \.(?:vault-token|s3cfg|boto)
-    | id_(?:rsa|dsa|ecdsa|ed25519)[^.]*(?:\.(?!pub$).*)?
-    | .+\.(?:pem|key|p12|pfx|p8|jks|keystore|kdbx?|ppk|tfvars|tfstate|ovpn)
-    | \.?(?:.+[._-])?(?:credentials?|secrets?)(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml|cfg|conf|properties|db))?
-    | (?:.+[._-])?(?:client[_-]secret|service[_-]?account)[^/]*\.json
-    | kubeconfig
+# Names without regard to case. `*` is any text, `?` any character; a leading `+` is any text that ends in a separator,
+# or none (`+secret` is `secret` and `app-secret`), and a trailing `%` is the name of a deployment and an extension of
+# data, or none (`secrets%` is `secrets`, `secrets.yaml` and `secrets.prod.yaml`).
+_SECRET_FILE_NAMES = (
+    # environments
+    ".env .env.* .env-* .env_* *.env .envrc .envrc.* .dev.vars .dev.vars.*",
+    # keys, keystores, wallets and password databases
+    "id_rsa* id_dsa* id_ecdsa* id_ed25519* id_xmss* *_rsa *_dsa *_ecdsa *_ed25519 ssh_host_*_key +private_key% "
+    "+private-key% privkey% *.pem *.key *.p8 *.p12 *.pfx *.pkcs12 *.ppk *.jks *.jceks *.bcfks *.keystore *.keytab "
+    "*.keychain *.keychain-db *.keyring *.kwl *.kdb *.kdbx *.psafe3 *.1pif *.1pux *.opvault *.agilekeychain *.wallet "
+    "*.ovpn secring.* wallet.dat utc--* krb5cc_*",
+    # logins of programs
+    ".netrc _netrc .authinfo .npmrc .yarnrc .yarnrc.yml .pypirc .pgpass pgpass.conf .my.cnf .mylogin.cnf .htpasswd "
+    ".htdigest .dockercfg .dockerconfigjson .git-credentials .git-credential-* .s3cfg .boto .databrickscfg .passwd-* "
+    ".smbcredentials .erlang.cookie .rhosts .xauthority .fetchmailrc .msmtprc .mbsyncrc .offlineimaprc .claude.json "
+    "kaggle.json ngrok.yml rclone.conf .ftpconfig .ftppass ftpsync.settings sftp.json sftp-config.json filezilla.xml "
+    "sitemanager.xml recentservers.xml webservers.xml .remote-sync.json credentials-config.json *.publishsettings",
+    # cloud, CI and infrastructure
+    "kubeconfig kubeconfig.* kubeconfig-* *.kubeconfig *-kubeconfig *-kubeconfig.* *client?secret*.json "
+    "*service?account*.json *serviceaccount*.json *-adminsdk*.json gha-creds-*.json gcp?key.json gcloud?key.json "
+    "sa?key.json *accesskeys.csv rootkey.csv accesstokens.json msal_token_cache.* local.settings.json .vault-token "
+    ".vault?pass* vault?pass* .terraformrc terraform.rc *.tfrc *.tfrc.json *.tfvars *.tfvars.json *.tfstate "
+    "*.tfstate.* hudson.util.secret .credentials_rsaparams wp-config*.php",
+    # histories of shells and interpreters
+    "*_history .*-history .*_history-* .*_hist .history .zhistory .rhistory .histfile .lesshst .viminfo .dbshell "
+    "consolehost_history.txt repl_history.jl",
+    # profiles of browsers
+    "cookies cookies.txt cookies.json cookies.db cookies.sqlite cookies.binarycookies login?data "
+    "login?data?for?account web?data local?state logins.json logins-backup.json key3.db key4.db "
+    "signons.sqlite formhistory.sqlite places.sqlite sessionstore.jsonlz4 recovery.jsonlz4",
+    # whatever says so
+    "+credential% +credentials% +secret% +secrets% .secrets.* +passwords% password% .password .passwd passwd.txt "
+    "+api_key% +api-key% +api_keys% +api-keys% +apikey% +apikeys% +access_token% +access-token% +auth_token% "
+    "+auth-token% +refresh_token% +bearer_token% +github_token% .token token token.txt token.json token.pickle environ",
+)
+# Files of these names, and those that end in one of these pairs of a folder and a file.
+_SECRET_PATH_NAMES = """
+    .circleci/cli.yml .codex/auth.json .composer/auth.json .config/hub etc/env.php etc/gshadow
+    etc/local.xml etc/master.passwd etc/shadow gitlab-runner/config.toml kubernetes/admin.conf opencode/auth.json
+"""
+_SECRET_FOLDER_NAMES = """
+    .aws .azure .bash_sessions .bitcoin .docker .electrum .ethereum .gcloud .gnupg .gsutil .history .kube .minio
+    .mozilla .oci .password-store .putty .ssh .thunderbird .zsh_sessions
+"""
+_SECRET_FOLDERS = frozenset(_SECRET_FOLDER_NAMES.split())
+# Files below these pairs of folders.
+_SECRET_FOLDER_PATH_NAMES = """
+    .config/bravesoftware .config/chromium .config/configstore .config/doctl .config/filezilla .config/gcloud
+    .config/gh .config/github-copilot .config/glab-cli .config/google-chrome .config/heroku .config/microsoft-edge
+    .config/op .config/rclone .config/solana .config/sops .subversion/auth chrome/user?data firefox/profiles
+    library/cookies library/keychains share/keyrings share/kwalletd ssl/private
+"""
+# Ordinary files unless there is a credential in them, such as a token in the URL of a remote repository; and so are all
+# files in `.git`, except its compressed objects.
+_MIXED_FILE_NAMES = """
+    config .gitconfig .gitmodules .hgrc hgrc pip.conf .condarc .curlrc .wgetrc .muttrc nuget.config settings.xml
+    .bashrc .bash_aliases .bash_profile .profile .zprofile .zshenv .zshrc config.fish .aider.conf.yml
+    gradle.properties auth.json parameters.yml parameters.yaml database.yml web.config appsettings*.json
+    configuration.php settings.php settings.local.php config.inc.php localsettings.php local_settings.py
+"""
+_HARMLESS_FILE_NAMES = (
+    "*.example *.sample *.template *.dist *.tmpl *.tpl example.* sample.* template.* *.example.* *-example.* "
+    "*_example.* *.sample.* *-sample.* *_sample.* *.pub .env.d.ts cacert.pem ca-bundle.pem "
+    "ca-certificates.pem +public*.pem"
+)
+_DEPLOYMENT = r"(?:[._-](?:prod(?:uction)?|dev(?:elopment)?|stag(?:e|ing)|test|local|live|ci|qa|private))?"
+_DATA_SUFFIX = r"(?:\.(?:json|ya?ml|toml|ini|txt|csv|xml|cfg|conf|properties|db|der))?"
+_GLOB_CHARACTERS = {"*": ".*", "?": ".", "+": "(?:.+[._-]|[._-])?", "%": _DEPLOYMENT + _DATA_SUFFIX}
+
+
+@dataclass(frozen=True, slots=True)
+class _Globs:
+    """A table of names: those without special characters, endings behind a `*`, and all others."""
+
+    names: frozenset[str]
+    endings: tuple[str, ...]
+    others: re.Pattern[str]
+
+    @classmethod
+    def parse(cls, *tables: str) -> _Globs:
+        names, endings, others = set[str](), list[str](), list[str]()
+        for glob in " ".join(tables).split():
+            if _GLOB_CHARACTERS.keys().isdisjoint(glob):
+                names.add(glob)
+            elif glob[0] == "*" and _GLOB_CHARACTERS.keys().isdisjoint(glob[1:]):
+                endings.append(glob[1:])
+            else:
+                others.append("".join(_GLOB_CHARACTERS.get(char) or re.escape(char) for char in glob))
+        return cls(frozenset(names), tuple(endings), re.compile("|".join(others)))
+
+    def match(self, name: str) -> bool:
+        """Return whether a name is in the table."""
+        return name in self.names or name.endswith(self.endings) or self.others.fullmatch(name) is not None
+
+
+_SECRET_FILES = _Globs.parse(*_SECRET_FILE_NAMES)
+_SECRET_PATHS = _Globs.parse(_SECRET_PATH_NAMES)
+_SECRET_FOLDER_PATHS = _Globs.parse(_SECRET_FOLDER_PATH_NAMES)
+_MIXED_FILES = _Globs.parse(_MIXED_FILE_NAMES)
+_HARMLESS_FILES = _Globs.parse(_HARMLESS_FILE_NAMES)
+
+_MAX_NAME_CHARS = 255
+_MAX_NAMES = 24
+# What editors, package managers, downloads and people add to the name of a copy, before or behind its extension.
+_COPY_WORDS = r"""
+    copy | kopie | copie | copia | bak | bkp | back | backup | save | saved | sav | old | orig | original | prev
+    | previous | tmp | temp | new | rej | off | disabled | part | partial | crdownload | download
+    | dpkg-(?:old|new|dist|bak|tmp) | ucf-(?:old|new|dist) | rpm(?:save|new|orig) | pac(?:save|new|orig)
+    | sw[g-p] | un | gz | bz2 | xz | zst | zip | tar | tgz | 7z
+"""
+_COPY_SUFFIX = re.compile(
+    rf"""
+    (?: ~ [0-9]* ~?
+      | [ ._-]* \( [ ]* (?:{_COPY_WORDS})? [ ]* [0-9]* [ ]* \)
+      | [ ._-]+ (?:{_COPY_WORDS}) [ ._-]* [0-9]*
+      | (?: [ ._-]* | [ ._-]+ v ) [0-9][0-9tz:._-]*
+      | -
+    )$
     """,
     re.VERBOSE,
 )
-_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".tmpl")
-_SECRET_FOLDERS = frozenset({".aws", ".azure", ".docker", ".gcloud", ".gnupg", ".kube", ".password-store", ".ssh"})
+_COPY_PREFIX = re.compile(
+    rf"""
+      \.?\#+ | ~\$ | [%!].*[%!] | \.
+    | (?:copy|kopie|copie|copia) (?:[ ]*\(?[0-9]+\)?)? [ ._-]+ (?:of|von|de|di) [ ._-]+
+    | (?:{_COPY_WORDS}) [ ._-]+
+    """,
+    re.VERBOSE,
+)
+_SUFFIX_CHARS = 40  # of a name that are searched for an addition
+
+_LINE_CHARS, _OVERLAP = 16_384, 512  # of a line that are searched at once
+
+# A line of a file with a key: one of the formats above, a token as the user of a URL, a line of `.npmrc` or `.netrc`.
+_CREDENTIAL = re.compile(
+    rf"{_KEY_FORMATS} | ://[A-Za-z0-9_-]{{20,}}@ | :_\w+\s*= | ^\s*(?:machine\s.*\s)?password\s+\S",
+    re.VERBOSE | re.IGNORECASE,
+)
+_VARIABLE = re.compile(r"\s*(?:export\s+)?(?P<name>[A-Z][A-Z0-9_]*)=[\"']?(?P<value>[^\s\"'$(]+)")
+_ASSIGNMENT = re.compile(
+    r"""
+    (?:^|[{,;(<"'])\s*["'$]?[\w.-]*
+    (?:password|passwd|pwd|secret|secret_?key|token|api_?key|accountkey|accesskey|auth|pass)
+    ["']?(?:\s*(?:=>?|:|>|,)|\s+value=)\s*["']?[^\s"'$({<>;,]{4}
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 def is_secret_file(*parts: str) -> bool:
     """Return whether the file at a path of these parts usually holds keys or passwords."""
-    folded = [part.casefold() for part in parts]
-    if not folded or folded[-1].endswith(_EXAMPLE_SUFFIXES):
+    if not parts:
         return False
-    return _SECRET_FILE.fullmatch(folded[-1]) is not None or any(map(is_secret_folder, folded[:-1]))
+    folded = tuple(map(_folded, parts))
+    kind, names = _judge(folded[-1])
+    if kind != "ordinary":
+        return kind == "secret"
+    if is_secret_folder(*folded[:-1]):
+        return True
+    return len(folded) > 1 and any(_SECRET_PATHS.match(f"{folded[-2]}/{name}") for name in names)
 
 
-def is_secret_folder(name: str) -> bool:
-    """Return whether all files below a folder of that name count as secret."""
-    return name.casefold() in _SECRET_FOLDERS
+def is_secret_folder(*parts: str) -> bool:
+    """Return whether all files below the folder at a path of these parts count as secret."""
+    folded = tuple(map(_folded, parts))
+    return not _SECRET_FOLDERS.isdisjoint(folded) or any(
+        _SECRET_FOLDER_PATHS.match("/".join(pair)) for pair in pairwise(folded)
+    )
+
+
+def may_hold_credentials(*parts: str) -> bool:
+    """Return whether the content of the file at a path decides if it is secret, as that of `.git/config` does."""
+    folded = tuple(map(_folded, parts))
+    if ".git" in folded[:-1]:
+        return folded[folded.index(".git") + 1] != "objects"
+    return bool(folded) and any(map(_MIXED_FILES.match, _judge(folded[-1])[1]))
+
+
+def holds_credentials(text: str, *, is_settings: bool) -> bool:
+    """Return whether there are keys, or URLs with passwords, in the text of a file.
+
+    In settings also what is assigned to a password or a token counts, which in a program may be a type or a call.
+    """
+    for line in text.splitlines():
+        for start in range(0, len(line), _LINE_CHARS):  # other threads run between two searches
+            part = line[start : start + _LINE_CHARS + _OVERLAP]
+            if _CREDENTIAL.search(part) or (is_settings and _ASSIGNMENT.search(part)):
+                return True
+        assigned = _VARIABLE.match(line[:_LINE_CHARS])
+        if assigned and is_secret_variable(assigned["name"], assigned["value"]):
+            return True
+    return False
+
+
+def _folded(part: str) -> str:
+    """Return a name as the most lenient file systems compare it: without case, invisible characters, final dots."""
+    part = part[: _MAX_NAME_CHARS + 1]
+    if not part.isascii():
+        part = "".join(char for char in part if category(char) != "Cf")
+    return part.casefold().rstrip(". ") or part
+
+
+@lru_cache(maxsize=4096)
+def _judge(name: str) -> tuple[Literal["secret", "harmless", "ordinary"], tuple[str, ...]]:
+    """Return what a folded name says of a file, and the names of which it may be that of a copy."""
+    names = _original_names(name)
+    if any(map(_HARMLESS_FILES.match, names)):
+        return "harmless", names
+    return ("secret" if any(map(_SECRET_FILES.match, names)) else "ordinary"), names
+
+
+def _original_names(name: str) -> tuple[str, ...]:
+    """Return a folded name, and the names of which it may be that of a copy; none for one that no file can have."""
+    names = {name: None} if len(name) <= _MAX_NAME_CHARS else {}
+    for one in names.copy():
+        pending = [one]
+        while pending and len(names) < _MAX_NAMES:
+            pending += [shorter for shorter in _undecorated(pending.pop(0)) if shorter and shorter not in names]
+            names.update(dict.fromkeys(pending))
+    return tuple(names)
+
+
+def _undecorated(name: str) -> Iterator[str]:
+    """Yield a name without one addition behind it, before its extension, or before it."""
+    if prefix := _COPY_PREFIX.match(name):
+        yield name[prefix.end() :].rstrip("#")
+    stem, dot, extension = name.rpartition(".")
+    for text, rest in ((name, ""), (stem, dot + extension)):
+        if suffix := _COPY_SUFFIX.search(text, max(0, len(text) - _SUFFIX_CHARS)):
+            yield text[: suffix.start()] + rest

@@ -15,7 +15,7 @@ from pydantic import Field
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.messages import clean_text
-from agenticx.secret_names import is_secret_file
+from agenticx.secret_names import holds_credentials, is_secret_file, is_secret_folder, may_hold_credentials
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
@@ -182,7 +182,7 @@ def _resolved(path: str) -> object:
         return (
             looks.resolve("/", path),
             looks.check_exists("/", path),
-            looks.check_is_file(path),
+            looks.count_names(path),
             list(looks.expand("/", path)),
         )
     except UncheckableError:
@@ -234,7 +234,24 @@ TOOL_CASES = [
         also=(protected_settings_part, without_invisible),
     ),
     LinearCase(
-        of=is_secret_file, run=lambda text: is_secret_file(*text[:_PATH].split("/")), inputs=TEXTS, where="thread"
+        of=is_secret_file,
+        run=lambda text: (
+            is_secret_file(*(parts := text[:_PATH].split("/"))),
+            is_secret_folder(*parts),
+            may_hold_credentials(*parts),
+        ),
+        inputs=TEXTS,
+        where="thread",
+        also=(is_secret_folder, may_hold_credentials),
+    ),
+    LinearCase(
+        of=holds_credentials,
+        run=lambda text: holds_credentials(text, is_settings=True),
+        inputs={
+            **TEXTS,
+            **{repr(part): repeated(part) for part in ("eyJ-", '{"', "{ ", "password ", "://a:", "sk-", "machine x ")},
+        },
+        where="thread",
     ),
     LinearCase(
         of=unified_diff, run=lambda pair: unified_diff(pair[0], pair[1], "a.txt"), inputs=_CHANGES, where="thread"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from agenticx.tools.paths import WorkspacePath, read_file, replace_file
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import changes_bare_repository, protected_part, protection_reason
 from agenticx.tools.registry import tool
+from agenticx.tools.secret_files import SecretFiles
 from agenticx.tools.visible import visible
 
 __all__ = ["file_edit", "file_write"]
@@ -61,11 +62,24 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
 def _assess_edit(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     target = resolve_accessible(arguments["path"], context)
     before = _require_current(target)
-    edit = _apply_edit(
-        before, target, arguments["old_text"], arguments["new_text"], arguments.get("replace_all", False)
-    )
-    reason = f"It changes {'one place' if edit.count == 1 else f'{edit.count:,} places'} of the file."
-    return _assessment(target, arguments["path"], context, before, f"Edit {target.relative}?", reason, edit.after)
+    is_secret = SecretFiles(target.root).hold(target)
+    try:
+        edit = _apply_edit(
+            before, target, arguments["old_text"], arguments["new_text"], arguments.get("replace_all", False)
+        )
+        reason = f"It changes {'one place' if edit.count == 1 else f'{edit.count:,} places'} of the file."
+        after = edit.after
+    except ToolError as exc:
+        if not is_secret:
+            raise
+        # The error tells the model what the file contains, so the user is asked first; the tool raises it again.
+        reason, after = f"It changes nothing: {exc}.", before.text or ""
+    question = f"Edit {target.relative}?"
+    assessment = _assessment(target, arguments["path"], context, before, question, reason, after)
+    return replace(assessment, protected=True, reasons=(*assessment.reasons, _SECRET)) if is_secret else assessment
+
+
+_SECRET = "It usually holds keys or passwords, and the model learns if the text to replace occurs in it."
 
 
 @tool(risk="write", assess=_assess_edit)
@@ -230,11 +244,14 @@ def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: T
     known_version = context.state.files.get(str(target.path))
     if known_version is None or before is None or before.version == known_version:
         return
-    diff = unified_diff(before.text or "", after, target.relative)
-    raise ToolError(
+    sentence = (
         f"{visible(target.relative)!r} was changed by the user or another program since you last read or wrote it, "
-        f"so nothing was done. Read it again first. This call would have changed the current file as follows:\n{diff}"
+        "so nothing was done. Read it again first."
     )
+    if not SecretFiles(target.root).hold(target):
+        diff = unified_diff(before.text or "", after, target.relative)
+        sentence += f" This call would have changed the current file as follows:\n{diff}"
+    raise ToolError(sentence)
 
 
 async def _write(target: WorkspacePath, before: _CurrentFile | None, content: bytes, context: ToolContext) -> None:

@@ -12,16 +12,16 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agenticx.errors import ToolError
-from agenticx.secret_names import is_secret_file
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_in_workspace, scan_folder
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
+from agenticx.tools.secret_files import SecretFiles
 from agenticx.tools.visible import visible, visible_path
 
-__all__ = ["file_read", "file_version", "holds_secrets", "is_binary", "is_private", "list_files", "resolve_accessible"]
+__all__ = ["file_read", "file_version", "is_binary", "is_private", "list_files", "resolve_accessible"]
 
 _MAX_LISTED_ENTRIES = 500
 _MAX_READ_BYTES = 64 * 1024 * 1024
@@ -74,7 +74,7 @@ def _format_entry(target: WorkspacePath, entry: FolderEntry) -> str:
 
 def _assess_read(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     target = resolve_accessible(arguments["path"], context)
-    secret = holds_secrets(target)
+    secret = SecretFiles(target.root).hold(target)
     reason = (
         "It usually holds keys or passwords, which the model's provider would see." if secret else "It reads a file."
     )
@@ -182,11 +182,6 @@ def is_private(target: WorkspacePath, roots: Iterable[Path]) -> bool:
         is_within(target.path, root) and (target.root == root or not is_within(target.root, root))
         for root in map(Path.resolve, roots)
     )
-
-
-def holds_secrets(target: WorkspacePath) -> bool:
-    """Return whether `target` usually holds keys or passwords, so that the user must approve reading it."""
-    return is_secret_file(*target.parts) or is_secret_file(*target.given_parts or ())
 
 
 def file_version(status: os.stat_result) -> tuple[int, int]:

@@ -14,12 +14,13 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import ToolContext
-from agenticx.tools.builtin.files import holds_secrets, is_binary, is_private, resolve_accessible
+from agenticx.tools.builtin.files import is_binary, is_private, resolve_accessible
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
+from agenticx.tools.secret_files import SecretFiles, has_secret_name
 from agenticx.tools.visible import control_pictures, visible, visible_path
 
 __all__ = ["file_search"]
@@ -61,6 +62,7 @@ async def file_search(
         glob=None if glob is None else compile_glob(glob if "/" in glob else f"**/{glob}"),
         limit=limit,
         context=context,
+        secrets=SecretFiles(context.workspace.resolve()),
     )
     target = resolve_accessible(path, context)
     try:
@@ -84,6 +86,7 @@ class _Search:
     glob: LinearPattern | None
     limit: int
     context: ToolContext
+    secrets: SecretFiles
     stopped: threading.Event = field(default_factory=threading.Event)
     lines: list[str] = field(default_factory=list[str])
     chars_left: int = _MAX_RESULT_CHARS
@@ -105,7 +108,7 @@ class _Search:
         return self._report(complete)
 
     def _search_file(self, file: WorkspacePath) -> None:
-        if holds_secrets(file):
+        if has_secret_name(file):
             self.secret_files.append(visible_path(file.relative))
             return
         try:
@@ -115,6 +118,9 @@ class _Search:
             return
         if is_binary(content) or status.st_size > _MAX_FILE_BYTES:
             self.skipped += 1
+            return
+        if self.secrets.hold_opened(file, content, status):
+            self.secret_files.append(visible_path(file.relative))
             return
         self.files += 1
         for number, line in enumerate(_lines(content.decode("utf-8", "replace")), start=1):

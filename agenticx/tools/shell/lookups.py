@@ -40,6 +40,7 @@ class DirectoryEntry:
 @dataclass(frozen=True, slots=True)
 class _Status:
     mode: int
+    links: int
     link_target: str
 
 
@@ -109,10 +110,10 @@ class FileSystemCache:
         parent = self.resolve(start, f"{folder}/" if path.startswith("/") else folder)
         return self._status(f"{parent.rstrip('/')}/{name}") is not None
 
-    def check_is_file(self, path: str) -> bool:
-        """Look up whether the resolved `path` is a regular file."""
+    def count_names(self, path: str) -> int:
+        """Look up the number of names (hard links) of the regular file at the resolved `path`; 0 if it is none."""
         status = self._status(path)
-        return status is not None and stat.S_ISREG(status.mode)
+        return status.links if status is not None and stat.S_ISREG(status.mode) else 0
 
     def match(self, name: str, glob: str) -> bool:
         """Match `name` with `glob`, a path component with or without bash's special characters."""
@@ -192,8 +193,8 @@ def _stat_path(path: str) -> _Status | None:
     A name of more than 255 bytes, or one that no file can have, does not exist.
     """
     try:
-        mode = os.lstat(path).st_mode
-        return _Status(mode, os.readlink(path) if stat.S_ISLNK(mode) else "")
+        status = os.lstat(path)
+        return _Status(status.st_mode, status.st_nlink, os.readlink(path) if stat.S_ISLNK(status.st_mode) else "")
     except OSError as exc:
         too_long = exc.errno == errno.ENAMETOOLONG and len(os.fsencode(path.rpartition("/")[2])) > _MAX_NAME_BYTES
         if exc.errno in _NOT_FOUND or too_long:

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from agenticx.secret_names import is_secret_file
+from agenticx.secret_names import is_secret_file, may_hold_credentials
 from agenticx.tools.protected import PROTECTED_AFFIXES, PROTECTED_NAMES, PROTECTED_PAIRS, protected_settings_part
+from agenticx.tools.secret_files import SecretFiles, workspace_path
 from agenticx.tools.shell.braces import expand_braces, has_braces
 from agenticx.tools.shell.globs import ShellGlob, is_glob, simplify_classes
 from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
@@ -36,6 +37,7 @@ EXAMINED_COMMAND_BYTES = 64 * 1024
 EXAMINED_WORD_BYTES = 4_096
 _MAX_BRACE_CHARS = 256 * 1024
 _MAX_NAME_CHARS = 255
+_STEPS_TO_READ = 1_000  # counted for a file whose content is examined
 
 _SEPARATORS = re.compile(r"[\s;|&<>()`$=:,]+")
 _BRACES = re.compile(r"[{,}]")
@@ -101,6 +103,7 @@ class _Words:
     unchecked: str | None
     workspace: str
     file_system: FileSystemCache
+    secrets: SecretFiles
 
     @classmethod
     def parse(cls, command: str, workspace: str, file_system: FileSystemCache) -> _Words:
@@ -110,7 +113,8 @@ class _Words:
         collected.add_stripped(stripped)
         collected.add_unquoted(_expand_folders(unquoted.text, workspace))
         unchecked = collected.unchecked or _unsupported_syntax(command, unquoted)
-        return cls(stripped, tuple(collected.texts), unchecked, workspace, file_system)
+        secrets = SecretFiles(Path(workspace))
+        return cls(stripped, tuple(collected.texts), unchecked, workspace, file_system, secrets)
 
     def find_protected_name(self, targets: Iterable[str]) -> str | None:
         """Return the word that names a protected path as it is written, or None; `targets` are protected too."""
@@ -155,9 +159,20 @@ class _Words:
     def find_secret_path(self, existing: Iterable[tuple[str, str]]) -> str | None:
         """Return the word that resolves to a file which usually holds keys or passwords, or None."""
         for text, path in existing:
-            if is_secret_file(*self._inside(path)) and self.file_system.check_is_file(path):
+            names = self.file_system.count_names(path)
+            if names and self._is_secret(path, names):
                 return text
         return None
+
+    def _is_secret(self, path: str, names: int) -> bool:
+        """Return whether the file at a resolved path, which has so many names, usually holds keys or passwords."""
+        parts = self._inside(path)
+        if is_secret_file(*parts):
+            return True
+        if names == 1 and not may_hold_credentials(*parts):
+            return False
+        self.file_system.spend(_STEPS_TO_READ)
+        return self.secrets.hold(workspace_path(path, Path(self.workspace)))
 
     # --- paths --------------------------------------------------------------------------------------------------------
 

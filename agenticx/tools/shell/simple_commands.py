@@ -20,6 +20,7 @@ from agenticx.errors import ToolError
 from agenticx.secret_names import is_secret_file, is_secret_folder
 from agenticx.tools.paths import resolve_in_workspace
 from agenticx.tools.protected import is_within
+from agenticx.tools.secret_files import SecretFiles, workspace_path
 from agenticx.tools.shell.lookups import DirectoryEntry, FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES
 
@@ -83,7 +84,8 @@ def is_plainly_harmless(
         return False
     if not all(_is_harmless_word(program, word, workspace) for word in rest):
         return False
-    return program != "grep" or _may_be_searched(_searched_folders(rest, workspace), file_system or FileSystemCache())
+    folders = _searched_folders(rest, workspace) if program == "grep" else []
+    return _may_be_searched(folders, workspace.resolve(), file_system or FileSystemCache())
 
 
 def _words(command: str) -> list[str]:
@@ -136,24 +138,33 @@ def _searched_folders(words: list[str], workspace: Path) -> list[Path]:
     return [workspace / word for word in operands[1:]]
 
 
-def _may_be_searched(folders: list[Path], file_system: FileSystemCache) -> bool:
+def _may_be_searched(folders: list[Path], workspace: Path, file_system: FileSystemCache) -> bool:
     """Return whether no file below usually holds secrets; False for folders too large or not accessible."""
-    entry_count = 0
+    entry_count, secrets = 0, SecretFiles(workspace)
     pending = [os.path.realpath(folder) for folder in folders]
     try:
         while pending:
             folder = pending.pop()
             entries = file_system.entries(folder)
             entry_count += len(entries)
-            if entry_count > _MAX_SEARCHED_NAMES or any(map(_is_secret, entries)):
+            if entry_count > _MAX_SEARCHED_NAMES:
                 return False
-            pending += [f"{folder.rstrip('/')}/{entry.name}" for entry in entries if entry.kind == "folder"]
+            prefix = folder.rstrip("/")
+            if any(_is_secret(entry, f"{prefix}/{entry.name}", workspace, secrets) for entry in entries):
+                return False
+            pending += [f"{prefix}/{entry.name}" for entry in entries if entry.kind == "folder"]
     except UncheckableError:
         return False
     return True
 
 
-def _is_secret(entry: DirectoryEntry) -> bool:
+def _is_secret(entry: DirectoryEntry, path: str, workspace: Path, secrets: SecretFiles) -> bool:
     """Return whether an entry usually holds secrets; a link is treated as both a file and a folder."""
-    in_folder = entry.kind != "other" and is_secret_folder(entry.name)
-    return in_folder or (entry.kind != "folder" and is_secret_file(entry.name))
+    target = workspace_path(path, workspace)
+    match entry.kind:
+        case "folder":
+            return is_secret_folder(*target.parts)
+        case "link":
+            return is_secret_folder(entry.name) or is_secret_file(*target.parts)
+        case "other":
+            return secrets.hold(target)

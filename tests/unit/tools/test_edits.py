@@ -111,6 +111,25 @@ async def test_an_impossible_edit_is_refused_before_the_user_is_asked(runner, ed
     assert [str(assessed.value), str(run.value)] == [sentence, sentence]
 
 
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("mode", ["default", "accept_edits", "auto"])
+async def test_an_edit_of_a_file_with_secrets_does_not_tell_its_content_unasked(runner, mode) -> None:
+    (runner.workspace / "credentials.json").write_text("CANARY\nCANARY\n")
+    (runner.workspace / "notes").hardlink_to(runner.workspace / "credentials.json")
+    (runner.workspace / "binary.key").write_bytes(b"\xff")
+    for path in ("credentials.json", "notes", "binary.key"):
+        for old in ("CANARY", "canary", "CANARY\n CANARY", "CANARY\nCANARY"):
+            assessment = runner.assess(file_edit, path=path, old_text=old, new_text="x")
+            assert decide(mode, assessment).decision == "ask"
+            assert assessment.reasons[-1].startswith("It usually holds keys or passwords, and the model learns")
+    absent = runner.assess(file_edit, path="notes", old_text="canary", new_text="x")
+    assert absent.reasons[0].startswith("It changes nothing: old_text does not occur in 'notes'")
+    runner.context.state.files[str(runner.workspace / "notes")] = (0, 0)  # as if it was read before
+    for tool, arguments in ((file_write, {"content": "x"}), (file_edit, {"old_text": "CANARY\nC", "new_text": "x"})):
+        with pytest.raises(ToolError, match=r"so nothing was done\. Read it again first\.$"):
+            await runner.call(tool, path="notes", **arguments)
+
+
 # --- bound to what was shown ------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from agenticx.errors import InvalidArguments, ToolError
 from agenticx.tools import decide
 from agenticx.tools.builtin.files import file_read, list_files
+from agenticx.tools.builtin.search import file_search
+from agenticx.tools.builtin.shell import bash_exec
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
 from tests.support.timeouts import longest_hold
 
@@ -122,13 +124,29 @@ async def test_a_private_folder_in_a_workspace_is_neither_listed_nor_read(worksp
 # --- files with secrets -----------------------------------------------------------------------------------------------
 
 SECRET_FILES = """
-    .env .env.local prod.env .netrc _netrc .npmrc .pypirc .pgpass .git-credentials id_rsa id_ed25519_work id_rsa.bak
+    .env .env.local prod.env .netrc _netrc .npmrc .pypirc .pgpass .git-credentials id_rsa id_ed25519_work deploy_rsa
     server.pem tls.key store.p12 .aws/config .ssh/known_hosts credentials credentials.json secrets.yaml app-secrets.toml
-    client_secret_1.json service-account.json .docker/config.json terraform.tfstate PROD.PEM
+    client_secret_1.json service-account.json .docker/config.json terraform.tfstate PROD.PEM wp-config.php .my.cnf
+    kubeconfig.yaml prod.auto.tfvars.json my-firebase-adminsdk-x1.json secrets.production.yaml .vault_pass.txt
+    .bash_history .zsh_history .python_history .node_repl_history .psql_history fish_history .viminfo keystore.jks
+    cookies.sqlite logins.json key4.db .mozilla/firefox/x/prefs.js .gnupg/secring.gpg .config/gh/hosts.yml .dev.vars
+    .config/gcloud/access_tokens.db .cargo/credentials.toml .terraform.d/credentials.tfrc.json .codex/auth.json
+    etc/shadow passwords.csv api_keys.json token.json login\u00a0data .e\u200bnv .env.
+"""
+SECRET_COPIES = """
+    .env~|.env.~1~|.ENV.BAK|.#.env|#.env#|.#.env.swp|.env.swp|.id_rsa.swp|.id_rsa.un~|%home%u%.env.swp|!home!u!.pgpass~
+    .env.orig|.env.save.1|.env2|.env.2024-05-01|.env-20240501120000|.history/app/.env_20240501120000|.env - Copy
+    .env copy 2|Copy of .env|copy (2) of id_rsa|id_rsa.bak|id_rsa_old|backup.id_rsa|.git-credentials.bak|.netrc.dpkg-old
+    .npmrc.rpmsave|.netrc.gz|credentials (1).json|credentials copy.json|credentials.bak.json|old_credentials.json
+    terraform.tfstate.backup|terraform.tfstate.1700000000.backup|wp-config.php.bak|wp-config.old.php|.bash_history-123.tmp
 """
 PLAIN_FILES = """
     env.py .env.example .env.sample id_rsa.pub secrets.py credentials.go keys.md key monkey.txt src/secret_names.py
-    .github/config README.md environment token.ts
+    .github/config README.md environment token.ts .env.example~ .env.sample.bak example.env wp-config-sample.php
+    id_rsa.pub.bak public.pem cacert.pem environment.py environment.yml environ.py tokenizer.py tokenizer.json
+    tokens.json token.svg password.svg password_reset.txt HISTORY.md chat_history.py order_history-view.tsx cookies.py
+    config.json package.json main.tf .gitignore .npmignore backup.py secretary.txt keyboard.json passwords.py hosts.yml
+    rsa.py test_rsa.py yarn.lock 1.txt v1 a.out ~ # .swp .git/config auth.json .bashrc
 """
 
 
@@ -136,12 +154,64 @@ PLAIN_FILES = """
 @pytest.mark.parametrize("mode", ["default", "accept_edits", "auto", "plan"])
 def test_reading_a_file_that_usually_holds_secrets_is_asked_about_in_every_mode(runner, mode) -> None:
     (runner.workspace / "notes").symlink_to(".env")
-    for path in [*SECRET_FILES.split(), "notes"]:
+    copies = [copy.strip() for copy in SECRET_COPIES.replace("\n", "|").split("|") if copy.strip()]
+    for path in [*SECRET_FILES.split(" "), *copies, "notes"]:
+        if not (path := path.strip()):
+            continue
         assessment = runner.assess(file_read, path=path)
         assert (path, decide(mode, assessment).decision) == (path, "ask")
         assert assessment.reasons == ("It usually holds keys or passwords, which the model's provider would see.",)
     for path in PLAIN_FILES.split():
         assert (path, decide(mode, runner.assess(file_read, path=path)).decision) == (path, "allow")
+
+
+CREDENTIALS = {
+    ".git/config": "[remote]\n\turl = https://user:hunter22@example.org/x",
+    ".git/modules/a/config": "[remote]\n\turl = https://0123456789abcdef0123456789abcdef01234567@example.org/x",
+    ".git/logs/HEAD": "clone: from https://oauth2:hunter22@example.org/x",
+    ".gitconfig~": "[http]\n\textraheader = AUTHORIZATION: basic dXNlcjpodW50ZXIy",
+    "auth.json": '{"http-basic": {"example.org": {"username": "u", "password": "hunter22"}}}',
+    "settings.xml": "<server><username>u</username><password>hunter22</password></server>",
+    "NuGet.Config": '<add key="ClearTextPassword" value="hunter22" />',
+    "pip.conf": "index-url = https://u:hunter22@example.org/simple",
+    "LocalSettings.php": '$wgDBpassword = "hunter22";',
+    ".bashrc": "export SERVICE_TOKEN=hunter22",
+}
+
+
+@pytest.mark.promise("I1")
+@pytest.mark.parametrize("path", CREDENTIALS)
+async def test_an_ordinary_file_is_asked_about_once_a_credential_is_in_it(runner, path) -> None:
+    file = runner.workspace / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("[remote]\n\turl = https://example.org/x\n[credential]\n\thelper = cache\n")
+    assert not runner.assess(file_read, path=path).protected
+    file.write_text(CREDENTIALS[path])
+    assert runner.assess(file_read, path=path).protected
+    assert runner.assess(bash_exec, command=f"cat {path}").protected
+    found = await runner.call(file_search, pattern="hunter|012345|dXNl", path=path)
+    assert found == f"[no match in 0 files]\n[not searched, because such files usually hold keys or passwords: {path}]"
+
+
+@pytest.mark.promise("I1")
+async def test_another_name_of_a_secret_file_is_asked_about(runner, tmp_path) -> None:
+    (runner.workspace / ".env").write_text("CANARY")
+    (tmp_path / "id_rsa").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    (runner.workspace / "code.ts").write_text("const password: string = read()\n")
+    (runner.workspace / "src").mkdir()
+    (runner.workspace / "src" / "notes").hardlink_to(runner.workspace / ".env")
+    (runner.workspace / "src" / "outside").hardlink_to(tmp_path / "id_rsa")
+    (runner.workspace / "src" / "code.ts").hardlink_to(runner.workspace / "code.ts")
+    for path, secret in (("src/notes", True), ("src/outside", True), ("src/code.ts", False)):
+        assert (path, runner.assess(file_read, path=path).protected) == (path, secret)
+        decision = decide("default", runner.assess(bash_exec, command=f"cat {path}")).decision
+        assert (path, decision) == (path, "ask" if secret else "allow")
+    assert decide("auto", runner.assess(bash_exec, command="cat src/n*")).decision == "ask"
+    assert decide("default", runner.assess(bash_exec, command="grep -r CANARY src")).decision == "ask"
+    assert await runner.call(file_search, pattern="CANARY|BEGIN|const", path="src") == (
+        "src/code.ts:1:const password: string = read()\n"
+        "[not searched, because such files usually hold keys or passwords: src/notes, src/outside]"
+    )
 
 
 def test_a_changed_link_changes_the_binding(runner) -> None:

@@ -1,0 +1,102 @@
+"""Detection of files that hold keys or passwords: by name, by content, and by their other names.
+
+1. Most are detected by name alone, whether or not they exist; see `secret_names`.
+2. A file that is ordinary unless it has a credential in it, such as `.git/config`, is judged by its content.
+3. A file with several names (hard links) counts as secret if another of its names in the workspace is that of a secret
+   file, and, since its names outside are unknown, also if there are keys in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from pathlib import Path
+
+from agenticx.errors import ToolError
+from agenticx.secret_names import holds_credentials, is_secret_file, may_hold_credentials
+from agenticx.tools.paths import WorkspacePath, read_file
+
+__all__ = ["SecretFiles", "has_secret_name", "workspace_path"]
+
+_MAX_EXAMINED_BYTES = 1024 * 1024
+_MAX_SEARCHED_ENTRIES = 20_000
+_UNSEARCHED_FOLDERS = frozenset({".git", "node_modules"})  # large, and without secrets of the user
+
+
+def has_secret_name(target: WorkspacePath) -> bool:
+    """Return whether `target` has the name of a file that holds secrets, or was reached by a link of such a name."""
+    return is_secret_file(*target.parts) or is_secret_file(*(target.given_parts or ()))
+
+
+def workspace_path(path: str, workspace: Path) -> WorkspacePath:
+    """Return an absolute path with all links resolved: inside the resolved workspace, or else below the root."""
+    resolved = Path(path)
+    root = workspace if resolved.is_relative_to(workspace) else Path(resolved.anchor)
+    return WorkspacePath(root, resolved.relative_to(root).parts)
+
+
+class SecretFiles:
+    """The secret files of a workspace, for one call; their other names are searched once, if a file has several."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._names: dict[tuple[int, int], list[tuple[str, ...]]] | None = None
+
+    def hold(self, target: WorkspacePath) -> bool:
+        """Return whether `target` is one of them; its content is read if its name does not decide."""
+        if has_secret_name(target):
+            return True
+        try:
+            status = os.lstat(target.path)
+        except (OSError, ValueError):
+            return False
+        if not stat.S_ISREG(status.st_mode) or not (status.st_nlink > 1 or _is_settings(target)):
+            return False
+        try:
+            content, status = read_file(target, _MAX_EXAMINED_BYTES)
+        except ToolError:  # nobody else can read it either
+            return False
+        return self.hold_opened(target, content, status)
+
+    def hold_opened(self, target: WorkspacePath, content: bytes, status: os.stat_result) -> bool:
+        """Return whether a file without a secret name is one of them, by its beginning and status as it was read."""
+        is_settings = _is_settings(target)
+        if status.st_nlink > 1 and any(is_secret_file(*parts) for parts in self._names_of(status)):
+            return True
+        if status.st_nlink == 1 and not is_settings:
+            return False
+        text = content[:_MAX_EXAMINED_BYTES].decode("utf-8", "replace")
+        return holds_credentials(text, is_settings=is_settings) or (is_settings and status.st_size > len(content))
+
+    def _names_of(self, status: os.stat_result) -> list[tuple[str, ...]]:
+        if self._names is None:
+            self._names = _linked_files(self._workspace)
+        return self._names.get((status.st_dev, status.st_ino), [])
+
+
+def _is_settings(target: WorkspacePath) -> bool:
+    return may_hold_credentials(*target.parts) or may_hold_credentials(*(target.given_parts or ()))
+
+
+def _linked_files(workspace: Path) -> dict[tuple[int, int], list[tuple[str, ...]]]:
+    """Return the names below a folder of files that have several, by device and inode; of the first entries only."""
+    names: dict[tuple[int, int], list[tuple[str, ...]]] = {}
+    pending = deque[tuple[str, ...]]([()])
+    entries_left = _MAX_SEARCHED_ENTRIES
+    while pending and entries_left > 0:
+        folder = pending.popleft()
+        try:
+            with os.scandir(workspace.joinpath(*folder)) as entries:
+                for entry in entries:
+                    entries_left -= 1
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                        names.setdefault((status.st_dev, status.st_ino), []).append((*folder, entry.name))
+                    elif stat.S_ISDIR(status.st_mode) and entry.name not in _UNSEARCHED_FOLDERS:
+                        pending.append((*folder, entry.name))
+                    if entries_left <= 0:
+                        break
+        except OSError:  # removed meanwhile, or not accessible
+            continue
+    return names
