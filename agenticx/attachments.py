@@ -3,8 +3,9 @@
 The type of a file is detected from its content, never from its name: PNG, JPEG, GIF, WebP, PDF, or UTF-8 text.
 
 Files are read and checked before the turn begins, and their content is kept in the message: nothing reads a file again.
-Events have the names, types and sizes only. Each wire sends the types that its protocol accepts, and tells the model
-about the others (`llms.message_attachments`). Compaction keeps the files of the current request.
+A name with hidden characters, such as the narrow blank in the names of macOS screenshots, is kept as tools show it:
+`⟨U+202F⟩`. Events have the names, types and sizes only. Each wire sends the types that its protocol accepts, and tells
+the model about the others (`llms.message_attachments`). Compaction keeps the files of the current request.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
     "Attachment",
     "check_attachments",
     "fingerprint",
+    "is_file_name",
     "load_attachment",
     "make_attachment",
 ]
@@ -101,10 +103,13 @@ class Attachment(BaseModel):
 def make_attachment(name: str, content: bytes, media_type: str | None = None) -> Attachment:
     """Return `content` as an attachment of its detected media type; `media_type` only selects the kind of text.
 
-    Raises `AttachmentRefused` for content of no accepted type, `AttachmentTooLarge`.
+    Raises `AttachmentRefused` for content of no accepted type and for a name that `is_file_name` refuses,
+    `AttachmentTooLarge`.
     """
     attachment = Attachment(
-        name=name, media_type=_detect_media_type(name, content, media_type), data=b64encode(content).decode()
+        name=_shown_name(name) if is_file_name(name) else name,
+        media_type=_detect_media_type(name, content, media_type),
+        data=b64encode(content).decode(),
     )
     _check(attachment)
     return attachment
@@ -121,7 +126,7 @@ def load_attachment(path: str | PathLike[str]) -> Attachment:
             raise AttachmentTooLarge(
                 f"{path.name!r} is larger than {_format_size(MAX_TOTAL_BYTES)}, the limit for one message"
             )
-        return make_attachment(path.name, path.read_bytes())
+        return make_attachment(_shown_name(path.name), path.read_bytes())
     except (OSError, ValueError) as exc:
         raise_if_exhausted(exc)
         raise AttachmentRefused(f"{str(path)!r} cannot be read: {exc}") from exc
@@ -149,6 +154,22 @@ def fingerprint(attachments: Sequence[Attachment]) -> str:
     for attachment in attachments:
         digest.update(attachment.model_dump_json().encode())
     return digest.hexdigest()
+
+
+def is_file_name(name: str) -> bool:
+    """Return whether an attached file may have that name: without control characters and changes of direction."""
+    return 0 < len(name) <= _MAX_NAME_CHARS and _REFUSED_IN_NAMES.search(name) is None
+
+
+_REFUSED_IN_NAMES = re.compile(
+    "[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def _shown_name(name: str) -> str:
+    """Return the name with its hidden characters as code points; the middle of a very long one is left out."""
+    shown = "".join(char if char.isprintable() else f"⟨U+{ord(char):04X}⟩" for char in name)
+    return shown if len(shown) <= _MAX_NAME_CHARS else f"{shown[:200]}…{shown[-50:]}"
 
 
 def _check(attachment: Attachment) -> None:

@@ -6,6 +6,9 @@
 2. `..` is refused rather than resolved: after a link, `..` is not the folder that holds the link.
 3. An absolute path is accepted if it leads into the workspace; models often write absolute paths.
 4. Only regular files are opened, and never by an `open` that could block.
+5. A part of a path that does not exist, but is how exactly one entry of its folder is shown, means that entry: names
+   with hidden characters are shown with code points, and models write some of them as plain blanks. Rules, questions
+   and digests then concern the real name.
 """
 
 from __future__ import annotations
@@ -13,14 +16,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from agenticx.errors import ToolError
 from agenticx.messages import new_id
-from agenticx.tools.visible import visible
+from agenticx.tools.shown_names import entries_shown_as
+from agenticx.tools.visible import visible_path
 
 __all__ = [
     "FolderEntry",
@@ -28,11 +33,13 @@ __all__ = [
     "read_file",
     "remove_file",
     "replace_file",
+    "resolve_as_shown",
     "resolve_in_workspace",
     "scan_folder",
 ]
 
 _MAX_PATH_BYTES = 3_000
+_MAX_COMPARED_NAMES = 200_000
 _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -56,13 +63,18 @@ class WorkspacePath:
 
     @property
     def relative(self) -> str:
-        """The path relative to the workspace, for display and as a tool argument; "." for the workspace itself."""
+        """The path relative to the workspace, as a tool argument; "." for the workspace itself."""
         return "/".join(self.parts) or "."
+
+    @property
+    def shown(self) -> str:
+        """The relative path for display: on one line, hidden characters as code points."""
+        return visible_path(self.relative)
 
 
 def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
     """Return the path to which `text` resolves; raise `ToolError` unless it is inside the workspace."""
-    shown = visible(text[:_MAX_PATH_BYTES])
+    shown = visible_path(text[:_MAX_PATH_BYTES])
     if not text or "\0" in text[:_MAX_PATH_BYTES]:
         raise ToolError(
             f"the path {shown[:100]!r} is empty or holds a NUL; give one relative to the workspace, such as '.'"
@@ -82,11 +94,54 @@ def resolve_in_workspace(text: str, workspace: Path) -> WorkspacePath:
         raise ToolError(f"the path {shown!r} cannot be resolved: {getattr(exc, 'strerror', None) or exc}") from exc
     lexical = Path(os.path.normpath(root / text))
     if not resolved.is_relative_to(root) or any(resolved.is_relative_to(folder) for folder in _KERNEL_FOLDERS):
-        leads = "" if lexical == resolved else f" (it leads to {visible(str(resolved))!r})"
+        leads = "" if lexical == resolved else f" (it leads to {visible_path(str(resolved))!r})"
         raise ToolError(
-            f"the path {shown!r}{leads} is outside the workspace {visible(str(root))!r}; give a path relative to it"
+            f"the path {shown!r}{leads} is outside the workspace {visible_path(str(root))!r};"
+            " give a path relative to it"
         )
     return WorkspacePath(root, resolved.relative_to(root).parts, None if lexical == resolved else lexical.parts)
+
+
+def resolve_as_shown(
+    text: str, workspace: Path, is_private: Callable[[WorkspacePath], bool], *, max_names: int = _MAX_COMPARED_NAMES
+) -> WorkspacePath:
+    """Return the path to which `text` resolves, taking parts that do not exist as names in their shown form.
+
+    Folders that are `is_private` are not looked into, and of each other folder at most `max_names` names are compared.
+    Raises `ToolError` as `resolve_in_workspace` does, and if such a
+    part may mean several entries.
+    """
+    target = resolve_in_workspace(text, workspace)
+    lexical = Path(os.path.normpath(target.root / text))
+    if os.path.lexists(lexical) or not lexical.is_relative_to(target.root):
+        return target
+    found = target.root
+    for part in lexical.relative_to(target.root).parts:
+        if not os.path.lexists(found / part):
+            folder = resolve_in_workspace(str(found), workspace)
+            part = part if is_private(folder) else _entry_shown_as(part, folder, max_names)
+        found /= part
+    return target if found == lexical else resolve_in_workspace(str(found), workspace)
+
+
+def _entry_shown_as(part: str, folder: WorkspacePath, max_names: int) -> str:
+    """Return the name of the entry that is shown as `part`, or `part` itself if there is none."""
+    try:
+        with _open_folder(folder, folder.parts) as descriptor, os.scandir(descriptor) as entries:
+            names = [entry.name for entry in islice(entries, max_names + 1)]
+    except OSError:  # the folder does not exist, or is none
+        return part
+    if len(names) > max_names and "⟨" in part:
+        raise ToolError(
+            f"{folder.shown!r} has more than {max_names:,} entries, too many to find the one that is shown as"
+            f" {visible_path(part)!r}; move it to a smaller folder"
+        )
+    candidates = entries_shown_as(part, names)
+    if len(candidates) > 1:
+        shown = {visible_path(name) for name in candidates}
+        listed = " or ".join(sorted(map(repr, shown) if len(shown) == len(candidates) else map(ascii, candidates))[:5])
+        raise ToolError(f"the name {visible_path(part)!r} in {folder.shown!r} may mean {listed}; give one of these")
+    return candidates[0] if candidates else part
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -215,7 +270,7 @@ def _require_regular(status: os.stat_result, target: WorkspacePath) -> None:
         return
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     kind = next((word for test, word in kinds if test(status.st_mode)), "a device or link")
-    raise ToolError(f"{visible(target.relative)!r} is {kind}, not a file; name a regular file")
+    raise ToolError(f"{target.shown!r} is {kind}, not a file; name a regular file")
 
 
 @contextmanager
@@ -224,7 +279,7 @@ def _os_errors_as_tool_errors(target: WorkspacePath) -> Generator[None]:
     try:
         yield
     except OSError as exc:
-        shown = visible(target.relative)
+        shown = target.shown
         match exc.errno:
             case errno.ENOENT:
                 raise ToolError(f"{shown!r} does not exist; list_files shows what does") from exc

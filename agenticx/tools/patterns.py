@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agenticx.errors import ToolError
 
-__all__ = ["LinearPattern", "compile_glob", "compile_pattern"]
+__all__ = ["LinearPattern", "compile_file_globs", "compile_glob", "compile_pattern"]
 
 _MAX_CHARS = 8_192
 _MAX_CLASSES = 100
 _MAX_PATH_CHARS = 4_096
+_MAX_GLOBS = 256
+_MAX_EXPANSION_CHARS = 32_768
 _SHOWN_CHARS = 200
 
 
@@ -108,11 +111,16 @@ def _reason(message: str) -> str:
 def compile_glob(glob: str) -> LinearPattern:
     """Compile a glob over `/`-separated relative paths: `*`, `?`, `[…]`, and `**` for any number of folders.
 
-    Raises `ToolError` as `compile_pattern` does, and for a glob longer than any path.
+    Braces and commas stand for themselves, as in a .gitignore. Raises `ToolError` as `compile_pattern` does, and for a
+    glob longer than any path.
     """
+    _check_glob_length(glob)
+    return compile_pattern(f"^(?s:{_translate(glob)})$")
+
+
+def _check_glob_length(glob: str) -> None:
     if len(glob) > _MAX_PATH_CHARS:
         raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_MAX_PATH_CHARS:,}")
-    return compile_pattern(f"^(?s:{_translate(glob)})$")
 
 
 def _translate(glob: str) -> str:
@@ -144,3 +152,131 @@ def _translate(glob: str) -> str:
 
 _BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")  # at most as long as a file name
 _SPECIAL_IN_CLASS = re.compile(r"[\[\]\\&~^]")
+
+
+# --- globs as shells and editors take them ----------------------------------------------------------------------------
+
+
+def compile_file_globs(text: str, workspace: str) -> LinearPattern:
+    """Compile what a model gives to select files, as one pattern over paths relative to the folder `workspace`.
+
+    It is one glob or several with commas between them. Beside what `compile_glob` takes, a glob may have braces:
+    `{a,b}`, nested ones, and ranges such as `{1..9}` of at most 256 values. `{a}` means both `{a}` and `a`. A glob with
+    a `/` begins at the workspace, also as `./a`, `/a` or as an absolute path; one without it matches in any folder.
+    `a/` means all files below a folder `a`. Raises `ToolError` as `compile_glob` does, and for more than 256 globs.
+    """
+    _check_glob_length(text)
+    globs = [glob for part in _split_at_commas(text) for glob in _expand_braces(part)]
+    if "," in text:
+        globs.append(text)  # it may also be part of a name
+    regex = "|".join(dict.fromkeys(_translate(_from_workspace(glob, workspace)) for glob in globs))
+    if len(globs) > _MAX_GLOBS or len(regex) > _MAX_CHARS:
+        raise _too_many_globs(text)
+    return compile_pattern(f"^(?s:{regex})$")
+
+
+def _too_many_globs(text: str) -> ToolError:
+    return ToolError(f"the glob {_quoted(text)} stands for too many globs; give one with fewer alternatives in braces")
+
+
+def _from_workspace(glob: str, workspace: str) -> str:
+    """Return the glob for a relative path: without `./` and the like, and with `**` where folders are not given."""
+    if glob == workspace or glob.startswith(f"{workspace.rstrip('/')}/"):
+        glob = f"/{glob[len(workspace) :]}"
+    relative = _LEADING_DOTS.sub("", glob, count=1)
+    below_folder = relative.endswith("/")
+    relative = relative.rstrip("/")
+    if not relative or relative == ".":
+        return "**"
+    anchored = "/" in relative or glob.startswith(("./", "/"))
+    return f"{'' if anchored else '**/'}{relative}{'/**' if below_folder else ''}"
+
+
+_LEADING_DOTS = re.compile(r"\A(?:\.?/)+")
+
+
+class _Braces(NamedTuple):
+    """A pair of braces in a glob: the offsets of `{`, of the commas of this pair, and of `}`."""
+
+    opened: int
+    commas: list[int]
+    closed: int
+
+    def choices(self, glob: str) -> list[str]:
+        """Return the texts for which the pair stands; braces that stand for themselves are escaped."""
+        if self.commas:
+            ends = [self.opened, *self.commas, self.closed]
+            return [glob[start + 1 : end] for start, end in pairwise(ends)]
+        body = glob[self.opened + 1 : self.closed]
+        if (values := _range(body)) is not None:
+            return values
+        literal = f"\\{{{body}\\}}"
+        return [literal, body] if body and ".." not in body else [literal]
+
+
+def _range(body: str) -> list[str] | None:
+    """Return the values of `1..9`, `01..10..3` or `a..e`; None for any other text, and for very many values."""
+    match = _RANGE.fullmatch(body)
+    if match is None:
+        return None
+    first, last = match["first"], match["last"]
+    is_number = first.lstrip("-").isdigit()
+    if is_number != last.lstrip("-").isdigit():
+        return None
+    start, end = (int(first), int(last)) if is_number else (ord(first), ord(last))
+    step = (abs(int(match["step"] or 1)) or 1) * (1 if start <= end else -1)
+    values = range(start, end + (1 if step > 0 else -1), step)
+    if len(values) > _MAX_GLOBS:
+        return None
+    padded = any(re.match("-?0[0-9]", number) for number in (first, last))
+    width = max(len(first), len(last)) if is_number and padded else 0
+    return [f"{value:0{width}d}" if is_number else chr(value) for value in values]
+
+
+_RANGE = re.compile(
+    r"(?P<first>-?[0-9]{1,9}|[A-Za-z])\.\.(?P<last>-?[0-9]{1,9}|[A-Za-z])(?:\.\.(?P<step>-?[0-9]{1,9}))?"
+)
+
+
+def _expand_braces(glob: str) -> list[str]:
+    expanded: list[str] = []
+    pending = [glob]
+    characters = 0
+    while pending:
+        text = pending.pop()
+        characters += len(text) + 1
+        if characters > _MAX_EXPANSION_CHARS or len(expanded) > _MAX_GLOBS:
+            raise _too_many_globs(glob)
+        braces = _find_braces(text)[0]
+        if braces is None:
+            expanded.append(text)
+        else:
+            head, tail = text[: braces.opened], text[braces.closed + 1 :]
+            pending += [f"{head}{choice}{tail}" for choice in reversed(braces.choices(text))]
+    return expanded
+
+
+def _split_at_commas(text: str) -> list[str]:
+    """Return the globs of a list, without blanks around them and without empty ones."""
+    commas = [-1, *_find_braces(text)[1], len(text)]
+    parts = [text[start + 1 : end].strip() for start, end in pairwise(commas)]
+    return [part for part in parts if part]
+
+
+def _find_braces(glob: str) -> tuple[_Braces | None, list[int]]:
+    """Return the leftmost of the outermost pairs of braces, if any, and the offsets of the commas outside of pairs."""
+    opened: list[tuple[int, list[int]]] = [(-1, [])]
+    leftmost: _Braces | None = None
+    for token in _BRACE_TOKEN.finditer(glob):
+        if token[0] == "{":
+            opened.append((token.start(), []))
+        elif token[0] == ",":
+            opened[-1][1].append(token.start())
+        elif token[0] == "}" and len(opened) > 1:
+            start, commas = opened.pop()
+            if leftmost is None or start < leftmost.opened:
+                leftmost = _Braces(start, commas, token.start())
+    return leftmost, [comma for _, commas in opened for comma in commas]
+
+
+_BRACE_TOKEN = re.compile(rf"\\.|{_BRACKET.pattern}|[{{}},]", re.DOTALL)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
-from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, make_attachment
+from agenticx.attachments import MAX_ATTACHMENTS, MAX_TOTAL_BYTES, Attachment, is_file_name, make_attachment
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
 from agenticx.sessions.hub.submission import Submission, TurnRequest, WhenBusy
 from agenticx.threads import run_sized
@@ -25,7 +25,7 @@ __all__ = ["AttachmentBody", "StartTurnBody", "StartTurnResponse", "StopTurnBody
 
 
 def _validate_file_name(name: str) -> str:
-    if not name.isprintable():
+    if not is_file_name(name):
         raise ValueError("a file name must be one line of printable characters")
     return name
 

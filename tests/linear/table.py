@@ -70,6 +70,7 @@ MODULES = [
     "logs",
     "runtime.calls.result_rendering",
     "tools.visible",
+    "tools.shown_names",
     "tools.lines",
     "tools.shell.lookups",
     "tools.shell.braces",

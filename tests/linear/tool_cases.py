@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from agenticx.tools.command_output import HeadTailBuffer
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
-from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
+from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_glob, compile_pattern
 from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
@@ -33,6 +33,7 @@ from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
+from agenticx.tools.shown_names import entries_shown_as, name_forms
 from agenticx.tools.visible import (
     control_pictures,
     escape_controls,
@@ -129,6 +130,12 @@ def _lined(text: str) -> object:
     return is_valid_utf8(content), [*islice(iter_lines(content, lines // 2, 2_000), 2_000)]
 
 
+def _shown(text: str) -> object:
+    """Look for a name among many, and return the forms of a path."""
+    names = [text[start : start + 80] for start in range(0, len(text), 80)]
+    return _refusing(entries_shown_as, text[:80].replace(" ", "\u202f"), names), _refusing(name_forms, text[:_PATH])
+
+
 def _ignored(text: str) -> object:
     rules = IgnoreRules().with_rules(text[: 256 * 1024], "")
     return rules.ignores("a/b/c.txt", is_folder=False)
@@ -199,8 +206,7 @@ def _writing(function: FunctionTool) -> Callable[[str], None]:
             if function is file_edit:
                 Path(folder, "a.txt").write_text(f"{text}\nhere")
                 arguments = {"path": "a.txt", "old_text": "\nhere", "new_text": f"there{text[: len(text) // 9]}"}
-            with suppress(StopIteration):  # it awaits nothing
-                function.run(arguments, ToolContext(workspace=Path(folder))).send(None)
+            asyncio.run(function.run(arguments, ToolContext(workspace=Path(folder))))
 
     return run
 
@@ -277,6 +283,18 @@ TOOL_CASES = [
     ),
     LinearCase(of=compile_pattern, run=_searched, inputs=_PATTERNS, also=(LinearPattern,)),
     LinearCase(of=compile_glob, run=partial(_refusing, compile_glob), inputs=_PATTERNS),
+    LinearCase(
+        of=compile_file_globs,
+        run=partial(_refusing, partial(compile_file_globs, workspace="/work")),
+        inputs={
+            **_PATTERNS,
+            "nested braces": lambda size: "{a," * min(size // 3, 1_300),
+            "choices in turn": lambda size: "{a,b}" * min(size // 5, 800),
+            "braces in braces": lambda size: "{" * min(size, 2_000) + "}" * min(size, 2_000),
+            "ranges": lambda size: "{1..256}" * min(size // 8, 500),
+        },
+    ),
+    LinearCase(of=entries_shown_as, run=_shown, inputs=TEXTS, where="thread", also=(name_forms,)),
     LinearCase(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),
     LinearCase(
         of=CallSchema,

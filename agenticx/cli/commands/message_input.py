@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import shlex
 import sys
@@ -10,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agenticx.attachments import Attachment, check_attachments, load_attachment
-from agenticx.errors import SettingsError
+from agenticx.errors import AttachmentRefused, SettingsError, ToolError
 from agenticx.messages import clean_text
+from agenticx.tools.paths import resolve_as_shown
 from agenticx.tools.plurals import pluralize
 
 __all__ = [
@@ -39,9 +41,24 @@ def add_attach_option(parser: ArgumentParser) -> None:
 
 def load_attachments(paths: Sequence[Path]) -> tuple[Attachment, ...]:
     """Load the attachments of one message; raise `AttachmentRefused` for a file or a total that is not allowed."""
-    attachments = tuple(map(load_attachment, paths))
+    attachments = tuple(map(_load, paths))
     check_attachments(attachments)
     return attachments
+
+
+def _load(path: Path) -> Attachment:
+    return load_attachment(_find(path))
+
+
+def _find(path: Path) -> Path:
+    """Return the path, or that of the one existing file whose name is shown like it; raise `AttachmentRefused`."""
+    if path.exists():
+        return path
+    try:
+        found = resolve_as_shown(os.path.abspath(path), Path("/"), lambda _: False).path
+    except ToolError as exc:
+        raise AttachmentRefused(str(exc)) from exc
+    return found if found.exists() else path
 
 
 class PendingAttachments:
@@ -55,7 +72,7 @@ class PendingAttachments:
 
         Raise `AttachmentRefused` for a file that is not allowed; none is added then.
         """
-        files = (*self._files, *map(load_attachment, _parse_paths(text)))
+        files = (*self._files, *map(_load, _parse_paths(text)))
         check_attachments(files)
         self._files = files
 
@@ -78,7 +95,7 @@ def _parse_paths(text: str) -> list[Path]:
     Terminals quote the paths of files that are dropped on them.
     """
     path = Path(text).expanduser()
-    if path.is_file():
+    if _find(path).is_file():
         return [path]
     try:
         words = shlex.split(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agenticx.errors import ToolError
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.files import file_version, is_binary, resolve_accessible
 from agenticx.tools.diffs import unified_diff
@@ -17,7 +18,7 @@ from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import changes_bare_repository, protected_part, protection_reason
 from agenticx.tools.registry import tool
 from agenticx.tools.secret_files import SecretFiles
-from agenticx.tools.visible import visible
+from agenticx.tools.visible import visible_path
 
 __all__ = ["file_edit", "file_write"]
 
@@ -35,7 +36,7 @@ def _assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessm
     amount = f"{pluralize(lines, 'line')}, {pluralize(len(_encode(content)), 'byte')}"
     verb = "Create" if before is None else "Overwrite"
     reason = f"It {'creates a file' if before is None else 'replaces the whole file'}: {amount}."
-    return _assessment(target, arguments["path"], context, before, f"{verb} {target.relative}?", reason, content)
+    return _assessment(target, arguments["path"], context, before, f"{verb} {target.shown}?", reason, content)
 
 
 @tool(risk="write", assess=_assess_write)
@@ -46,14 +47,12 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
         path: The file, relative to the workspace.
         content: The complete new content of the file, to the last character.
     """
-    target = resolve_accessible(path, context)
+    target = await run_in_thread(resolve_accessible, path, context, name="agx path")
     before = _read_current(target)
     _refuse_stale(target, before, context, content)
     data = _encode(content)
     await _write(target, before, data, context)
-    return (
-        f"{'Created' if before is None else 'Overwrote'} {visible(target.relative)} ({pluralize(len(data), 'byte')})."
-    )
+    return f"{'Created' if before is None else 'Overwrote'} {target.shown} ({pluralize(len(data), 'byte')})."
 
 
 # --- file_edit --------------------------------------------------------------------------------------------------------
@@ -74,7 +73,7 @@ def _assess_edit(arguments: Mapping[str, Any], context: ToolContext) -> Assessme
             raise
         # The error tells the model what the file contains, so the user is asked first; the tool raises it again.
         reason, after = f"It changes nothing: {exc}.", before.text or ""
-    question = f"Edit {target.relative}?"
+    question = f"Edit {target.shown}?"
     assessment = _assessment(target, arguments["path"], context, before, question, reason, after)
     return replace(assessment, protected=True, reasons=(*assessment.reasons, _SECRET)) if is_secret else assessment
 
@@ -92,12 +91,12 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
         new_text: The text to put there.
         replace_all: Replace every occurrence instead of the only one.
     """
-    target = resolve_accessible(path, context)
+    target = await run_in_thread(resolve_accessible, path, context, name="agx path")
     before = _require_current(target)
     edit = _apply_edit(before, target, old_text, new_text, replace_all)
     _refuse_stale(target, before, context, edit.after)
     await _write(target, before, _encode(edit.after), context)
-    return f"Replaced {pluralize(edit.count, 'occurrence')} in {visible(target.relative)}."
+    return f"Replaced {pluralize(edit.count, 'occurrence')} in {target.shown}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class _TextEdit:
 
 
 def _apply_edit(before: _CurrentFile, target: WorkspacePath, old: str, new: str, replace_all: bool) -> _TextEdit:
-    text, shown = before.text, repr(target.relative)
+    text, shown = before.text, repr(target.shown)
     if text is None:
         raise ToolError(
             f"{shown} is not UTF-8 text of at most {_MAX_EDITED_BYTES:,} bytes, so it cannot be edited as such"
@@ -195,7 +194,7 @@ def _read_current(target: WorkspacePath) -> _CurrentFile | None:
 def _require_current(target: WorkspacePath) -> _CurrentFile:
     before = _read_current(target)
     if before is None:
-        raise ToolError(f"{visible(target.relative)!r} does not exist; list_files shows what does")
+        raise ToolError(f"{target.shown!r} does not exist; list_files shows what does")
     return before
 
 
@@ -218,7 +217,7 @@ def _assessment(
     """Return an assessment bound to the resolved path and to the current content of the file."""
     reasons = [reason]
     if target.given_parts is not None:
-        reasons.append(f"The path was given as {visible(given_path)!r}, which leads there through a link.")
+        reasons.append(f"The path was given as {visible_path(given_path)!r}, which leads there through a link.")
     protected = protected_part(Path(*target.parts)) or protected_part(Path(*target.given_parts or ()))
     if protected is not None:
         reasons.append(protection_reason(protected))
@@ -230,10 +229,10 @@ def _assessment(
         reasons.append("The current content of the file is not text and cannot be compared.")
     return Assessment(
         risk="write",
-        question=visible(question),
+        question=question,
         reasons=tuple(reasons),
         protected=protected is not None,
-        path=visible(target.relative),
+        path=target.shown,
         diff=unified_diff(old or "", after, target.relative),
         binding={"path": str(target.path), "before": None if before is None else before.digest},
     )
@@ -245,7 +244,7 @@ def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: T
     if known_version is None or before is None or before.version == known_version:
         return
     sentence = (
-        f"{visible(target.relative)!r} was changed by the user or another program since you last read or wrote it, "
+        f"{target.shown!r} was changed by the user or another program since you last read or wrote it, "
         "so nothing was done. Read it again first."
     )
     if not SecretFiles(target.root).hold(target):
@@ -266,7 +265,6 @@ async def _write(target: WorkspacePath, before: _CurrentFile | None, content: by
         current = _read_current(target)
         if (current and current.digest) != (before and before.digest):
             raise ToolError(
-                f"{visible(target.relative)!r} was changed by the user or another program, so nothing was done;"
-                " read it again first"
+                f"{target.shown!r} was changed by the user or another program, so nothing was done; read it again first"
             )
     context.state.files[str(target.path)] = file_version(replace_file(target, content))

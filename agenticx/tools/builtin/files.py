@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +15,12 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
-from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_in_workspace, scan_folder
+from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_as_shown, scan_folder
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
 from agenticx.tools.secret_files import SecretFiles
-from agenticx.tools.visible import visible, visible_path
+from agenticx.tools.visible import visible_path
 
 __all__ = ["file_read", "file_version", "is_binary", "is_private", "list_files", "resolve_accessible"]
 
@@ -66,7 +67,7 @@ def _list_entries(target: WorkspacePath, depth: int, context: ToolContext, lines
 
 def _format_entry(target: WorkspacePath, entry: FolderEntry) -> str:
     link = "" if entry.link_target is None else f" -> {visible_path(entry.link_target)}"
-    return visible_path(target.relative) + ("/" if entry.is_folder else link)
+    return target.shown + ("/" if entry.is_folder else link)
 
 
 # --- file_read --------------------------------------------------------------------------------------------------------
@@ -80,10 +81,10 @@ def _assess_read(arguments: Mapping[str, Any], context: ToolContext) -> Assessme
     )
     return Assessment(
         risk="read",
-        question=visible(f"Read {target.relative}?"),
+        question=f"Read {target.shown}?",
         reasons=(reason,),
         protected=secret,
-        path=visible(target.relative),
+        path=target.shown,
         binding={"path": str(target.path)},
     )
 
@@ -106,7 +107,7 @@ def file_read(
     content, status = read_file(target, _MAX_READ_BYTES)
     if is_binary(content):
         raise ToolError(
-            f"{target.relative!r} is a binary file of {pluralize(status.st_size, 'byte')} and cannot be shown as text"
+            f"{target.shown!r} is a binary file of {pluralize(status.st_size, 'byte')} and cannot be shown as text"
         )
     context.state.files[str(target.path)] = file_version(status)
     return _page(content, status.st_size, offset, limit, target)
@@ -118,7 +119,7 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
     total = f"{lines:,}" if len(content) == size else f"more than {lines:,}"
     if offset > max(lines, 1):
         raise ToolError(
-            f"{target.relative!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is past its end"
+            f"{target.shown!r} has {total} {'line' if total == '1' else 'lines'}; offset {offset} is past its end"
         )
     shown, cut_lines = _fit_lines(islice(iter_lines(text, offset - 1, _MAX_LINE_CHARS), limit))
     notes: list[str] = []
@@ -166,10 +167,11 @@ def resolve_accessible(path: str, context: ToolContext) -> WorkspacePath:
 
     The content of private files must not be revealed, not even by a diff or by a refusal that depends on it.
     """
-    target = resolve_in_workspace(path, context.workspace)
+    target = resolve_as_shown(path, context.workspace, partial(is_private, roots=context.protected_roots))
     if is_private(target, context.protected_roots):
-        shown = visible(target.relative)
-        raise ToolError(f"{shown!r} holds keys, settings or sessions of AgenticX, which no tool reads or changes")
+        raise ToolError(
+            f"{target.shown!r} holds keys, settings or sessions of AgenticX, which no tool reads or changes"
+        )
     return target
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -17,11 +18,12 @@ from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.files import is_binary, is_private, resolve_accessible
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
-from agenticx.tools.patterns import LinearPattern, compile_glob, compile_pattern
+from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_pattern
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 from agenticx.tools.secret_files import SecretFiles, has_secret_name
-from agenticx.tools.visible import control_pictures, visible, visible_path
+from agenticx.tools.shown_names import name_forms
+from agenticx.tools.visible import control_pictures, visible_line
 
 __all__ = ["file_search"]
 
@@ -52,21 +54,20 @@ async def file_search(
     Args:
         pattern: The regular expression, without look-around and back-references; it is searched in each line.
         path: The folder or file to search in, relative to the workspace.
-        glob: Search only in files whose path or name matches, such as "*.py" or "src/**/*.ts".
+        glob: Search only in files whose path or name matches, such as "*.py" or "src/**/*.{ts,tsx}".
         ignore_case: Take upper and lower case as the same.
         literal: Take the pattern as plain text.
         limit: How many matches to show.
     """
     search = _Search(
         pattern=compile_pattern(_expression(pattern, ignore_case=ignore_case, literal=literal)),
-        glob=None if glob is None else compile_glob(glob if "/" in glob else f"**/{glob}"),
+        glob=_FileGlob(glob, context.workspace) if glob and glob.strip() else None,
         limit=limit,
         context=context,
         secrets=SecretFiles(context.workspace.resolve()),
     )
-    target = resolve_accessible(path, context)
     try:
-        return await run_in_thread(search.run, target, name="agx file_search")
+        return await run_in_thread(search.run, path, name="agx file_search")
     finally:
         search.stopped.set()
 
@@ -78,12 +79,26 @@ def _expression(pattern: str, *, ignore_case: bool, literal: bool) -> str:
     return f"(?i){expression}" if ignore_case else expression
 
 
+class _FileGlob:
+    """The glob of a search, for paths in any of the forms in which they are shown."""
+
+    def __init__(self, text: str, workspace: Path) -> None:
+        self.text = text
+        self._pattern = compile_file_globs(text, str(workspace.resolve()))
+
+    def matches(self, file: WorkspacePath, target: WorkspacePath) -> bool:
+        """Return whether the path of `file` matches, from the workspace or from the searched folder `target`."""
+        below_target = "/".join(file.parts[len(target.parts) :])
+        forms = {*name_forms(file.relative), *name_forms(below_target)}
+        return any(map(self._pattern.found_in, forms))
+
+
 @dataclass(slots=True, kw_only=True)
 class _Search:
     """One search, run in a thread; it checks `stopped` and the time limit before each file."""
 
     pattern: LinearPattern
-    glob: LinearPattern | None
+    glob: _FileGlob | None
     limit: int
     context: ToolContext
     secrets: SecretFiles
@@ -92,10 +107,12 @@ class _Search:
     chars_left: int = _MAX_RESULT_CHARS
     matches: int = 0
     files: int = 0
+    unmatched: int = 0
     skipped: int = 0
     secret_files: list[str] = field(default_factory=list[str])
 
-    def run(self, target: WorkspacePath) -> str:
+    def run(self, path: str) -> str:
+        target = resolve_accessible(path, self.context)
         _require_exists(target)
         deadline = time.monotonic() + _MAX_SECONDS
         complete = True
@@ -103,13 +120,15 @@ class _Search:
             if self.stopped.is_set() or time.monotonic() > deadline or self.matches >= _MAX_COUNTED_MATCHES:
                 complete = False
                 break
-            if self.glob is None or self.glob.found_in(visible(file.relative)):
+            if self.glob is None or self.glob.matches(file, target):
                 self._search_file(file)
+            else:
+                self.unmatched += 1
         return self._report(complete)
 
     def _search_file(self, file: WorkspacePath) -> None:
         if has_secret_name(file):
-            self.secret_files.append(visible_path(file.relative))
+            self.secret_files.append(file.shown)
             return
         try:
             content, status = read_file(file, _MAX_FILE_BYTES)
@@ -120,7 +139,7 @@ class _Search:
             self.skipped += 1
             return
         if self.secrets.hold_opened(file, content, status):
-            self.secret_files.append(visible_path(file.relative))
+            self.secret_files.append(file.shown)
             return
         self.files += 1
         for number, line in enumerate(_lines(content.decode("utf-8", "replace")), start=1):
@@ -134,7 +153,7 @@ class _Search:
         text = control_pictures(line.removesuffix("\r"))
         if len(text) > _MAX_LINE_CHARS:
             text = f"{text[:_MAX_LINE_CHARS]}… [{len(text):,} characters]"
-        row = f"{visible_path(file.relative)}:{number}:{text}"
+        row = f"{file.shown}:{number}:{text}"
         self.lines.append(row)
         self.chars_left -= len(row) + 1
 
@@ -147,7 +166,12 @@ class _Search:
             notes.append(f"{further}; narrow the pattern, path or glob")
         elif not complete:
             notes.append("the search was ended before it had looked at everything; narrow the path or glob")
-        if not self.matches:
+        if self.glob is not None and not self.files + self.skipped + len(self.secret_files):
+            notes.append(
+                f"the glob {visible_line(self.glob.text)!r} matches none of {pluralize(self.unmatched, 'file')},"
+                f" so nothing was searched; {_GLOB_HINT}"
+            )
+        elif not self.matches:
             notes.append(f"no match in {pluralize(self.files, 'file')}")
         if self.skipped:
             notes.append(f"not searched: {pluralize(self.skipped, 'binary, unreadable or very large file')}")
@@ -157,6 +181,12 @@ class _Search:
             )
             notes.append(f"not searched, because such files usually hold keys or passwords: {shown}")
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes)])
+
+
+_GLOB_HINT = (
+    'a glob is a name such as "*.py" or a path such as "src/**/*.ts"; "*.{ts,tsx}" and "*.js,*.ts" stand for several,'
+    " and files that .gitignore names are left out"
+)
 
 
 def _lines(text: str) -> Iterator[str]:
@@ -202,10 +232,9 @@ def _walk(target: WorkspacePath, rules: IgnoreRules, context: ToolContext) -> It
         rules = _with_folder_rules(rules, target)
     for entry in entries:
         child = _child(target, entry.name)
-        shown = visible(child.relative)
         if entry.link_target is not None or entry.name == ".git" or is_private(child, context.protected_roots):
             continue
-        if rules.ignores(shown, is_folder=entry.is_folder):
+        if rules.ignores(name_forms(child.relative)[0], is_folder=entry.is_folder):
             continue
         if entry.is_folder and len(child.parts) < _MAX_DEPTH:
             yield from _walk(child, rules, context)

@@ -10,7 +10,7 @@ import pytest
 from agenticx.errors import ToolError
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.ignore import IgnoreRules
-from agenticx.tools.patterns import compile_glob, compile_pattern
+from agenticx.tools.patterns import compile_file_globs, compile_glob, compile_pattern
 from tests.support.timeouts import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -149,6 +149,61 @@ def test_globs_match_as_in_git(glob, path, matches) -> None:
     assert compile_glob(glob).found_in(path) is matches
 
 
+GLOBS = {
+    "*.{ts,tsx}": "a.ts src/b.tsx",
+    "**/*.{ts,tsx}": "a.ts src/b.tsx",
+    "*.ts{,x}": "a.ts src/b.tsx",
+    "*.{t{s,sx},js}": "a.js a.ts lib/c.js src/b.tsx",
+    "*.{ts}": "a.ts",
+    "{src,lib}/**": "lib/c.js src/b.tsx src/deep/d1.py",
+    "{src/**,*.js}": "a.js lib/c.js src/b.tsx src/deep/d1.py",
+    "./src/*.tsx": "src/b.tsx",
+    "/src/*.tsx": "src/b.tsx",
+    "/work/project/src/*.tsx": "src/b.tsx",
+    "/*.js": "a.js",
+    "./*.js": "a.js",
+    "src/": "src/b.tsx src/deep/d1.py",
+    "deep/": "src/deep/d1.py",
+    "src/deep/": "src/deep/d1.py",
+    "*.ts,*.tsx": "a.ts src/b.tsx",
+    "*.ts, *.tsx,": "a.ts src/b.tsx",
+    "one,two.txt": "one,two.txt",
+    "d{1..3}.py": "src/deep/d1.py",
+    "d{01..10}.py": "",
+    "[a-c].{j,t}s": "a.js a.ts lib/c.js",
+    "{1..1000000}": "{1..1000000}",
+    "{{x}}/*": "{{x}}/y",
+    r"\{1..1000000\}": "{1..1000000}",
+    "{src,lib": "",
+    "../*.js": "",
+    "/": "a.js a.ts lib/c.js one,two.txt src/b.tsx src/deep/d1.py {1..1000000} {{x}}/y",
+}
+
+
+@pytest.mark.parametrize(("glob", "paths"), GLOBS.items())
+def test_globs_of_a_search_match_as_in_shells_and_editors(glob, paths) -> None:
+    pattern = compile_file_globs(glob, "/work/project")
+    assert [path for path in sorted(GLOBS["/"].split()) if pattern.found_in(path)] == paths.split()
+
+
+@pytest.mark.parametrize("glob", ["{a,b}" * 20, "{" * 2_000 + "}" * 2_000, "{1..256}{1..256}", "{a," * 999 + "}" * 999])
+def test_braces_that_stand_for_very_many_globs_are_refused(glob) -> None:
+    with pytest.raises(ToolError, match=r"stands for too many globs; give one with fewer alternatives in braces$"):
+        compile_file_globs(glob, "/work")
+
+
+async def test_a_glob_that_matches_no_file_is_reported_instead_of_no_match(project) -> None:
+    result = await project.call(file_search, pattern="hello", glob="*.{rs,go}")
+    assert result.startswith("[the glob '*.{rs,go}' matches none of 7 files, so nothing was searched; a glob is a name")
+    assert await project.call(file_search, pattern="nowhere", glob="*.{ts,py}") == "[no match in 2 files]"
+    assert await project.call(file_search, pattern="hello", glob=" ") == await project.call(
+        file_search, pattern="hello"
+    )
+    assert (
+        await project.call(file_search, pattern="hello", path="src/deep", glob="/*.py") == "src/deep/c.py:1:hello = 1"
+    )
+
+
 def test_a_pattern_is_linear_in_the_text() -> None:
     assert not compile_pattern("(x+x+)+y").found_in("x" * 200_000)
 
@@ -171,6 +226,8 @@ def test_a_pattern_is_linear_in_the_text() -> None:
         ("**/foo", "a/foo", True, True),
         ("foo/**", "foo/a", False, True),
         ("/", "a", False, False),
+        ("*.{ts,tsx}", "a.ts", False, False),
+        ("{a,b}", "{a,b}", False, True),
     ],
 )
 def test_gitignore_rules(rules, path, is_folder, ignored) -> None:
