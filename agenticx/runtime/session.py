@@ -27,7 +27,8 @@ class Notice:
     """A text for the model, such as the ending of a sub-agent.
 
     With a `reader` it is for the agent of that name, below the session's turn. A stored one has a `key`: it is recorded
-    as delivered, with `data`, in the commit that first has a conversation with it, in the message `message_id`.
+    as delivered, with `data`, in the commit that first has a conversation with it, in the message `message_id`. That is
+    the conversation of the turn `turn_id`, which is `told_in` or runs below that one.
     """
 
     text: str
@@ -35,6 +36,8 @@ class Notice:
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     message_id: str = ""
     reader: str = ""
+    turn_id: str = ""
+    told_in: str = ""
 
 
 @dataclass(slots=True, init=False)
@@ -56,8 +59,8 @@ class Session:
     failed to make it smaller: none is requested again before it has grown (`ContextCompactor.has_changed`). `snapshots`
     keeps the earlier content of files that tools changed. `active_agent` is the name of the agent that a handoff made
     the one to answer the next message, None before any. `notices` are texts for the model, such as the endings of
-    sub-agents, which the next model call gets in one message; `unstored_notices` are those of a store which the
-    conversation has, while it is not stored with them.
+    sub-agents, which the next model call gets in one message; `unstored_notices` are those of a store which its
+    conversation, or that of a turn below its turn, has, while that is not stored with them.
     """
 
     id: str
@@ -220,22 +223,31 @@ class Session:
         self._call_ids.add(chosen)
         return chosen
 
-    def take_notices(self, chosen: Sequence[Notice] | None = None) -> UserMessage:
-        """Remove the notices, or those chosen, and return the message with them, which the caller appends."""
+    def take_notices(self, turn_id: str = "", told_in: str = "", chosen: Sequence[Notice] | None = None) -> UserMessage:
+        """Remove the notices, or those chosen, and return the message with them, which the caller appends.
+
+        That is the conversation of the turn `turn_id`; see `Notice`.
+        """
         notices = self.notices if chosen is None else chosen
         self.notices = [notice for notice in self.notices if notice not in notices]
         message = UserMessage(content="\n\n".join(notice.text for notice in notices), injected=True)
-        self.unstored_notices += [replace(one, message_id=message.message_id) for one in notices if one.key]
+        taken = (replace(one, message_id=message.message_id, turn_id=turn_id, told_in=told_in) for one in notices)
+        self.unstored_notices += [one for one in taken if one.key]
         return message
 
     def mark_delivered(self, keys: Collection[str]) -> None:
         """Forget the notices with these keys, which are stored as delivered."""
         self.unstored_notices = [notice for notice in self.unstored_notices if notice.key not in keys]
+        self.notices = [notice for notice in self.notices if not notice.key or notice.key not in keys]
 
-    def return_notices(self) -> None:
-        """Take back the notices that are not stored as delivered, as the conversation is stored without them."""
-        self.notices[:0] = self.unstored_notices
-        self.unstored_notices = []
+    def return_notices(self, turn_id: str | None = None) -> None:
+        """Take back the notices that are not stored as delivered, as the conversation is stored without them.
+
+        With a `turn_id` only those in the conversation of that turn.
+        """
+        returned = [one for one in self.unstored_notices if turn_id in (None, one.turn_id)]
+        self.unstored_notices = [one for one in self.unstored_notices if one not in returned]
+        self.notices[:0] = returned
 
     def share_call_ids(self, other: Session) -> None:
         """Have call ids that are unique within both sessions, whose turns are written to one log."""

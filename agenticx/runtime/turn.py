@@ -451,7 +451,7 @@ class Turn:
     def append_steering(self) -> None:
         """Append what was sent since the last model call, so that the next one has it."""
         if self.session.notices:
-            self.append(self.session.take_notices())
+            self.append(self.session.take_notices(self.id, self.id))
         self._append_notices_of_top()
         for message in self.steering.take() if self.steering.left else ():
             self.loops.record_user_message()
@@ -467,7 +467,7 @@ class Turn:
         takes_others = top.context.work is not None and not self.context.outlives_parent
         readers = {self.agent_id, ""} if takes_others else {self.agent_id}
         if chosen := [notice for notice in top.session.notices if notice.reader in readers]:
-            self.append(top.session.take_notices(chosen))
+            self.append(top.session.take_notices(self.id, top.id, chosen))
 
     @property
     def has_steering(self) -> bool:

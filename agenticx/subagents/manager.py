@@ -287,6 +287,12 @@ class AgentTeamManager:
         """Return the conversation of the sub-agent that works in that turn, None if none does."""
         return None if (agent := self._tree.in_turn(turn_id)) is None else agent.session
 
+    def mark_delivered(self, keys: Collection[str]) -> None:
+        """Forget the notices with these keys, which are stored as delivered, wherever they are to be told."""
+        for session in (self._session, *(agent.session for agent in self._tree)):
+            if session is not None:
+                session.mark_delivered(keys)
+
     def restore(
         self,
         runs: Iterable[SubagentRun],

@@ -1,7 +1,8 @@
 """The endings of sub-agents that agents below the main one were told, among the events of the log.
 
 Such agents are participants of teams, and those of an executor's runs. What they were told is in facts only; here it is
-a `steered` event that is `injected`, before the last model call of the turn in which it was told.
+a `steered` event that is `injected`, before the last model call of the turn in which it was told, or after the user's
+message where the process died before the first call.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from agenticx.sessions.store.damage import map_decode_errors
 from agenticx.sessions.store.records import Fact, StoredEvent
 
 __all__ = ["read_talk_events", "with_told_endings"]
+
+_STEPS = frozenset({EventType.TURN_STARTED, EventType.ROUND_START})
 
 
 async def read_talk_events(log: Log, session_id: str, types: Collection[str]) -> list[StoredEvent]:
@@ -40,10 +43,12 @@ def with_told_endings(events: Sequence[StoredEvent], facts: Sequence[Fact]) -> l
             told.setdefault((turns[-1], one.message_id), []).append(one)
     found = [*events]
     for (turn_id, message_id), endings in told.items():
-        calls = [index for index, event in enumerate(found) if (event.turn_id, event.type) == (turn_id, "round_start")]
-        if calls:
+        steps = [index for index, event in enumerate(found) if event.turn_id == turn_id and event.type in _STEPS]
+        if steps:
             text = "\n\n".join(one.ending.to_model_text() for one in endings)
-            found.insert(calls[-1], _steered(found[calls[-1]], {"message_id": message_id, "text": text}))
+            has_no_call = found[steps[-1]].type == EventType.TURN_STARTED
+            steered = _steered(found[steps[-1]], {"message_id": message_id, "text": text})
+            found.insert(steps[-1] + has_no_call, steered)
     return found
 
 

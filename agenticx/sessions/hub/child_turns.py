@@ -12,14 +12,14 @@ from typing import Any, Protocol
 from agenticx.errors import StoreError
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import ToolCall
-from agenticx.runtime import EventType, RuntimeEvent
+from agenticx.runtime import EventType, RuntimeEvent, Session
 from agenticx.runtime.resume import ChildTurnResumer, ResumedTurn
 from agenticx.runtime.turn_log import log_interrupted_turn
 from agenticx.runtime.turns.child_turns import ChildTurn, ChildTurnWriter, TurnSuspended
 from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
 from agenticx.sessions.hub.turns.waiting_turns import WaitingTurns
-from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
+from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
 from agenticx.sessions.store.base import Log, OwnershipLost
 from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.records import (
@@ -100,9 +100,9 @@ class SessionChildTurns:
     is_durable = True
     records: ChildTurnRecords = NoRecords()
 
-    def __init__(self, session_id: str, writer: SessionWriter, log: Log) -> None:
+    def __init__(self, session: Session, writer: SessionWriter, log: Log) -> None:
         self.closed = False
-        self._session_id = session_id
+        self.session = session
         self._writer = writer
         self._log = log
         self._open: dict[str, _StoredChildTurn] = {}
@@ -134,8 +134,8 @@ class SessionChildTurns:
         return turn_id in self._open and turn_id not in self._suspended
 
     def begin(self, child: ChildTurn) -> ChildTurnWriter:
-        session_id, parent_id = self._session_id, child.parent_id
-        turn = TurnRecord(id=child.id, session_id=session_id, input=child.input, parent_turn_id=parent_id)
+        parent_id = child.parent_id
+        turn = TurnRecord(id=child.id, session_id=self.session.id, input=child.input, parent_turn_id=parent_id)
         self._all_released.clear()
         self.waiting.by_id.pop(child.id, None)
         self._open[child.id] = opened = _StoredChildTurn(self, self._writer, child, turn)
@@ -285,6 +285,7 @@ class SessionChildTurns:
             _log.error("end of a turn below another one could not be stored", turn=turn.id, error=str(exc))
             self.unended.add(turn.id)
         finally:
+            self.session.return_notices(turn.id)
             if not self._open:
                 self._all_released.set()
 
@@ -331,7 +332,7 @@ class _StoredChildTurn:
         if self.turns.waiting.by_id and events[-1].terminal:
             await self.turns.end_waiting_below(self.turn.id)
         try:
-            facts = self._facts(events)
+            facts = [*self._facts(events), *delivered_facts(self.turns.session, self.turn.id)]
             stored = await self.turns.commit(self.turn.id, events, facts, begins, round_=self.round)
         except StoreError:
             self.failed = True

@@ -73,7 +73,7 @@ class TurnRunner:
         self.pending_end: TurnRecord | None = None
         self.unannounced: Fact | None = None
         self.record_lock = asyncio.Lock()
-        self.children = SessionChildTurns(session.id, writer, services.log)
+        self.children = SessionChildTurns(session, writer, services.log)
         self._budgets = TurnBudgets(session.id, services.log, services.settings)
         self.subagents = SessionSubagents(session, writer, services, self.children, self.ended_turn, subagent_facts)
         self._session = session

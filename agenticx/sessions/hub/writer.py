@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from agenticx.sessions.store.records import (
     TurnRecord,
 )
 
-__all__ = ["SessionWriter", "delivered_facts", "merge_deltas", "run_to_completion"]
+__all__ = ["SessionWriter", "delivered_facts", "delivered_keys", "merge_deltas", "run_to_completion"]
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ class SessionWriter:
                 if has_state and (turn_id is not None or searchable_ids is not None):
                     state = self._tracker.pending_change(searchable_ids)
                 if state is not None and self._session.unstored_notices:
-                    facts = (*facts, *delivered_facts(self._session, turn_id))
+                    facts = (*facts, *delivered_facts(self._session, turn_id or ""))
                 if turn_id is not None and not types.isdisjoint(QUESTION_EVENTS):
                     facts = (*facts, *self._question_facts(turn_id, events))
                 if self._queue.messages:
@@ -202,10 +202,10 @@ class SessionWriter:
         self.known_effects += write.is_of_command
         if commit.state is not None:
             self._tracker.mark_stored(commit.state)
-            if commit.facts and self._session.unstored_notices:
-                self._session.mark_delivered([fact.key for fact in commit.facts if fact.kind == "subagent_delivered"])
         if commit.facts:
             self.announcements.mark_stored(commit.facts)
+            if delivered := delivered_keys(commit.facts):
+                self._session.mark_delivered(delivered)
         if commit.facts and self._queue.messages:  # which include each `message_taken`
             self._queue.mark_stored(commit.events)
         self.record = commit.record or self.record
@@ -226,13 +226,19 @@ class SessionWriter:
                 yield Fact(kind="question_closed", key=event.data["id"], turn_id=turn_id, data=data)
 
 
-def delivered_facts(session: Session, turn_id: str | None) -> Sequence[Fact]:
-    """Return the facts that a conversation has the notices which it has taken, in that turn, since it was stored."""
+def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:
+    """Return the facts that the conversation of a turn has the notices which it has taken since it was stored."""
     facts = list[Fact]()
     for one in session.unstored_notices:
-        data = {**one.data, "is_due": False, "message_id": one.message_id, "told_in": turn_id or ""}
-        facts.append(Fact(kind="subagent_delivered", key=one.key, turn_id="", data=data))
+        if one.turn_id == turn_id:
+            data = {**one.data, "is_due": False, "message_id": one.message_id, "told_in": one.told_in}
+            facts.append(Fact(kind="subagent_delivered", key=one.key, turn_id="", data=data))
     return facts
+
+
+def delivered_keys(facts: Sequence[Fact]) -> Collection[str]:
+    """Return the keys of the notices that are delivered by these facts."""
+    return [fact.key for fact in facts if fact.kind == "subagent_delivered" and not fact.data["is_due"]]
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:

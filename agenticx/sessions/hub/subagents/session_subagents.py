@@ -26,7 +26,7 @@ from agenticx.sessions.hub.subagents.run_records import (
 )
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
-from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
+from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, read_log_pages
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent
 from agenticx.subagents.manager import AgentTeamManager
@@ -208,8 +208,8 @@ class SessionSubagents:
         for fact in facts:
             if fact.kind == "subagent_ended":
                 self._records.endings[fact.key] = SubagentEnding(**fact.data)
-        if (session := self.manager.session_of(turn_id)) is not None:
-            session.mark_delivered([fact.key for fact in facts if fact.kind == "subagent_delivered"])
+        if delivered := delivered_keys(facts):
+            self.manager.mark_delivered(delivered)
 
     async def on_ended(self, turn_id: str, /) -> None:
         """Deliver the ending of a run of an earlier process, unless that recorded it without the end of its turn."""
