@@ -1,0 +1,54 @@
+"""Notes: vaults of Markdown files, search in them, and citations that are compared with the notes.
+
+    from pathlib import Path
+    from agenticx.knowledge import Vaults, check_citations
+
+    vaults = Vaults(Path("~/.agenticx").expanduser())
+    vault, _ = await vaults.add(Path("Notes"))
+    found = await vault.search("when does the lease end?")
+    passages = {number: result.passage for number, result in enumerate(found.results, start=1)}
+
+`passages` are what a model is given by number; `check_citations(reply, passages, read)` compares each `[^n]` of its
+reply with the passage and the note as it is now.
+
+    words           terms of the index, stop words
+    vault           which files are notes, and their text
+    parsing         frontmatter, headings, passages, tags and links of a note
+    index           the SQLite file of a vault, brought up to date before each search
+    search          the ranking
+    registry        the vaults below AGX_HOME
+    vaults          vaults in use on an event loop
+    citations       claims, facts, and their comparison
+"""
+
+from __future__ import annotations
+
+from agenticx.knowledge.citations import CheckedCitation, CitationStatus, check_citations
+from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
+from agenticx.knowledge.parsing import ParsedNote, Passage, parse_note
+from agenticx.knowledge.registry import InvalidVault, UnknownVault, VaultRecord
+from agenticx.knowledge.search import FoundPassage, search_notes
+from agenticx.knowledge.vault import NoteProblem, VaultMissing
+from agenticx.knowledge.vaults import NoteSearch, Vault, Vaults
+
+__all__ = [
+    "CheckedCitation",
+    "CitationStatus",
+    "FoundPassage",
+    "IndexState",
+    "InvalidVault",
+    "NoteProblem",
+    "NoteRecord",
+    "NoteSearch",
+    "ParsedNote",
+    "Passage",
+    "UnknownVault",
+    "Vault",
+    "VaultIndex",
+    "VaultMissing",
+    "VaultRecord",
+    "Vaults",
+    "check_citations",
+    "parse_note",
+    "search_notes",
+]

@@ -1,0 +1,418 @@
+"""The full-text index of a vault, in one SQLite file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from agenticx.errors import ToolError
+from agenticx.knowledge.parsing import ParsedNote, PassageSpan, parse_note, passage_sha256
+from agenticx.knowledge.vault import (
+    NoteContent,
+    NoteProblem,
+    NoteVersion,
+    VaultMissing,
+    VaultScan,
+    decode_note,
+    read_note,
+    scan_vault,
+)
+from agenticx.knowledge.words import index_text, match_key
+from agenticx.tools.visible import visible
+
+__all__ = ["IndexState", "NoteRecord", "VaultIndex"]
+
+_VERSION = 1
+_BATCH_NOTES = 100
+_BATCH_CHARS = 4 * 1024 * 1024
+_BUSY_SECONDS = 10.0
+_UNSETTLED_NS = 2_000_000_000
+"""A file that changed this shortly before it was read may change again without a new modification time (2 s on FAT)."""
+
+_SCHEMA = """
+CREATE TABLE notes(
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, path_key TEXT NOT NULL, name_key TEXT NOT NULL,
+    title TEXT NOT NULL, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
+    is_settled INTEGER NOT NULL, sha256 TEXT NOT NULL, problem TEXT, structure TEXT NOT NULL
+);
+CREATE INDEX notes_by_name ON notes(name_key);
+CREATE INDEX notes_by_path ON notes(path_key);
+CREATE TABLE aliases(note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, name_key TEXT NOT NULL);
+CREATE INDEX aliases_by_name ON aliases(name_key);
+CREATE INDEX aliases_by_note ON aliases(note_id);
+CREATE TABLE tags(note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, tag TEXT NOT NULL);
+CREATE INDEX tags_by_tag ON tags(tag);
+CREATE INDEX tags_by_note ON tags(note_id);
+CREATE TABLE links(note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, target_key TEXT NOT NULL);
+CREATE INDEX links_by_target ON links(target_key);
+CREATE INDEX links_by_note ON links(note_id);
+CREATE TABLE passages(
+    id INTEGER PRIMARY KEY, note_id INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE, heading TEXT,
+    line_start INTEGER NOT NULL, line_end INTEGER NOT NULL, cut_start INTEGER, cut_end INTEGER, sha256 TEXT NOT NULL
+);
+CREATE INDEX passages_by_note ON passages(note_id);
+CREATE VIRTUAL TABLE words USING fts5(
+    title, heading, path, body, tokenize = 'porter unicode61 remove_diacritics 2', detail = full
+);
+INSERT INTO words(words, rank) VALUES ('rank', 'bm25(2.0, 2.0, 0.5, 1.0)');
+CREATE VIRTUAL TABLE names USING fts5(title, heading, path, tokenize = 'trigram');
+CREATE TABLE state(name TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """The notes that are indexed now, and all that the last scan of the folder found."""
+
+    indexed: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRecord:
+    """The entry of a note in the index; its `structure` is that of `parsing.ParsedNote`."""
+
+    path: str
+    title: str
+    sha256: str
+    size: int
+    mtime_ns: int
+    problem: str | None
+    structure: dict[str, Any] = field(repr=False)
+
+
+class VaultIndex:
+    """The index of the notes below a folder, in one SQLite file.
+
+    It is a cache: a file that is damaged, of another version or of another folder is made anew; `was_rebuilt` is True
+    then. All methods block and may be called from any thread. One `refresh` runs at a time, also among processes;
+    searches read beside it what is committed.
+    """
+
+    def __init__(self, root: Path, file: Path) -> None:
+        self.root = root
+        self.was_rebuilt = False
+        self._file = file
+        self._refreshing = threading.Lock()
+        self._reading = threading.Lock()
+        self._scan_problems: dict[str, NoteProblem] = {}
+        self._total = 0
+        self._connection = self._open()
+
+    def close(self) -> None:
+        """Close the file; nothing of the index may be used afterwards."""
+        with self._refreshing, self._reading:
+            self._connection.close()
+
+    # --- keeping it up to date ----------------------------------------------------------------------------------------
+
+    def refresh(
+        self,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        report: Callable[[IndexState], None] = lambda state: None,
+    ) -> IndexState:
+        """Scan the folder and index what has changed, the latest changes first; return the state at the end.
+
+        `stopped` is asked, and `report` is called, after each batch of up to 100 notes, which is one transaction; a run
+        that was stopped or killed is continued by the next. Raises `VaultMissing` if the folder cannot be listed or has
+        become empty; the index keeps its last state then.
+        """
+        with self._refreshing:
+            scan = scan_vault(self.root)
+            with closing(self._connect()) as connection:
+                known = _known_versions(connection)
+                if known and not scan.notes and not _has_entries(self.root):
+                    raise VaultMissing(
+                        f"the vault's folder {visible(str(self.root))!r} is empty now; its index is kept until notes "
+                        "are there again, or the vault is removed"
+                    )
+                self._scan_problems, self._total = scan.problems, len(scan.notes)
+                changed = [path for path, version in scan.notes.items() if known.get(path) != version]
+                changed.sort(key=lambda path: scan.notes[path].mtime_ns, reverse=True)
+                self._remove(connection, known.keys() - scan.notes.keys())
+                for batch in self._read_batches(scan, changed):
+                    with _transaction(connection):
+                        for path, version, note in batch:
+                            _store(connection, path, version, note)
+                    report(self.state())
+                    if stopped():
+                        break
+            return self.state()
+
+    def state(self) -> IndexState:
+        """Return how much is indexed."""
+        ((indexed, binaries),) = self.query(
+            "SELECT count(*) FILTER (WHERE problem IS NOT 'binary'), count(*) FILTER (WHERE problem IS 'binary') "
+            "FROM notes"
+        )
+        return IndexState(indexed, max(self._total - binaries, indexed))
+
+    def problems(self) -> dict[str, NoteProblem]:
+        """Return the files that are skipped and the defects of notes that are indexed, by path in order."""
+        rows = self.query("SELECT path, problem FROM notes WHERE problem IS NOT NULL")
+        problems: dict[str, NoteProblem] = {**self._scan_problems}
+        for path, problem in rows:
+            problems[path] = problem
+        return dict(sorted(problems.items()))
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def query(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a SELECT."""
+        with self._reading:
+            return self._connection.execute(statement, parameters).fetchall()
+
+    def find_notes(self, name: str) -> list[NoteRecord]:
+        """Return the notes that a name or path means, as in `[[name]]`: by path, else by file name, else by alias."""
+        key = match_key(name).removeprefix("./").strip("/")
+        for condition in (
+            "path_key = ?",
+            "name_key = ?",
+            "id IN (SELECT note_id FROM aliases WHERE name_key = ?)",
+            "path_key LIKE '%/' || ? ESCAPE '\\'",
+        ):
+            wanted = _escape_like(key) if "LIKE" in condition else key
+            if notes := self._notes(condition, (wanted,)):
+                return notes
+        return []
+
+    def all_notes(self) -> list[NoteRecord]:
+        """Return all notes, ordered by path."""
+        return self._notes("TRUE", ())
+
+    def backlinks(self, note: NoteRecord) -> list[str]:
+        """Return the paths of the notes that link to `note` by its path, name or an alias."""
+        rows = self.query(
+            "SELECT DISTINCT notes.path FROM links JOIN notes ON notes.id = links.note_id WHERE links.target_key IN "
+            "(SELECT path_key FROM notes WHERE path = ?1 UNION SELECT name_key FROM notes WHERE path = ?1 UNION "
+            "SELECT aliases.name_key FROM aliases JOIN notes ON notes.id = note_id WHERE path = ?1) "
+            "AND notes.path <> ?1 ORDER BY notes.path",
+            (note.path,),
+        )
+        return [path for (path,) in rows]
+
+    def read(self, path: str) -> NoteContent:
+        """Return the content of a note as it is on the disk now; raises `ToolError` if it is gone or no note."""
+        return decode_note(read_note(self.root, path))
+
+    def _notes(self, condition: str, parameters: Sequence[Any]) -> list[NoteRecord]:
+        rows = self.query(
+            "SELECT path, title, sha256, size, mtime_ns, problem, structure FROM notes "
+            f"WHERE problem IS NOT 'binary' AND {condition} ORDER BY path",
+            parameters,
+        )
+        return [
+            NoteRecord(path, title, sha256, size, mtime_ns, problem, json.loads(structure))
+            for path, title, sha256, size, mtime_ns, problem, structure in rows
+        ]
+
+    # --- the file -----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for _ in range(2):
+            os.close(os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600))
+            connection = None
+            try:
+                connection = self._connect()
+                if _prepare(connection, self.root):
+                    return connection
+            except sqlite3.OperationalError:  # locked or full: not damaged
+                raise
+            except sqlite3.DatabaseError:
+                pass
+            if connection is not None:
+                connection.close()
+            self._discard_file()
+        raise AssertionError("a new index is usable")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._file, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+    def _discard_file(self) -> None:
+        self.was_rebuilt = True
+        for suffix in ("", "-wal", "-shm"):
+            self._file.with_name(self._file.name + suffix).unlink(missing_ok=True)
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def _remove(self, connection: sqlite3.Connection, paths: Iterable[str]) -> None:
+        paths = sorted(paths)
+        for start in range(0, len(paths), _BATCH_NOTES):
+            with _transaction(connection):
+                for path in paths[start : start + _BATCH_NOTES]:
+                    _delete(connection, path)
+
+    def _read_batches(
+        self, scan: VaultScan, paths: Sequence[str]
+    ) -> Iterator[list[tuple[str, _Stored, ParsedNote | None]]]:
+        """Yield the notes at `paths` in batches, each with the version that was read."""
+        batch: list[tuple[str, _Stored, ParsedNote | None]] = []
+        size = 0
+        for path in paths:
+            now = time.time_ns()
+            try:
+                content = decode_note(read_note(self.root, path))
+            except ToolError:  # removed meanwhile, or not readable
+                self._scan_problems[path] = "unreadable"
+                continue
+            version = scan.notes[path]
+            stored = _Stored(version, content, is_settled=version.mtime_ns < now - _UNSETTLED_NS)
+            batch.append((path, stored, None if content.problem == "binary" else parse_note(path, content.text)))
+            size += len(content.text)
+            if len(batch) == _BATCH_NOTES or size > _BATCH_CHARS:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The version of a note as its folder showed it before it was read, and what was read."""
+
+    version: NoteVersion
+    content: NoteContent
+    is_settled: bool
+
+
+def _prepare(connection: sqlite3.Connection, root: Path) -> bool:
+    """Create the tables in an empty file; return False if the file is damaged, of another version or folder."""
+    wanted = {"version": str(_VERSION), "root": os.fsdecode(root), "sqlite": sqlite3.sqlite_version}
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,):
+            for statement in _SCHEMA.split(";\n"):
+                connection.execute(statement)
+            connection.executemany("INSERT INTO state VALUES (?, ?)", wanted.items())
+        found = dict(connection.execute("SELECT name, value FROM state"))
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return found == wanted and connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _known_versions(connection: sqlite3.Connection) -> dict[str, NoteVersion | None]:
+    """Return the indexed versions by path: None for a note that must be read again in any case."""
+    rows = connection.execute("SELECT path, size, mtime_ns, inode, is_settled FROM notes")
+    return {path: NoteVersion(size, mtime, inode) if settled else None for path, size, mtime, inode, settled in rows}
+
+
+def _has_entries(root: Path) -> bool:
+    with os.scandir(root) as entries:
+        return next(entries, None) is not None
+
+
+def _escape_like(text: str) -> str:
+    return re.sub(r"[\\%_]", r"\\\g<0>", text)
+
+
+def _delete(connection: sqlite3.Connection, path: str) -> None:
+    row = connection.execute("SELECT id FROM notes WHERE path = ?", (path,)).fetchone()
+    if row is None:
+        return
+    for table in ("words", "names"):
+        connection.execute(f"DELETE FROM {table} WHERE rowid IN (SELECT id FROM passages WHERE note_id = ?)", row)
+    connection.execute("DELETE FROM notes WHERE id = ?", row)
+
+
+def _store(connection: sqlite3.Connection, path: str, stored: _Stored, note: ParsedNote | None) -> None:
+    """Replace what the index has of a note; a note whose content is unchanged keeps its passages."""
+    version, content = stored.version, stored.content
+    row = connection.execute("SELECT id, sha256 FROM notes WHERE path = ?", (path,)).fetchone()
+    if row is not None and row[1] == content.sha256:
+        connection.execute(
+            "UPDATE notes SET size = ?, mtime_ns = ?, inode = ?, is_settled = ? WHERE id = ?",
+            (version.size, version.mtime_ns, version.inode, stored.is_settled, row[0]),
+        )
+        return
+    _delete(connection, path)
+    problem = content.problem or ("frontmatter" if note is not None and note.frontmatter_is_broken else None)
+    structure = (
+        {}
+        if note is None
+        else {
+            "headings": note.headings,
+            "tags": note.tags,
+            "aliases": note.aliases,
+            "links": note.links,
+            "embeds": note.embeds,
+            "block_ids": note.block_ids,
+        }
+    )
+    cursor = connection.execute(
+        "INSERT INTO notes(path, path_key, name_key, title, size, mtime_ns, inode, is_settled, sha256, problem, "
+        "structure) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            path,
+            match_key(path),
+            match_key(PurePosixPath(path).name),
+            note.title if note else path,
+            version.size,
+            version.mtime_ns,
+            version.inode,
+            stored.is_settled,
+            content.sha256,
+            problem,
+            json.dumps(structure),
+        ),
+    )
+    if note is None:
+        return
+    note_id = cursor.lastrowid
+    connection.executemany("INSERT INTO aliases VALUES (?, ?)", ((note_id, match_key(name)) for name in note.aliases))
+    connection.executemany("INSERT INTO tags VALUES (?, ?)", ((note_id, tag) for tag in note.tags))
+    targets = dict.fromkeys(match_key(name).removeprefix("./") for name in (*note.links, *note.embeds))
+    connection.executemany("INSERT INTO links VALUES (?, ?)", ((note_id, target) for target in targets))
+    names = " ".join(dict.fromkeys((PurePosixPath(path).stem, note.title, *note.aliases)))
+    for span in note.passages or (PassageSpan(1, 1, None, ()),):  # an empty note is found by its title
+        _store_passage(connection, note_id, path, names, span, note.lines)
+
+
+def _store_passage(
+    connection: sqlite3.Connection, note_id: int | None, path: str, names: str, span: PassageSpan, lines: Sequence[str]
+) -> None:
+    text = span.text(lines)
+    passage_id = connection.execute(
+        "INSERT INTO passages(note_id, heading, line_start, line_end, cut_start, cut_end, sha256) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (note_id, span.heading, span.line_start, span.line_end, *(span.cut or (None, None)), passage_sha256(text)),
+    ).lastrowid
+    headings = " ".join(span.headings)
+    connection.execute(
+        "INSERT INTO words(rowid, title, heading, path, body) VALUES (?, ?, ?, ?, ?)",
+        (passage_id, *map(index_text, (names, headings, path, text))),
+    )
+    connection.execute(
+        "INSERT INTO names(rowid, title, heading, path) VALUES (?, ?, ?, ?)", (passage_id, names, headings, path)
+    )

@@ -1,0 +1,347 @@
+"""The structure of a note: frontmatter, headings, passages, tags and links."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import PurePosixPath
+from typing import Any, TypeGuard, cast
+
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+__all__ = [
+    "CodeLines",
+    "ParsedNote",
+    "Passage",
+    "PassageSpan",
+    "code_lines",
+    "note_lines",
+    "parse_note",
+    "passage_sha256",
+]
+
+_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, which wheels have
+_MAX_FRONTMATTER_CHARS = 64 * 1024
+_JOINED_CHARS = 1_200
+_SPLIT_CHARS = 1_600
+_MAX_LINE_CHARS = 4_000
+_MAX_TEXT_CHARS = 500
+_TAG = re.compile(r"(?<![\w#/&])#([\w/-]{1,200})")
+_LINK = re.compile(r"(!?)\[\[([^\[\]\n|#^]{1,400})(?:[#^][^\[\]\n|]{0,400})?(?:\|[^\[\]\n]{0,400})?\]\]")
+_MARKDOWN_LINK = re.compile(
+    r"(!?)\[[^\[\]\n]{0,400}\]\(<?([^()<>\s:]{1,400}\.(?:md|markdown|txt))(?:#[^()\s]{0,400})?>?\)", re.I
+)
+_BLOCK_ID = re.compile(r"(?:^|\s)\^([A-Za-z0-9-]{1,100})\s*\Z")
+_CODE_SPAN = re.compile(r"`[^`]*`")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage of a note: lines `line_start` to `line_end`, counted from 1 as an editor counts them, both included.
+
+    `heading` is the heading under which it begins, or None before the first one. `text` has "\\n" for all line ends;
+    `sha256` is that of `text` in UTF-8.
+    """
+
+    path: str
+    heading: str | None
+    line_start: int
+    line_end: int
+    text: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassageSpan:
+    """The place of a passage in its note.
+
+    `headings` are the headings of all its sections, each with those above it, outermost first. `cut` is the range of
+    characters within the text of its lines if it is a part of one very long line, else None.
+    """
+
+    line_start: int
+    line_end: int
+    heading: str | None
+    headings: tuple[str, ...]
+    cut: tuple[int, int] | None = None
+
+    def text(self, lines: Sequence[str]) -> str:
+        """Return the passage's text from the lines of its note."""
+        text = "\n".join(lines[self.line_start - 1 : self.line_end])
+        return text if self.cut is None else text[self.cut[0] : self.cut[1]]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedNote:
+    """The structure of a note.
+
+    `tags` are without "#" and in lower case, nested ones with "/"; `links` are the names or paths that `[[links]]` and
+    Markdown links to notes give, `embeds` those of `![[embeds]]`. `frontmatter_is_broken` is True if there is a
+    frontmatter that is not closed, no valid YAML, no mapping, or too long; its lines are part of the note all the same.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    tags: tuple[str, ...]
+    aliases: tuple[str, ...]
+    links: tuple[str, ...]
+    embeds: tuple[str, ...]
+    block_ids: tuple[str, ...]
+    passages: tuple[PassageSpan, ...]
+    lines: tuple[str, ...] = field(repr=False)
+    frontmatter_is_broken: bool = False
+
+
+def note_lines(text: str) -> list[str]:
+    """Return the lines of a text as an editor counts them: LF, CRLF and CR end a line."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def passage_sha256(text: str) -> str:
+    """Return the SHA-256 of a passage's text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def parse_note(path: str, text: str) -> ParsedNote:
+    """Return the structure of the note at `path`; takes any text and raises nothing for it."""
+    lines = note_lines(text)
+    frontmatter = _read_frontmatter(lines)
+    tokens = _parser().parse("\n".join([*[""] * frontmatter.lines, *lines[frontmatter.lines :]]))
+    code = CodeLines(tokens)
+    sections = list(_sections(tokens, frontmatter.lines, len(lines)))
+    inline = _read_inline(lines[frontmatter.lines :], code, frontmatter.lines)
+    heading = next((section.path[-1] for section in sections if section.path), None)
+    return ParsedNote(
+        title=frontmatter.title or heading or PurePosixPath(path).stem,
+        headings=tuple(section.path[-1] for section in sections if section.path),
+        tags=_unique([*frontmatter.tags, *inline.tags]),
+        aliases=frontmatter.aliases,
+        links=_unique(inline.links),
+        embeds=_unique(inline.embeds),
+        block_ids=_unique(inline.block_ids),
+        passages=tuple(_passages(lines, sections, code)),
+        lines=tuple(lines),
+        frontmatter_is_broken=frontmatter.is_broken,
+    )
+
+
+def _unique(items: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))
+
+
+# --- frontmatter ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Frontmatter:
+    """The values of a frontmatter that are used, and the number of its lines with its marks; 0 if there is none."""
+
+    lines: int = 0
+    title: str | None = None
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    is_broken: bool = False
+
+
+def _read_frontmatter(lines: list[str]) -> _Frontmatter:
+    if lines[0].rstrip() != "---":
+        return _Frontmatter()
+    end = next((number for number, line in enumerate(lines[1:], start=1) if line.rstrip() in ("---", "...")), None)
+    if end is None:
+        return _Frontmatter(is_broken=True)
+    text = "\n".join(lines[1:end])
+    values: Any = None
+    if len(text) <= _MAX_FRONTMATTER_CHARS:
+        try:
+            if "*" in text and _has_aliases(text):
+                return _Frontmatter(end + 1, is_broken=True)  # a few lines of aliases can stand for gigabytes
+            values = yaml.load(text, _YAML_LOADER)
+        except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date or number that does not exist
+            return _Frontmatter(end + 1, is_broken=True)
+        values = {} if values is None else values
+    if not _is_mapping(values):
+        return _Frontmatter(end + 1, is_broken=True)
+    title = values.get("title")
+    return _Frontmatter(
+        lines=end + 1,
+        title=title[:_MAX_TEXT_CHARS] if isinstance(title, str) and title.strip() else None,
+        tags=tuple(tag.removeprefix("#").lower() for tag in _texts(values.get("tags", values.get("tag")), split=True)),
+        aliases=tuple(_texts(values.get("aliases", values.get("alias")))),
+    )
+
+
+def _has_aliases(text: str) -> bool:
+    parse = cast(Callable[..., Iterator[object]], yaml.parse)  # pyright: ignore[reportUnknownMemberType]
+    return any(isinstance(event, yaml.AliasEvent) for event in parse(text, _YAML_LOADER))
+
+
+def _is_mapping(value: Any) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def _texts(value: Any, *, split: bool = False) -> list[str]:
+    """Return the texts of a frontmatter's value: a list, or one text, which `split` divides at commas and blanks."""
+    if isinstance(value, str):
+        return [part for part in re.split(r"[,\s]+", value) if part] if split else [value]
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return [str(item)[:_MAX_TEXT_CHARS] for item in items if isinstance(item, str | int | float)]
+    return []
+
+
+# --- sections and passages --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The lines from a heading to the next one, from 0, the end excluded; `path` is the headings down to it."""
+
+    start: int
+    end: int
+    path: tuple[str, ...]
+
+
+class CodeLines:
+    """The lines of a text, from 0, that lie in fences, code blocks and HTML blocks."""
+
+    def __init__(self, tokens: Iterable[Token]) -> None:
+        blocks = [token.map for token in tokens if token.type in ("fence", "code_block", "html_block") and token.map]
+        self._starts = [start for start, _ in blocks]
+        self._ends = [end for _, end in blocks]
+
+    def __contains__(self, line: int) -> bool:
+        index = bisect_right(self._starts, line) - 1
+        return index >= 0 and line < self._ends[index]
+
+
+def code_lines(text: str) -> CodeLines:
+    """Return the lines of a Markdown text that are code or HTML."""
+    return CodeLines(_parser().parse("\n".join(note_lines(text))))
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Return a parser of blocks only; links and tables are of no use here, and cost a third of the time."""
+    parser = MarkdownIt("commonmark").disable("reference")
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    return parser
+
+
+def _sections(tokens: Sequence[Token], first: int, count: int) -> Iterator[_Section]:
+    """Yield the sections of a note with `count` lines, whose frontmatter, a section of its own, has `first` lines."""
+    if first:
+        yield _Section(0, first, ())
+    headings = [
+        (token.map[0], int(token.tag[1]), " ".join(tokens[index + 1].content.split())[:_MAX_TEXT_CHARS])
+        for index, token in enumerate(tokens)
+        if token.type == "heading_open" and token.map and token.level == 0
+    ]
+    if not headings or headings[0][0] > first:
+        yield _Section(first, headings[0][0] if headings else count, ())
+    above: list[tuple[int, str]] = []
+    for index, (start, level, title) in enumerate(headings):
+        while above and above[-1][0] >= level:
+            above.pop()
+        above.append((level, title))
+        end = headings[index + 1][0] if index + 1 < len(headings) else count
+        yield _Section(start, end, tuple(text for _, text in above))
+
+
+def _passages(lines: list[str], sections: Iterable[_Section], code: CodeLines) -> Iterator[PassageSpan]:
+    joined: list[_Section] = []
+    chars = 0
+    for section in sections:
+        size = sum(map(len, lines[section.start : section.end])) + section.end - section.start
+        if not any(line.strip() for line in lines[section.start : section.end]):
+            continue
+        if joined and (chars + size > _JOINED_CHARS or not _are_neighbours(joined[0], section)):
+            yield from _split(lines, joined, chars, code)
+            joined, chars = [], 0
+        joined.append(section)
+        chars += size
+    if joined:
+        yield from _split(lines, joined, chars, code)
+
+
+def _are_neighbours(one: _Section, other: _Section) -> bool:
+    """Return True if two sections have the same parent."""
+    return len(one.path) == len(other.path) and one.path[:-1] == other.path[:-1]
+
+
+def _split(lines: list[str], sections: Sequence[_Section], chars: int, code: CodeLines) -> Iterator[PassageSpan]:
+    """Yield the passages of joined sections: one, or, if they are long, several that end at blank lines."""
+    heading = sections[0].path[-1] if sections[0].path else None
+    headings = _unique(text for section in sections for text in section.path)
+    start, end = sections[0].start, sections[-1].end
+    if chars > _SPLIT_CHARS:
+        size = 0
+        for number in range(start, end):
+            if len(lines[number]) > _MAX_LINE_CHARS and number not in code:
+                yield from _span(lines, start, number, heading, headings)
+                for cut in _cuts(lines[number]):
+                    yield PassageSpan(number + 1, number + 1, heading, headings, cut)
+                start, size = number + 1, 0
+                continue
+            size += len(lines[number]) + 1
+            if size >= _SPLIT_CHARS * 3 // 4 and not lines[number].strip() and number not in code:
+                yield from _span(lines, start, number, heading, headings)
+                start, size = number + 1, 0
+    yield from _span(lines, start, end, heading, headings)
+
+
+def _span(
+    lines: list[str], start: int, end: int, heading: str | None, headings: tuple[str, ...]
+) -> Iterator[PassageSpan]:
+    """Yield the passage of the lines from `start` to `end`, from 0, without blank lines at its ends, if any is left."""
+    while start < end and not lines[start].strip():
+        start += 1
+    while start < end and not lines[end - 1].strip():
+        end -= 1
+    if start < end:
+        yield PassageSpan(start + 1, end, heading, headings)
+
+
+def _cuts(line: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a long line's parts, which end at blanks where there are any."""
+    start = 0
+    while len(line) - start > _MAX_LINE_CHARS:
+        blank = line.rfind(" ", start + _SPLIT_CHARS, start + _MAX_LINE_CHARS)
+        end = blank + 1 if blank > 0 else start + _MAX_LINE_CHARS
+        yield start, end
+        start = end
+    yield start, len(line)
+
+
+# --- tags, links and block ids ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Inline:
+    """The marks found in a note's lines, in their order."""
+
+    tags: list[str] = field(default_factory=list[str])
+    links: list[str] = field(default_factory=list[str])
+    embeds: list[str] = field(default_factory=list[str])
+    block_ids: list[str] = field(default_factory=list[str])
+
+
+def _read_inline(lines: Iterable[str], code: CodeLines, first: int) -> _Inline:
+    found = _Inline()
+    for number, line in enumerate(lines, start=first):
+        if ("#" not in line and "[" not in line and "^" not in line) or number in code:
+            continue
+        if "`" in line:
+            line = _CODE_SPAN.sub(" ", line)
+        found.tags.extend(tag.strip("/").lower() for tag in _TAG.findall(line) if not tag.isdigit())
+        for mark, name in _LINK.findall(line):
+            (found.embeds if mark else found.links).append(name.strip())
+        found.links.extend(target for mark, target in _MARKDOWN_LINK.findall(line) if not mark)
+        if block_id := _BLOCK_ID.search(line[-200:]):
+            found.block_ids.append(block_id[1])
+    return found

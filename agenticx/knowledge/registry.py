@@ -1,0 +1,147 @@
+"""The vaults of a user: folders of notes, remembered below AGX_HOME with their indexes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agenticx.errors import AgenticXError, SettingsError
+from agenticx.tools.visible import visible
+
+__all__ = ["InvalidVault", "UnknownVault", "VaultRecord", "VaultRegistry"]
+
+_MAX_NAME_CHARS = 100
+
+
+class InvalidVault(SettingsError):
+    """A folder that cannot be a vault, or a name that cannot be its name; the message says what would be right."""
+
+
+class UnknownVault(AgenticXError):
+    """A vault that is not there; the message lists those that are."""
+
+
+@dataclass(frozen=True, slots=True)
+class VaultRecord:
+    """A vault: its id, which follows from the folder, the name that a person gives it, and the folder."""
+
+    id: str
+    name: str
+    path: Path
+
+
+class VaultRegistry:
+    """The vaults below AGX_HOME: a folder `vaults/ID` for each, with `vault.json` and the index.
+
+    All methods block. Several processes may use one registry: the id of a vault is a digest of its folder's path, so
+    that the same folder is added once, and each file is written whole.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._folder = home / "vaults"
+
+    def list(self) -> list[VaultRecord]:
+        """Return all vaults, ordered by name; what cannot be read is left out."""
+        try:
+            ids = [entry.name for entry in os.scandir(self._folder)]
+        except FileNotFoundError:
+            return []
+        records = (self._read(vault_id) for vault_id in ids)
+        return sorted((record for record in records if record is not None), key=lambda record: (record.name, record.id))
+
+    def find(self, name: str) -> VaultRecord:
+        """Return the vault of that id or name; raises `UnknownVault`."""
+        records = self.list()
+        for record in records:
+            if name in (record.id, record.name):
+                return record
+        known = ", ".join(repr(record.name) for record in records) or "none; add one with `agx vault add PATH`"
+        raise UnknownVault(f"unknown vault {visible(name)!r}; known vaults: {known}")
+
+    def add(self, path: Path, name: str | None = None) -> tuple[VaultRecord, bool]:
+        """Add the vault at `path` and return it with True, or, if the folder is one already, that one with False.
+
+        Without a name it is called as its folder, with a number if that name is taken. Raises `InvalidVault`.
+        """
+        folder = self._checked_folder(path)
+        vault_id = f"vault_{hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]}"
+        records = self.list()
+        for record in records:
+            if record.id == vault_id:
+                return record, False
+        names = {record.name for record in records}
+        if name is None:
+            name = folder.name[:_MAX_NAME_CHARS]
+            numbered = (f"{name} {number}" for number in range(2, len(names) + 3))
+            name = next(each for each in (name, *numbered) if each not in names)
+        else:
+            _check_name(name, names)
+        record = VaultRecord(vault_id, name, folder)
+        self._write(record)
+        return record, True
+
+    def remove(self, record: VaultRecord) -> None:
+        """Forget a vault and delete its index; its notes are left as they are."""
+        shutil.rmtree(self._folder / record.id, ignore_errors=True)
+
+    def index_file(self, record: VaultRecord) -> Path:
+        """Return the path of a vault's index."""
+        return self._folder / record.id / "index.db"
+
+    def _checked_folder(self, path: Path) -> Path:
+        shown = visible(str(path))
+        try:
+            folder = path.expanduser().resolve(strict=True)
+        except (OSError, RuntimeError, ValueError) as exc:
+            reason = "does not exist" if isinstance(exc, FileNotFoundError) else f"cannot be used: {exc}"
+            raise InvalidVault(f"the folder {shown!r} {reason}; give a folder of notes") from exc
+        if not folder.is_dir():
+            raise InvalidVault(f"{shown!r} is not a folder; give a folder of Markdown or text files")
+        if not str(folder).isprintable() and any(not sign.isprintable() and not sign.isspace() for sign in str(folder)):
+            raise InvalidVault(f"the path {shown!r} has control characters or is not valid Unicode; rename the folder")
+        home = self._home.resolve()
+        if folder in (Path(folder.anchor), Path.home().resolve()):
+            raise InvalidVault(f"{shown!r} is too much for a vault: notes, keys and programs; give the folder of notes")
+        if folder.is_relative_to(home) or home.is_relative_to(folder):
+            raise InvalidVault(
+                f"{shown!r} is, holds or lies in the folder of AgenticX {visible(str(home))!r}, which has keys and "
+                "sessions; give the folder of notes"
+            )
+        return folder
+
+    def _read(self, vault_id: str) -> VaultRecord | None:
+        try:
+            values: Any = json.loads((self._folder / vault_id / "vault.json").read_bytes())
+            return VaultRecord(vault_id, str(values["name"]), Path(str(values["path"])))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _write(self, record: VaultRecord) -> None:
+        folder = self._folder / record.id
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = folder / f".vault.json.{os.getpid()}"
+        content = json.dumps({"name": record.name, "path": str(record.path)}, indent=2)
+        try:
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(content + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(folder / "vault.json")
+        except OSError as exc:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise InvalidVault(f"{str(folder)!r} cannot be written: {exc.strerror}") from exc
+
+
+def _check_name(name: str, taken: set[str]) -> None:
+    if not name.strip() or len(name) > _MAX_NAME_CHARS or not name.isprintable():
+        raise InvalidVault(f"the name {visible(name[:200])!r} must have 1 to {_MAX_NAME_CHARS} printable characters")
+    if name in taken:
+        raise InvalidVault(f"another vault is called {name!r}; give another name")

@@ -1,0 +1,204 @@
+"""Search in a vault's index: words, word beginnings and parts of names, joined into one ranking."""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from agenticx.errors import ToolError
+from agenticx.knowledge.index import VaultIndex
+from agenticx.knowledge.parsing import Passage, PassageSpan, note_lines, passage_sha256
+from agenticx.knowledge.words import index_text, match_key, query_words
+from agenticx.tools.patterns import compile_glob
+
+__all__ = ["FoundPassage", "search_notes"]
+
+_CANDIDATES = 60
+_RANK_OFFSET = 30
+"""The constant of reciprocal rank fusion (Cormack et al., 2009): rank r scores 1 / (offset + r)."""
+_TRIGRAM_WEIGHT = 0.3
+_LEAST_PREFIX_CHARS = 4
+_PHRASE = re.compile(r'"([^"\n]{1,400})"')
+_NOTE_MARK = re.compile(r"\[\[([^\[\]\n|#]{1,400})[^\[\]\n]{0,400}\]\]")
+_TAG_MARK = re.compile(r"(?<![\w#&/])#([\w/-]{1,200})")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPassage:
+    """A passage that was found; `score` orders the results of one search, `matched` are the query's words in it."""
+
+    passage: Passage
+    score: float
+    matched: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query in its parts: words, phrases that must occur, and notes and tags to which it is limited."""
+
+    words: tuple[str, ...]
+    phrases: tuple[str, ...]
+    notes: tuple[str, ...]
+    tags: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> _Query:
+        notes = tuple(_NOTE_MARK.findall(text))
+        rest = _NOTE_MARK.sub(" ", text)
+        tags = tuple(tag.strip("/").lower() for tag in _TAG_MARK.findall(rest) if not tag.isdigit())
+        rest = _TAG_MARK.sub(" ", rest) if tags else rest
+        phrases = tuple(phrase for phrase in _PHRASE.findall(rest) if query_words(phrase))
+        return cls(tuple(query_words(rest)), phrases, notes, tags)
+
+
+def search_notes(
+    index: VaultIndex,
+    query: str,
+    *,
+    limit: int = 8,
+    per_note: int = 2,
+    path: str | None = None,
+    tags: Iterable[str] = (),
+    since: datetime | None = None,
+) -> list[FoundPassage]:
+    """Return the best passages for a query, at most `per_note` of one note; [] for a query without a word.
+
+    Words are OR-ed, phrases in double quotes must occur; `[[Note]]` and `#tag` in the query limit it to those notes, as
+    `path` (a note, a folder, or a glob such as "Work/**") and `tags` do (a tag includes those nested below it). `since`
+    leaves out notes that were changed before. Each text is read from its note, so a result is as the note is now; a
+    passage that has changed since it was indexed is left out.
+    """
+    parsed = _Query.of(query)
+    allowed = _allowed_notes(index, parsed, path, tags, since)
+    if allowed == []:
+        return []
+    scores: dict[int, float] = defaultdict(float)
+    for weight, ranking in _rankings(index, parsed, allowed):
+        for rank, passage_id in enumerate(ranking, start=1):
+            scores[passage_id] += weight / (_RANK_OFFSET + rank)
+    return list(_results(index, parsed.words, scores, limit, per_note))
+
+
+def _rankings(index: VaultIndex, query: _Query, allowed: list[int] | None) -> Iterator[tuple[float, list[int]]]:
+    """Yield rankings of passage ids with their weights."""
+    required = " AND ".join(_quote(index_text(phrase)) for phrase in query.phrases)
+    if not query.words:
+        if allowed is not None:  # a filter alone: the beginnings of the notes
+            yield 1.0, _first_passages(index, allowed)
+        return
+    words = [_quote(word) for word in query.words]
+    starts = [f"{_quote(word)}*" if len(word) >= _LEAST_PREFIX_CHARS else _quote(word) for word in query.words]
+    for terms in (words, starts):
+        expression = f"({' OR '.join(terms)})" + (f" AND {required}" if required else "")
+        yield 1.0, _ranked(index, "words", "rank", expression, allowed)
+    trigrams = dict.fromkeys(word[at : at + 3] for word in query.words for at in range(len(word) - 2))
+    if trigrams and not required:
+        yield _TRIGRAM_WEIGHT, _ranked(index, "names", "rank", " OR ".join(map(_quote, trigrams)), allowed)
+
+
+def _quote(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
+
+
+def _ranked(index: VaultIndex, table: str, order: str, expression: str, allowed: list[int] | None) -> list[int]:
+    limited = (
+        ""
+        if allowed is None
+        else " AND rowid IN (SELECT id FROM passages WHERE note_id IN (SELECT value FROM json_each(?)))"
+    )
+    rows = index.query(
+        f"SELECT rowid FROM {table} WHERE {table} MATCH ?{limited} ORDER BY {order} LIMIT {_CANDIDATES}",
+        (expression,) if allowed is None else (expression, json.dumps(allowed)),
+    )
+    return [passage_id for (passage_id,) in rows]
+
+
+def _first_passages(index: VaultIndex, allowed: list[int]) -> list[int]:
+    rows = index.query(
+        "SELECT id FROM passages WHERE note_id IN (SELECT value FROM json_each(?)) ORDER BY note_id, id LIMIT ?",
+        (json.dumps(allowed), _CANDIDATES),
+    )
+    return [passage_id for (passage_id,) in rows]
+
+
+def _allowed_notes(
+    index: VaultIndex, query: _Query, path: str | None, tags: Iterable[str], since: datetime | None
+) -> list[int] | None:
+    """Return the ids of the notes to which a search is limited, or None for all."""
+    conditions: list[str] = []
+    parameters: list[str | int] = []
+    if query.notes:
+        paths = [note.path for name in query.notes for note in index.find_notes(name)]
+        conditions.append("path IN (SELECT value FROM json_each(?))")
+        parameters.append(json.dumps(paths))
+    for tag in (*query.tags, *(tag.strip("#/ ").lower() for tag in tags)):
+        conditions.append("id IN (SELECT note_id FROM tags WHERE tag = ? OR substr(tag, 1, ?) = ?)")
+        parameters += [tag, len(tag) + 1, f"{tag}/"]
+    if since is not None:
+        conditions.append("mtime_ns >= ?")
+        parameters.append(int(since.timestamp() * 1e9))
+    if not conditions and path is None:
+        return None
+    is_wanted = _path_filter(path or "")
+    where = " AND ".join(conditions) or "TRUE"
+    rows = index.query(f"SELECT id, path FROM notes WHERE {where}", parameters)
+    return [note_id for note_id, note_path in rows if is_wanted(note_path)]
+
+
+def _path_filter(wanted: str) -> Callable[[str], bool]:
+    """Return the test of paths for a note, a folder or a glob; raises `ToolError` for a glob that cannot be used."""
+    wanted = wanted.removeprefix("./").strip("/")
+    if wanted in ("", "."):
+        return lambda path: True
+    if any(sign in wanted for sign in "*?["):
+        pattern = compile_glob(wanted if "/" in wanted else f"**/{wanted}")
+        return lambda path: pattern.found_in(path)
+    key = match_key(wanted)
+    return lambda path: match_key(path) == key or unicodedata.normalize("NFC", path).casefold().startswith(f"{key}/")
+
+
+def _results(
+    index: VaultIndex, words: Sequence[str], scores: Mapping[int, float], limit: int, per_note: int
+) -> Iterator[FoundPassage]:
+    """Yield the passages with the highest scores, read from their notes; ties in the order of the notes' paths."""
+    rows = index.query(
+        "SELECT passages.id, path, heading, line_start, line_end, cut_start, cut_end, passages.sha256 FROM passages "
+        "JOIN notes ON notes.id = note_id WHERE passages.id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(scores)),),
+    )
+    rows.sort(key=lambda row: (-scores[row[0]], row[1], row[3]))
+    of_note: Counter[str] = Counter()
+    lines: dict[str, list[str]] = {}
+    found = 0
+    for passage_id, path, heading, start, end, cut_start, cut_end, sha256 in rows:
+        if found == limit:
+            return
+        if of_note[path] == per_note:
+            continue
+        if path not in lines:
+            lines[path] = _read_lines(index, path)
+        span = PassageSpan(start, end, heading, (), None if cut_start is None else (cut_start, cut_end))
+        text = span.text(lines[path])
+        if passage_sha256(text) != sha256:  # changed or removed since it was indexed
+            continue
+        of_note[path] += 1
+        found += 1
+        passage = Passage(path, heading, start, end, text, sha256)
+        yield FoundPassage(passage, round(scores[passage_id], 6), _matched(words, passage))
+
+
+def _read_lines(index: VaultIndex, path: str) -> list[str]:
+    try:
+        return note_lines(index.read(path).text)
+    except ToolError:  # removed or replaced meanwhile
+        return []
+
+
+def _matched(words: Sequence[str], passage: Passage) -> tuple[str, ...]:
+    text = index_text(f"{passage.path} {passage.text}").lower()
+    return tuple(word for word in words if word in text)

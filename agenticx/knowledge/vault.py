@@ -1,0 +1,193 @@
+"""The notes of a vault on disk: which files are notes, their versions, and their text."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from agenticx.errors import AgenticXError, ToolError
+from agenticx.tools.ignore import IgnoreRules
+from agenticx.tools.paths import WorkspacePath, read_file
+from agenticx.tools.visible import visible
+
+__all__ = [
+    "MAX_NOTE_BYTES",
+    "NoteContent",
+    "NoteProblem",
+    "NoteVersion",
+    "VaultMissing",
+    "VaultScan",
+    "decode_note",
+    "read_note",
+    "scan_vault",
+]
+
+MAX_NOTE_BYTES = 8 * 1024 * 1024
+
+NoteProblem = Literal[
+    "binary",
+    "control_characters",
+    "frontmatter",
+    "name",
+    "not_a_file",
+    "not_utf8",
+    "symlink",
+    "too_large",
+    "unreadable",
+]
+"""The reason for which a file is skipped (binary, name, not_a_file, symlink, too_large, unreadable), or a defect of a
+note that is indexed all the same (control_characters, frontmatter, not_utf8)."""
+
+_SUFFIXES = (".md", ".markdown", ".txt")
+_SKIPPED_FOLDERS = frozenset({"node_modules"})
+_IGNORE_FILE = ".agxignore"
+_MAX_IGNORE_BYTES = 256 * 1024
+_MAX_DEPTH = 200
+_PROBED_BYTES = 8_192
+_LEAST_BINARY_SHARE = 0.1
+_CONTROLS = bytes(code for code in range(32) if code not in b"\t\n\f\r")
+
+
+class VaultMissing(AgenticXError):
+    """A vault whose folder does not exist, is no folder or cannot be read at the moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteVersion:
+    """The version of a file as its folder shows it, by which a change is noticed without reading the file."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class VaultScan:
+    """The notes below a folder by their path, relative and with "/", and the problems of files that are no notes."""
+
+    notes: dict[str, NoteVersion] = field(default_factory=dict[str, NoteVersion])
+    problems: dict[str, NoteProblem] = field(default_factory=dict[str, NoteProblem])
+
+
+@dataclass(frozen=True, slots=True)
+class NoteContent:
+    """The text of a note without its byte order mark, the SHA-256 of its bytes, and its defect if it has one."""
+
+    text: str
+    sha256: str
+    problem: NoteProblem | None
+
+
+def scan_vault(root: Path) -> VaultScan:
+    """Return the notes below `root`, as their folders list them; no note is read.
+
+    Not searched are folders that begin with a dot, `node_modules`, and what `.agxignore` files name (in the syntax of
+    .gitignore, in any folder of the vault). Raises `VaultMissing` if `root` cannot be listed; a folder further down
+    that cannot be is one of the problems.
+    """
+    scan = VaultScan()
+    waiting = [("", IgnoreRules(), 0)]
+    while waiting:
+        folder, rules, depth = waiting.pop()
+        try:
+            with os.scandir(root / folder) as listed:
+                entries = list(listed)
+        except OSError as exc:
+            if not folder:
+                raise VaultMissing(f"the vault's folder {visible(str(root))!r} cannot be read: {exc.strerror}") from exc
+            scan.problems[folder] = "unreadable"
+            continue
+        if any(entry.name == _IGNORE_FILE for entry in entries):
+            rules = rules.with_rules(_ignore_text(root, folder), folder)
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if _is_searched(path, entry.name, rules) and depth < _MAX_DEPTH:
+                    waiting.append((path, rules, depth + 1))
+            elif entry.is_symlink() or entry.name.lower().endswith(_SUFFIXES):
+                _add_entry(scan, path, entry, rules)
+    return scan
+
+
+def read_note(root: Path, path: str) -> bytes:
+    """Return the bytes of a note; raises `ToolError` if it is gone, too large or no regular file inside the vault."""
+    content, status = read_file(WorkspacePath(root, tuple(path.split("/"))), MAX_NOTE_BYTES + 1)
+    if status.st_size > MAX_NOTE_BYTES or len(content) > MAX_NOTE_BYTES:
+        raise ToolError(f"the note {visible(path)!r} is larger than {MAX_NOTE_BYTES // 2**20} MiB")
+    return content
+
+
+def decode_note(content: bytes) -> NoteContent:
+    """Return the text of a note's bytes; its defects are named in `problem`, and nothing is left out for them.
+
+    UTF-16 is recognised by its byte order mark. Bytes that are not UTF-8 become U+FFFD.
+    """
+    sha256 = hashlib.sha256(content).hexdigest()
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return NoteContent(content.decode("utf-16", "replace"), sha256, "not_utf8")
+    if _is_binary(content):
+        return NoteContent("", sha256, "binary")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return NoteContent(content.decode("utf-8-sig", "replace"), sha256, "not_utf8")
+    has_controls = len(content.translate(None, _CONTROLS)) < len(content)
+    return NoteContent(text, sha256, "control_characters" if has_controls else None)
+
+
+def _is_binary(content: bytes) -> bool:
+    """Return True if a tenth of the first 8 kB are control characters and no byte order mark says it is text."""
+    probed = content[:_PROBED_BYTES]
+    if probed.startswith(b"\xef\xbb\xbf"):
+        return False
+    return len(probed) - len(probed.translate(None, _CONTROLS)) >= max(len(probed) * _LEAST_BINARY_SHARE, 1)
+
+
+def _add_entry(scan: VaultScan, path: str, entry: os.DirEntry[str], rules: IgnoreRules) -> None:
+    if entry.name.startswith(".") or rules.ignores(visible(path), is_folder=False):
+        return
+    if entry.is_symlink():
+        scan.problems[path] = "symlink"
+        return
+    if not _is_plain_name(path):
+        scan.problems[path] = "name"
+        return
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError as exc:
+        if exc.errno != errno.ENOENT:  # otherwise it was removed meanwhile
+            scan.problems[path] = "unreadable"
+        return
+    if not stat.S_ISREG(status.st_mode):
+        scan.problems[path] = "not_a_file"
+    elif status.st_size > MAX_NOTE_BYTES:
+        scan.problems[path] = "too_large"
+    else:
+        scan.notes[path] = NoteVersion(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _is_plain_name(path: str) -> bool:
+    """Return True if a path has no control characters and is valid Unicode."""
+    return path.isprintable() or all(
+        ord(c) >= 32 and not 0x7F <= ord(c) < 0xA0 and not 0xD800 <= ord(c) < 0xE000 for c in path
+    )
+
+
+def _is_searched(path: str, name: str, rules: IgnoreRules) -> bool:
+    return (
+        not name.startswith(".") and name not in _SKIPPED_FOLDERS and not rules.ignores(visible(path), is_folder=True)
+    )
+
+
+def _ignore_text(root: Path, folder: str) -> str:
+    parts = tuple(folder.split("/")) if folder else ()
+    try:
+        content, _ = read_file(WorkspacePath(root, (*parts, _IGNORE_FILE)), _MAX_IGNORE_BYTES)
+    except ToolError:  # a link, a pipe, or removed meanwhile: no rules
+        return ""
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,188 @@
+"""Vaults in use: their indexes, brought up to date in the background, and searches in them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from agenticx.clocks import Clock, SystemClock
+from agenticx.knowledge.index import IndexState, VaultIndex
+from agenticx.knowledge.registry import VaultRecord, VaultRegistry
+from agenticx.knowledge.search import FoundPassage, search_notes
+from agenticx.knowledge.vault import VaultMissing
+from agenticx.logs import get_logger
+from agenticx.threads import run_in_thread
+
+__all__ = ["NoteSearch", "Vault", "Vaults"]
+
+T = TypeVar("T")
+
+_SEARCH_SECONDS = 1.0
+"""The time for which a search waits for the index; then it answers from what is there."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSearch:
+    """The results of a search, with the state of the index that was searched: fewer indexed than total if it is behind.
+
+    `problem` is a sentence if the vault's folder cannot be read, and the results are those of its last state.
+    """
+
+    results: list[FoundPassage]
+    state: IndexState
+    problem: str | None = None
+
+
+class Vault:
+    """One vault, for use on one event loop; everything that blocks runs in threads."""
+
+    def __init__(self, record: VaultRecord, file: Path, clock: Clock) -> None:
+        self.record = record
+        self.problem: str | None = None
+        self._file = file
+        self._clock = clock
+        self._index: VaultIndex | None = None
+        self._opening = asyncio.Lock()
+        self._refresh: asyncio.Task[None] | None = None
+        self._stopped = threading.Event()
+
+    @property
+    def state(self) -> Literal["indexing", "ready", "missing"]:
+        """The state of the vault: its index is behind, it is up to date as far as known, or its folder is missing."""
+        if self.problem is not None:
+            return "missing"
+        return "indexing" if self._refresh is not None and not self._refresh.done() else "ready"
+
+    async def index(self) -> VaultIndex:
+        """Return the opened index."""
+        async with self._opening:
+            if self._index is None:
+                self._index = await run_in_thread(VaultIndex, self.record.path, self._file, name="agx vault")
+                if self._index.was_rebuilt:
+                    _log.warning("the index of a vault was damaged or old, and is made anew", vault=self.record.name)
+            return self._index
+
+    async def refresh(
+        self, *, seconds: float | None = None, report: Callable[[IndexState], None] | None = None
+    ) -> None:
+        """Bring the index up to date with the folder as it is at this moment or later, waiting at most `seconds`.
+
+        A run that takes longer goes on in the background. `report` is called on the event loop after each batch.
+        """
+        index = await self.index()
+        limit = None if seconds is None else self._clock.real(seconds)
+        try:
+            async with asyncio.timeout(limit):
+                if self._refresh is not None:  # its scan may have been earlier than this moment
+                    await asyncio.shield(self._refresh)
+                self._refresh = asyncio.create_task(self._run(index, report), name="agx vault refresh")
+                await asyncio.shield(self._refresh)
+        except TimeoutError:
+            return
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 8,
+        per_note: int = 2,
+        path: str | None = None,
+        tags: Iterable[str] = (),
+        since: datetime | None = None,
+    ) -> NoteSearch:
+        """Search the vault's notes as they are now; see `search_notes`.
+
+        If bringing the index up to date takes over a second, the answer is from what is there so far.
+        """
+        await self.refresh(seconds=_SEARCH_SECONDS)
+        index = await self.index()
+        options: dict[str, Any] = {
+            "limit": limit,
+            "per_note": per_note,
+            "path": path,
+            "tags": tuple(tags),
+            "since": since,
+        }
+        results, state = await run_in_thread(
+            lambda: (search_notes(index, query, **options), index.state()), name="agx note search"
+        )
+        return NoteSearch(results, state, self.problem)
+
+    async def call(self, function: Callable[[VaultIndex], T]) -> T:
+        """Return `function(index)`, called in a thread, with the index brought up to date as for a search."""
+        await self.refresh(seconds=_SEARCH_SECONDS)
+        return await run_in_thread(function, await self.index(), name="agx vault")
+
+    async def close(self) -> None:
+        """End a run of the index and close its file."""
+        self._stopped.set()
+        if self._refresh is not None:
+            await asyncio.wait({self._refresh})
+        async with self._opening:
+            if self._index is not None:
+                await run_in_thread(self._index.close, name="agx vault")
+                self._index = None
+
+    async def _run(self, index: VaultIndex, report: Callable[[IndexState], None] | None) -> None:
+        loop = asyncio.get_running_loop()
+
+        def report_from_thread(state: IndexState) -> None:
+            if report is not None:
+                loop.call_soon_threadsafe(report, state)
+
+        try:
+            await run_in_thread(
+                index.refresh, stopped=self._stopped.is_set, report=report_from_thread, name="agx vault index"
+            )
+        except VaultMissing as exc:
+            if self.problem is None:
+                _log.warning("a vault cannot be read; its last state is used", vault=self.record.name, error=str(exc))
+            self.problem = str(exc)
+        else:
+            self.problem = None
+
+
+class Vaults:
+    """The vaults of a user, for use on one event loop."""
+
+    def __init__(self, home: Path, *, clock: Clock | None = None) -> None:
+        self.registry = VaultRegistry(home)
+        self._clock = clock or SystemClock()
+        self._open: dict[str, Vault] = {}
+
+    async def list(self) -> list[Vault]:
+        """Return all vaults, ordered by name."""
+        return [self._vault(record) for record in await run_in_thread(self.registry.list, name="agx vaults")]
+
+    async def find(self, name: str) -> Vault:
+        """Return the vault of that id or name; raises `UnknownVault`."""
+        return self._vault(await run_in_thread(self.registry.find, name, name="agx vaults"))
+
+    async def add(self, path: Path, name: str | None = None) -> tuple[Vault, bool]:
+        """Add a vault, or return the one of that folder, and whether it is new; raises `InvalidVault`."""
+        record, is_new = await run_in_thread(self.registry.add, path, name, name="agx vaults")
+        return self._vault(record), is_new
+
+    async def remove(self, vault: Vault) -> None:
+        """Forget a vault and delete its index, never a note."""
+        self._open.pop(vault.record.id, None)
+        await vault.close()
+        await run_in_thread(self.registry.remove, vault.record, name="agx vaults")
+
+    async def close(self) -> None:
+        """Close all indexes."""
+        vaults, self._open = list(self._open.values()), {}
+        await asyncio.gather(*(vault.close() for vault in vaults))
+
+    def _vault(self, record: VaultRecord) -> Vault:
+        vault = self._open.get(record.id)
+        if vault is None or vault.record != record:
+            vault = self._open[record.id] = Vault(record, self.registry.index_file(record), self._clock)
+        return vault

@@ -1,0 +1,86 @@
+"""Search in notes: questions to public vaults, filters, phrases, and results as the notes are now."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx.knowledge.index import VaultIndex
+from agenticx.knowledge.search import search_notes
+from tests.support.knowledge.questions import answer_questions
+
+NOTES = {
+    "Work/Heron.md": "---\ntags: project\n---\n# Heron\n\nThe budget for the lease is 40,000 EUR.\n",
+    "Work/Crane.md": "# Crane #project/old\n\nThe lease of the crane ends in May. The budget is open.\n",
+    "House/Lease.md": "# Lease\n\nSee [[Heron]]. The landlord lives in Lisbon.\n",
+    "日記/京都.md": "# 京都\n\n清水寺は朝7時に行くのが良い。\n",
+}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> VaultIndex:
+    for path, text in NOTES.items():
+        file = tmp_path / "vault" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    index = VaultIndex(tmp_path / "vault", tmp_path / "index.db")
+    index.refresh()
+    return index
+
+
+def test_questions_find_the_passages_that_answer_them(tmp_path: Path) -> None:
+    shares = answer_questions(tmp_path)
+
+    assert shares.span >= 0.80
+    assert shares.note >= 0.84
+    assert shares.languages >= 8 / 9
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "found"),
+    [
+        ("lease", {}, ["House/Lease.md", "Work/Crane.md", "Work/Heron.md"]),
+        ("what is the", {}, ["Work/Crane.md", "Work/Heron.md", "House/Lease.md"]),  # stop words alone are words
+        ('"budget for the lease"', {}, ["Work/Heron.md"]),
+        ('"budget of the lease"', {}, []),
+        ("budget [[Heron]]", {}, ["Work/Heron.md"]),
+        ("[[heron]]", {}, ["Work/Heron.md", "Work/Heron.md"]),
+        ("budget #project", {}, ["Work/Crane.md", "Work/Heron.md"]),
+        ("budget #project/old", {}, ["Work/Crane.md"]),
+        ("budget", {"tags": ["project"]}, ["Work/Crane.md", "Work/Heron.md"]),
+        ("lease", {"path": "Work"}, ["Work/Crane.md", "Work/Heron.md"]),
+        ("lease", {"path": "work/heron"}, ["Work/Heron.md"]),
+        ("lease", {"path": "**/*e.md"}, ["House/Lease.md", "Work/Crane.md"]),
+        ("lease", {"limit": 1}, ["House/Lease.md"]),
+        ("lease", {"since": datetime(2100, 1, 1, tzinfo=UTC)}, []),
+        ("清水寺", {}, ["日記/京都.md"]),
+        ("京都の朝", {}, ["日記/京都.md"]),
+        ("?! … ()", {}, []),
+        ('"""" [[ #', {}, []),
+        ("NEAR(a b) OR NOT * ^lease", {}, ["House/Lease.md", "Work/Crane.md", "Work/Heron.md"]),
+    ],
+)
+def test_queries_and_their_filters(index: VaultIndex, query: str, options: dict[str, Any], found: list[str]) -> None:
+    assert sorted(result.passage.path for result in search_notes(index, query, **options)) == sorted(found)
+
+
+def test_a_result_is_read_from_the_note_as_it_is_now(index: VaultIndex) -> None:
+    file = index.root / "Work/Heron.md"
+    file.write_text(file.read_text().replace("40,000", "50,000"))
+    stale = search_notes(index, "budget EUR lease")
+    index.refresh()
+    fresh = search_notes(index, "budget EUR lease", path="Work/Heron.md")
+
+    assert ["Heron" in result.passage.path for result in stale] == [False, False]
+    assert (fresh[0].passage.line_start, fresh[0].passage.line_end) == (4, 6)
+    assert fresh[0].passage.text == "# Heron\n\nThe budget for the lease is 50,000 EUR."
+    assert fresh[0].matched == ("budget", "eur", "lease")
+
+
+def test_links_lead_back(index: VaultIndex) -> None:
+    (heron,) = index.find_notes("Heron")
+    assert index.backlinks(heron) == ["House/Lease.md"]
+    assert [note.path for note in index.find_notes("work/heron.md")] == ["Work/Heron.md"]
