@@ -55,10 +55,10 @@ StopKind = Literal["end", "tool_calls", "length", "content_filter", "broken", "f
 end marker, or the connection was cut. `failed`: the provider could not finish the reply, which fails its turn.
 """
 
-InlineForm = Literal["hermes", "mistral"]
+InlineForm = Literal["hermes", "mistral", "function"]
 """A syntax in which some models write calls into their text, if their server does not parse it (`inline_calls`)."""
 
-_INLINE_FORMS: tuple[InlineForm, ...] = ("hermes", "mistral")
+_INLINE_FORMS: tuple[InlineForm, ...] = ("hermes", "mistral", "function")
 _WHOLE_STOPS = frozenset[StopKind](("end", "tool_calls"))
 
 

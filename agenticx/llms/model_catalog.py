@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
@@ -52,7 +52,8 @@ class Provider(BaseModel):
     their facts and the variable that overrides the base URL are those of the other. `key_check` is a path under the
     base URL that answers only to a valid key, "" if there is none. `dialect_sources` cite the documentation of its
     `dialect`. `inline_calls` maps each form of calls in text, if the server does not parse it, to parts of the names of
-    the models that write it.
+    the models that write it. `without_tools` are regular expressions for the names of models with which the server
+    refuses tools.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,6 +70,7 @@ class Provider(BaseModel):
     dialect: ChatDialect | None = None
     dialect_sources: tuple[str, ...] = ()
     inline_calls: Mapping[InlineForm, tuple[_NonEmptyText, ...]] = {}
+    without_tools: tuple[re.Pattern[str], ...] = ()
 
     @property
     def base_url_variable(self) -> str:
@@ -101,15 +103,12 @@ class ModelFacts(BaseModel):
     In tokens: `output` is the maximum output; `window` is the maximum input, or, if `input` is given, that of input and
     output together, and `input` the maximum input. If `capabilities` is None, those of
     `ASSUMED_CAPABILITIES` are assumed. `dialect` is that of its provider with the changes of the row. `inline_calls`
-    are the forms in which it writes calls into its text; if None, those of its provider apply.
+    are the forms in which it writes calls into its text; if None, those of its provider apply. `without_tools` is true
+    if its server refuses tools, so that they are put into its prompt; without `capabilities` the expressions of its
+    provider apply, too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    ASSUMPTION: ClassVar[str] = (
-        "its capabilities, window and price are unknown: tools and files are sent until its server refuses them, and "
-        "it may make several calls at once"
-    )
-
     window: int | None = Field(default=None, gt=0)
     input: int | None = Field(default=None, gt=0)
     output: int | None = Field(default=None, gt=0)
@@ -117,10 +116,21 @@ class ModelFacts(BaseModel):
     price: Price | None = None
     dialect: ChatDialect | None = None
     inline_calls: tuple[InlineForm, ...] | None = None
+    without_tools: bool = False
 
     @property
     def is_known(self) -> bool:
-        return self.model_copy(update={"inline_calls": None}) != _UNKNOWN
+        return self.model_copy(update={"inline_calls": None, "without_tools": False}) != _UNKNOWN
+
+    @property
+    def assumption(self) -> str:
+        """A clause that says what is assumed about a model that is not known."""
+        sent = "files" if self.without_tools else "tools and files"
+        refused = "tools are put into its prompt, as its server refuses them with such models, " * self.without_tools
+        return (
+            f"its capabilities, window and price are unknown: {refused}{sent} are sent until its server refuses them, "
+            "and it may make several calls at once"
+        )
 
     @property
     def input_window(self) -> int | None:
@@ -128,6 +138,8 @@ class ModelFacts(BaseModel):
         return self.input or self.window
 
     def supports(self, capability: Capability) -> bool:
+        if capability == "tools" and self.without_tools:
+            return False
         return capability in (ASSUMED_CAPABILITIES if self.capabilities is None else self.capabilities)
 
     def lacks(self, capability: Capability) -> bool:
@@ -152,11 +164,15 @@ class ModelCatalog:
         if self.providers[family].wire == "ollama":
             names.append(model.partition(":")[0])
         facts = next((self.models[spec] for name in names if (spec := f"{family}:{name}") in self.models), _UNKNOWN)
-        if facts.inline_calls is not None:
-            return facts
-        words = provider.inline_calls or self.providers[family].inline_calls
-        forms = tuple(form for form, parts in words.items() if any(part in model.lower() for part in parts))
-        return facts.model_copy(update={"inline_calls": forms}) if forms else facts
+        name, changes = model.lower(), dict[str, Any]()
+        if facts.inline_calls is None:
+            words = provider.inline_calls or self.providers[family].inline_calls
+            forms = tuple(form for form, parts in words.items() if any(part in name for part in parts))
+            changes |= {"inline_calls": forms} if forms else {}
+        if facts.capabilities is None:
+            expressions = provider.without_tools or self.providers[family].without_tools
+            changes |= {"without_tools": True} if any(known.search(name) for known in expressions) else {}
+        return facts.model_copy(update=changes) if changes else facts
 
 
 def load_model_catalog() -> ModelCatalog:

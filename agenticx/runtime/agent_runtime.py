@@ -24,7 +24,7 @@ from typing import Any
 from agenticx.argument_types import check_int, check_str, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
-from agenticx.llms.base import ChatModel, ModelRequest, Reply, close_model, inline_forms
+from agenticx.llms.base import ChatModel, ModelRequest, Reply, ToolSchema, close_model, inline_forms
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
@@ -380,16 +380,17 @@ class AgentRuntime(RunMethods):
                 turn.append_reply(replace(reply, provider_state=None), message_id)
                 raise
         if request.tools and not reply.tool_calls and reply.stop == "end":
-            reply = await self._with_inline_calls(turn, reply, [tool.name for tool in request.tools])
+            reply = await self._with_inline_calls(turn, reply, request.tools)
         return reply, message_id
 
-    async def _with_inline_calls(self, turn: Turn, reply: Reply, tool_names: Sequence[str]) -> Reply:
-        """Return the reply with its text parsed as calls; if the text is not only calls, return the reply unchanged."""
-        calls = await read_inline_calls(reply.text, tool_names, inline_forms(turn.agent.model, turn.answering_model))
+    async def _with_inline_calls(self, turn: Turn, reply: Reply, tools: Sequence[ToolSchema]) -> Reply:
+        """Return the reply with the calls that its model wrote into the text; without any, return it unchanged."""
+        forms = inline_forms(turn.agent.model, turn.answering_model)
+        text, calls = await read_inline_calls(reply.text, tools, forms)
         if not calls:
             return reply
         named = tuple(call.model_copy(update={"id": turn.session.assign_call_id("")}) for call in calls)
-        return replace(reply, text="", tool_calls=named)
+        return replace(reply, text=text, tool_calls=named)
 
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         """Call the model; compact a history that it finds too long once and send it again."""

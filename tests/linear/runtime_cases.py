@@ -11,11 +11,20 @@ from pydantic import BaseModel
 
 from agenticx.clocks import SystemClock
 from agenticx.errors import InvalidArguments
-from agenticx.llms.base import Delta, Finished, ModelRequest, Reply, TextDelta, ThinkingDelta, ToolCallDelta
+from agenticx.llms.base import (
+    Delta,
+    Finished,
+    ModelRequest,
+    Reply,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolSchema,
+)
 from agenticx.llms.reply_limits import MAX_VALUES
 from agenticx.llms.scripted import ScriptedModel
 from agenticx.messages import Message, ToolCall, clean_text
-from agenticx.runtime.calls.inline import parse_inline_calls
+from agenticx.runtime.calls.inline import parse_function_calls, parse_inline_calls
 from agenticx.runtime.calls.result_rendering import is_large, jsonable, render_value, render_value_async, truncate
 from agenticx.runtime.calls.validation import validate_arguments
 from agenticx.runtime.compactor import ContextCompactor, estimate_tokens, message_count_size
@@ -44,6 +53,7 @@ from tests.linear.texts import JSON, LINES, TEXTS
 __all__ = ["RUNTIME_CASES"]
 
 _MODEL = ScriptedModel()
+_LOOK = ToolSchema("look", "", {"type": "object", "properties": {"at": {"type": "string"}}})
 _COMPACTOR = ContextCompactor()
 _ROWS = {
     name: make for name, make in LONG_HISTORIES.items() if "shuffled" not in name
@@ -216,6 +226,11 @@ RUNTIME_CASES = [
     LinearCase(of=render_transcript, run=render_transcript, inputs=_ROWS, where="thread"),
     LinearCase(of=snippets, run=snippets, inputs=_ROWS, where="thread"),
     LinearCase(of=parse_inline_calls, run=lambda text: parse_inline_calls(text, ("look",)), inputs=TEXTS),
+    LinearCase(
+        of=parse_function_calls,
+        run=lambda text: parse_function_calls(f"<function=look><parameter=at>{text}", (_LOOK,)),
+        inputs=TEXTS,
+    ),
     LinearCase(
         of=parse_inline_calls,
         variant="JSON",

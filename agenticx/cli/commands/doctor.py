@@ -24,7 +24,7 @@ from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.catalog.key_check import KeyCheck, check_key
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_wire
-from agenticx.llms.model_catalog import Capability, ModelCatalog, ModelFacts, Provider, load_model_catalog
+from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
 from agenticx.provider_keys import ProviderKey
 from agenticx.settings import Settings, load_settings, provider_setting
@@ -250,7 +250,7 @@ def _describe_capabilities(model: ModelInfo, settings: Settings) -> Iterator[Fin
     facts = model.facts
     if not facts.is_known:
         user_file = settings.home / "models.toml"
-        yield Finding("capabilities", f"{model.spec}: {ModelFacts.ASSUMPTION} (add a row to {user_file})", "note")
+        yield Finding("capabilities", f"{model.spec}: {facts.assumption} (add a row to {user_file})", "note")
         return
     texts = [words for capability, words in _CAPABILITY_TEXTS.items() if facts.supports(capability)]
     if not facts.supports("tools"):

@@ -62,7 +62,7 @@ def resolve_wire(spec: str, *, api_key: str | None = None, base_url: str | None 
     provider, model = _parse_spec(spec, catalog)
     facts = catalog.model_facts(provider, model)
     if not facts.is_known:
-        _log.info(f"{spec} is not in the catalogue; {ModelFacts.ASSUMPTION}")
+        _log.info(f"{spec} is not in the catalogue; {facts.assumption}")
     return _make_model(provider, model, spec, api_key, base_url, facts)
 
 

@@ -15,12 +15,58 @@ from agenticx.logs import get_logger
 
 __all__ = ["ToolFallbackModel"]
 
+_TOOLS = r"(?:tools?|functions?)(?:[ _-](?:calls?|calling|use|usage)| choice)|(?:external )?tools|functions"
+"""Function calling, in the words of servers; not `tool` alone, which is one tool, and no tool's name."""
+
+_NO = r"(?:(?:is|are|was|were|has|have|been|currently|yet) ?){0,3}(?:not|n['’]t|never)(?: (?:been|currently|yet))?"
+_ALLOWED = r"(?:support|enabl|available|allow|implement|permit|accept|configured)"
+
+_INSIDE = r"['`\"]?(?:\[|\.\w)"  # a field inside a tool follows, which is another matter
+
 _REFUSES_TOOLS = re.compile(
-    r"not support (tools|function)|support tool use|tool (calling|choice)\W+(is|are) not supported"
-    r"|requires --enable-auto-tool-choice|tools? param\w* requires --jinja",
+    "|".join(
+        (
+            # "phi4:14b does not support tools": Ollama, DeepSeek, Bedrock, many gateways; not LiteLLM's "Anthropic
+            # doesn't support tool calling without `tools=`"
+            r"(?:not|n['’]t|cannot) (?:currently |yet )?(?:support|accept|use) (?:the )?(?:use of )?(?:native )?[`'\"]?"
+            rf"(?:{_TOOLS})\b(?!{_INSIDE}| (?:without|with (?!th(?:is|e) model)|of type|named|results?|in streaming))",
+            # "Function calling is not enabled for models/gemma-3-27b-it": Gemini, Mistral, OpenAI, Groq, DeepInfra,
+            # SiliconFlow, Perplexity, NVIDIA, Alibaba; not Gemini's "Tool use with function calling is unsupported",
+            # which is about its own tools beside ours
+            rf"(?<!with )(?<!parallel )(?<!hosted )(?<!built-in )\b(?:{_TOOLS})[`'\"]? (?:param\w* )?"
+            rf"(?:{_NO} {_ALLOWED}|(?:is|are) (?:currently )?(?:unsupported|unavailable|disabled)"
+            r"|(?:is|are) only (?:supported|available))",
+            rf"\b(?:{_TOOLS})[`'\"]? (?:is|are|has|have)n['’]t (?:been )?{_ALLOWED}",
+            # "No endpoints found that support tool use": OpenRouter; Together; Azure
+            rf"\b(?:no|none of) [\w ]{{0,60}}supports? (?:{_TOOLS})\b|not supported for [\w/ ]{{0,20}}(?:{_TOOLS})\b",
+            r"unsupported (?:tool|function)[ _-](?:calls?|calling|use|usage)\b(?! with)",
+            # "Unsupported param: tools", "Unrecognized request arguments supplied: tool_choice, tools": llama.cpp of
+            # old, OpenAI, Azure, servers in Go and Python
+            r"(?:un(?:supported|known|recogni[sz]ed|expected)|invalid|extra) (?:request |keyword |body )?"
+            r"(?:param\w*|arg\w*|fields?|keys?|propert\w*|names?)(?: supplied)?:? [^.;]{0,60}?"
+            rf"\b(?:tools|functions)\b(?!{_INSIDE})",
+            # Validators of bodies: "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"
+            r"['\"](?:tools|functions)['\"][\])][^{}]{0,40}(?:extra|not permitted|unexpected)",
+            r"(?:extra|not permitted)[^{}]{0,60}['\"](?:tools|functions)['\"]\s?[\])]|field: ['\"]tools['\"]"
+            r"|\btools: extra",
+            # LiteLLM
+            r"not support (?:these )?param\w*: [^\])]{0,120}?['\"]tools['\"]",
+            # vLLM, NVIDIA and llama.cpp without their options for tools
+            r"requires --(?:enable-auto-tool-choice|tool-call-parser|jinja)|tool call parser not given",
+            # Chat templates without a role for results, if the order of the roles is right already
+            r"(?:unsupported|invalid|unknown) (?:message )?role:? ['\"]?tool|role '?tool'? (?:is )?not supported"
+            r"|only user(?:,| and) assistant|conversation roles must alternate",
+            # Gateways in China
+            r"(?:不支持|未开启|没有开启|无法使用)[^。;；]{0,16}(?:工具|函数|function|tool)",
+            r"(?:工具|函数)(?:调用)?[^。;；]{0,4}不(?:支持|可用)",
+        )
+    ),
     re.IGNORECASE,
 )
-"""Refusals of Ollama; OpenRouter; Groq; vLLM and llama.cpp started without their options for tools."""
+"""Refusals of function calling; the wordings seen in the wild are in `tests/unit/llms/tool_refusals.toml`."""
+
+_CODES = frozenset({"provider.bad_request", "provider.overloaded", "provider.bad_reply"})
+"""The codes of refusals; some servers send them with status 500. Limits and missing rights are other matters."""
 
 _log = get_logger(__name__)
 
@@ -42,8 +88,9 @@ class ToolFallbackModel(ModelWrapper):
         return await open_with_downgrades(lambda: (self._model, request), self._try_downgrade)
 
     def _try_downgrade(self, model: ChatModel, request: ModelRequest, error: ModelError) -> bool:
-        """Switch to tools in the prompt if the server refused tools of the request; return whether it did."""
-        if not request.tools or find_downgrade(model, error, [_TOOLS_IN_PROMPT]) is None:
+        """Switch to tools in the prompt if the server refused tools, calls or results; return whether it did."""
+        has_tools = bool(request.tools) or any(message.role == "tool" for message in request.messages)
+        if not has_tools or error.code not in _CODES or find_downgrade(model, error, [_TOOLS_IN_PROMPT]) is None:
             return False
         if self._model is model:  # another call may have switched already
             self._model = _TOOLS_IN_PROMPT.apply(model)

@@ -132,12 +132,14 @@ class XmlCallParser:
 
     How the text is split into pieces makes no difference. Only a tag at the beginning of a line of prose starts a call:
     one in a code fence or in backticks is an example. Arguments are returned as pieces of one JSON object; those of a
-    string parameter while they are being written. `unfinished` is True if the text has ended inside a call. If `error`
-    is set, the caller must raise it; no deltas follow it.
+    string parameter while they are being written. `unfinished` is True if the text has ended inside a call,
+    `has_stray_text` if text inside a call was dropped, as it is in no parameter. If `error` is set, the caller must
+    raise it; no deltas follow it.
     """
 
     def __init__(self, tools: Sequence[ToolSchema]) -> None:
         self.error: ModelError | None = None
+        self.has_stray_text = False
         self._tools = {tool.name: tool for tool in tools}
         self._buffer = ""
         self._position = 0  # of the first unread character in the buffer
@@ -237,6 +239,7 @@ class XmlCallParser:
         tag = self._buffer[self._position : self._position + _MAX_TAG]
         if not tag or (tag.startswith("<") and ">" not in tag and len(tag) < _MAX_TAG):
             return False
+        self.has_stray_text = True
         following = self._buffer.find("<", self._position + 1)
         self._position = following if following > 0 else len(self._buffer)
         return following > 0

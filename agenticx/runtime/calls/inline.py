@@ -13,9 +13,13 @@ Only for models that are known to use them (`InlineForm`):
 4. `mistral`: `[TOOL_CALLS][{"name": …, "arguments": {…}}]`, or one or several of `[TOOL_CALLS]name{…}` and
    `[TOOL_CALLS]name[CALL_ID]id[ARGS]{…}`, the formats of Mistral's tokenizers before version 11 and since.
 
+5. `function`: `<function=name><parameter=key>value</parameter></function>`, alone or in `<tool_call>`, as Qwen3-Coder
+   is trained to; values are read by the tool's schema. Text may come before these calls, as these models write it, if
+   the first call begins a line and is in no code; between them and behind them there may be none.
+
 Any other text beside the wrappers, an example in an answer as well as a word before it, makes all of it plain text. So
 does one call that is incomplete, names no known tool, has arguments that are no object, repeats a key, or has an
-unknown key (`parameters` counts as `arguments`): the arguments of a tool are never guessed.
+unknown key or a stray word (`parameters` counts as `arguments`): the arguments of a tool are never guessed.
 """
 
 from __future__ import annotations
@@ -23,15 +27,16 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
-from agenticx.llms.base import InlineForm
+from agenticx.llms.base import InlineForm, ReplyBuilder, TextDelta, ToolCallDelta, ToolSchema
+from agenticx.llms.wrappers.xml_format import XmlCallParser
 from agenticx.messages import ToolCall
 from agenticx.strict_json import read_json
 from agenticx.threads import run_in_thread
 
-__all__ = ["parse_inline_calls", "read_inline_calls"]
+__all__ = ["parse_function_calls", "parse_inline_calls", "read_inline_calls"]
 
 _MAX_CHARS = 48_000
 _MAX_CHARS_ON_LOOP = 4096  # longer texts are parsed in a thread
@@ -42,6 +47,8 @@ _MAX_DEPTH = 100
 _TOOL_CODE, _TOOL_CODE_END = "<tool_code>", "</tool_code>"
 _TOOL_CALL, _TOOL_CALL_END = "<tool_call>", "</tool_call>"
 _TOOL_CALLS = "[TOOL_CALLS]"
+_FUNCTION = "<function="
+_WRAPPER_TAGS = re.compile(r"</?tool_call>|\s")
 _FENCE = re.compile(r"```(?:json|tool_calls?)?[ \t]*\n\s*+")
 _FENCE_END = re.compile(r"[ \t]*\n\s*?```[ \t]*(?=\n|\Z)")
 _NAME = re.compile(
@@ -56,12 +63,46 @@ _ParsedCalls = tuple[list[ToolCall], int]
 
 
 async def read_inline_calls(
-    text: str, known_tools: Collection[str], forms: Collection[InlineForm] = ()
-) -> list[ToolCall]:
-    """Return what `parse_inline_calls` returns, from a thread if the text is long."""
+    text: str, tools: Sequence[ToolSchema], forms: Collection[InlineForm] = ()
+) -> tuple[str, list[ToolCall]]:
+    """Return the text before the calls in `text`, and the calls, without ids; a long text is parsed in a thread."""
     if len(text) <= _MAX_CHARS_ON_LOOP:
-        return parse_inline_calls(text, known_tools, forms)
-    return await run_in_thread(parse_inline_calls, text, known_tools, forms, name="agx inline calls")
+        return _parse_any(text, tools, forms)
+    return await run_in_thread(_parse_any, text, tools, forms, name="agx inline calls")
+
+
+def _parse_any(text: str, tools: Sequence[ToolSchema], forms: Collection[InlineForm]) -> tuple[str, list[ToolCall]]:
+    if calls := parse_inline_calls(text, {tool.name for tool in tools}, forms):
+        return "", calls
+    return parse_function_calls(text, tools) if "function" in forms else (text, [])
+
+
+def parse_function_calls(text: str, tools: Sequence[ToolSchema]) -> tuple[str, list[ToolCall]]:
+    """Return the text before the calls of the form `function` at the end of `text`, and the calls, without ids.
+
+    If the text is anything else, or calls another tool than `tools`, it is returned whole, without calls.
+    """
+    if len(text) > _MAX_CHARS or _FUNCTION not in text:
+        return text, []
+    parser = XmlCallParser(tools)
+    deltas = [*parser.feed(text.rstrip()), *parser.end()]
+    if not parser.calls or parser.error is not None or parser.unfinished or parser.has_stray_text:
+        return text, []
+    first = next(index for index, delta in enumerate(deltas) if isinstance(delta, ToolCallDelta))
+    before, behind = (
+        "".join(delta.text for delta in part if isinstance(delta, TextDelta))
+        for part in (deltas[:first], deltas[first:])
+    )
+    builder = ReplyBuilder()
+    builder.add(*deltas)
+    try:
+        calls = [_call(call.name, call.arguments) for call in builder.reply().tool_calls]
+    except (ValueError, RecursionError):
+        return text, []
+    known = {tool.name for tool in tools}
+    if _WRAPPER_TAGS.sub("", behind) or len(calls) > _MAX_CALLS or not all(call.name in known for call in calls):
+        return text, []
+    return before.rstrip().removesuffix(_TOOL_CALL).rstrip(), calls
 
 
 def parse_inline_calls(text: str, known_tools: Collection[str], forms: Collection[InlineForm] = ()) -> list[ToolCall]:

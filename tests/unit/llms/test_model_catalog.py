@@ -158,6 +158,7 @@ def test_the_dialect_of_a_model_overrides_fields_of_its_provider_s(user_models_f
         ("ollama:qwen2.5:7b", ("hermes",)),
         ("ollama-chat:mistral-small3.2:24b", ("mistral",)),
         ("vllm:openhermes-2.5-mistral-7b", ("hermes", "mistral")),
+        ("lmstudio:qwen/qwen3-coder-30b", ("hermes", "function")),
         ("ollama:gpt-oss", ()),
         ("vllm:meta/llama-3", ()),
         ("mistral:mistral-large-latest", ()),
@@ -172,6 +173,24 @@ def test_models_of_local_servers_have_their_forms_of_inline_calls(
         monkeypatch.setenv(variable, "x")
     settings = load_settings({}, environ={"AGX_HOME": str(user_models_file.parent)})
     assert inline_forms(resolve_model(spec, settings=settings)) == inline_forms(resolve_wire(spec)) == forms
+
+
+def test_tools_are_not_sent_to_models_for_which_their_server_refuses_them(user_models_file: Path) -> None:
+    user_models_file.write_text(
+        '[models."ollama:deepseek-r1"]\ncapabilities = ["tools"]\n[models."vllm:old"]\nwithout_tools = true\n'
+    )
+    catalog = load_model_catalog()
+    takes_tools = {
+        "gemini:gemma-3-27b-it": False,
+        "gemini:gemma-3n-e4b-it": False,
+        "gemini:gemma-4-31b-it": True,
+        "openai-chat:o1-mini-2024-09-12": False,
+        "ollama:deepseek-r1:8b": True,
+        "vllm:old": False,
+        "vllm:deepseek-r1": True,
+    }
+    assert {spec: facts_of(catalog, spec).supports("tools") for spec in takes_tools} == takes_tools
+    assert "tools are put into its prompt" in facts_of(catalog, "gemini:gemma-3-27b-it").assumption
 
 
 def test_a_model_with_only_inline_calls_is_unknown(user_models_file: Path) -> None:
@@ -204,6 +223,10 @@ def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) ->
         ('[models."gpt-4o"]', '[models."gpt-4o"] in {path}: the name should be provider:model with one of openai, '),
         ('[models."openai-chat:x"]', "the name should be provider:model with one of openai, anthropic, "),
         ('[models."openai:x"]\nwindow = "big"', "window is 'big'; input should be a valid integer"),
+        (
+            "[providers.x]\nbase_url = 'http://a'\nwithout_tools = ['(']",
+            "without_tools.0 is '('; input should be a valid regular expression",
+        ),
         ('[models."openai:x"]\nwindow = 0', "window is 0; input should be greater than 0"),
         ('[models."openai:x"]\ncolour = 1', "unknown field 'colour'; a row may have window, input, output, capa"),
         (
@@ -234,10 +257,13 @@ def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) ->
             '[providers.acme]\nbase_url = "http://x"\ndialect = { streams = false }',
             "unknown field 'dialect.streams'; dialect may have output_limit, stream_options, ",
         ),
-        ('[models."vllm:x"]\ninline_calls = ["xml"]', "inline_calls.0 is 'xml'; input should be 'hermes' or 'mistral'"),
+        (
+            '[models."vllm:x"]\ninline_calls = ["xml"]',
+            "inline_calls.0 is 'xml'; input should be 'hermes', 'mistral' or 'function'",
+        ),
         (
             '[providers.acme]\nbase_url = "http://x"\ninline_calls = { xml = ["x"] }',
-            "inline_calls.xml is 'xml'; input should be 'hermes' or 'mistral'",
+            "inline_calls.xml is 'xml'; input should be 'hermes', 'mistral' or 'function'",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,18 @@ import pytest
 
 from agenticx.errors import ModelError
 from agenticx.llms.assembly import resolve_model
+from agenticx.llms.base import ModelRequest, ToolSchema, complete
+from agenticx.llms.transport.errors import ErrorReport, status_error
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
+from agenticx.messages import UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.settings import Settings
-from agenticx.testing import ScriptedModel, call, collect, fail, outline, say
+from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fail, outline, say
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 from tests.support.wires.chunk_server import chunk_server
+from tests.support.wires.served import SERVED_WIRES, ServedWire
 
 pytestmark = pytest.mark.anyio
 
@@ -39,30 +45,47 @@ async def turn_outline(model: Any) -> list[str]:
     return outline(await collect(AgentRuntime(model).run_turn("hi", Session(), tools=[look])))
 
 
-def refusal(text: str, status: int = 400) -> ModelError:
-    return ModelError(text, code="provider.bad_request", status=status)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "registry.ollama.ai/library/phi4:14b does not support tools",
-        "No endpoints found that support tool use. To learn more about provider routing, visit: …",
-        "`tool calling` is not supported with this model",
-        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
-        "tools param requires --jinja flag",
-    ],
+WORDINGS: dict[str, list[dict[str, Any]]] = tomllib.loads(
+    Path(__file__).with_name("tool_refusals.toml").read_text("utf-8")
 )
-async def test_after_a_refusal_of_tools_they_are_in_the_prompt(text: str) -> None:
-    with ScriptedModel([fail(refusal(text)), say(CALL_AS_TEXT), say("done")]) as model:
+WITH_TOOLS = ModelRequest(messages=[UserMessage(content="Look.")], tools=[ToolSchema("look", "", {"type": "object"})])
+
+
+async def had_tools(row: dict[str, Any]) -> list[bool]:
+    """Return whether each request to a model that refuses the first one had tools."""
+    refusal = status_error(row["status"], {}, ErrorReport(message=row["text"]), label="gemini:m at a.test")
+    model = ScriptedModel([fail(refusal), "so"])
+    await complete(ToolFallbackModel(model), WITH_TOOLS)
+    return [bool(request.tools) for request in model.requests]
+
+
+async def test_a_refusal_of_tools_is_recognised_in_the_words_of_each_server() -> None:
+    assert [row["text"] for row in WORDINGS["refused"] if await had_tools(row) != [True, False]] == []
+
+
+async def test_other_errors_that_speak_of_tools_are_no_refusal_of_them() -> None:
+    assert [row["text"] for row in WORDINGS["other"] if await had_tools(row) != [True]] == []
+
+
+async def test_after_a_refusal_of_tools_they_are_in_the_prompt() -> None:
+    refusal = ModelError("phi4:14b does not support tools", code="provider.bad_request", status=400)
+    with ScriptedModel([fail(refusal), say(CALL_AS_TEXT), say("done")]) as model:
         assert await turn_outline(ToolFallbackModel(model)) == ["turn_started", "round_start", *A_TOOL_ROUND]
-        had_tools = [bool(request.tools) for request in model.requests]
-    assert had_tools == [True, False, False]
+        sent = [bool(request.tools) for request in model.requests]
+    assert sent == [True, False, False]
 
 
-async def test_any_other_refusal_fails_the_call() -> None:
-    with ScriptedModel([fail(refusal("invalid schema for function 'look'"))]) as model:
-        assert (await turn_outline(ToolFallbackModel(model)))[-1] == "error"
+@pytest.mark.parametrize("status", [400, 404, 422, 500, 501])
+@pytest.mark.parametrize("wire", SERVED_WIRES, ids=lambda wire: wire.name)
+async def test_a_refusal_of_tools_is_recognised_with_any_status_and_on_every_wire(
+    wire: ServedWire, status: int
+) -> None:
+    words = "Function calling is not enabled for models/gemma-3-27b-it"
+    answers = [wire.refusal(status, words), wire.body(wire.hi, wire.end), wire.body(wire.hi, wire.end)]
+    async with FakeOpenAIServer(answers) as server, wire.open_model(server.base_url) as bare:
+        model = RetryingModel(ToolFallbackModel(bare))
+        replies = [await complete(model, WITH_TOOLS) for _ in range(2)]
+    assert [(reply.text, error) for reply, error in replies] == [("hi", None)] * 2
 
 
 async def test_a_model_that_accepts_tools_gets_them_natively() -> None:
@@ -74,6 +97,19 @@ async def test_a_model_that_accepts_tools_gets_them_natively() -> None:
     ("spec", "xml_tools", "in_prompt"),
     [
         ("ollama-chat:gemma3:4b", "auto", True),
+        ("ollama-chat:deepseek-r1:7b", "auto", True),
+        ("ollama-chat:llama3:8b", "auto", True),
+        ("ollama-chat:hf.co/x/Meta-Llama-3-8B-Instruct-GGUF", "auto", True),
+        ("ollama-chat:llama3.1:8b", "auto", False),
+        ("ollama-chat:llama3.3", "auto", False),
+        ("together:meta-llama/Llama-3-8b-chat-hf", "auto", True),
+        ("together:meta-llama/Llama-3.3-70B-Instruct-Turbo", "auto", False),
+        ("openrouter:deepseek/deepseek-r1", "auto", True),
+        ("openrouter:meta-llama/llama-3-70b-instruct", "auto", True),
+        ("openrouter:x-ai/grok-4", "auto", False),
+        ("xai:grok-2", "auto", False),
+        ("openai-chat:gpt-5-chat-latest", "auto", True),
+        ("groq:deepseek-r1-distill-llama-70b", "auto", False),
         ("ollama-chat:qwen3:8b", "auto", False),
         ("ollama-chat:qwen3:8b", "always", True),
         ("openai-chat:nobody-knows-it", "auto", False),
@@ -86,7 +122,10 @@ async def test_catalogue_and_setting_decide_whether_tools_are_in_the_prompt(
     body = "".join(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for event in reply).encode()
     async with chunk_server(lambda: [body]) as server:
         model = resolve_model(
-            spec, settings=Settings.model_validate({"xml_tools": xml_tools}), base_url=f"{server.base_url}/v1"
+            spec,
+            api_key="sk-test",
+            settings=Settings.model_validate({"xml_tools": xml_tools}),
+            base_url=f"{server.base_url}/v1",
         )
         assert (await turn_outline(model))[-1] == "final"
         await model.aclose()  # pyright: ignore[reportAttributeAccessIssue]

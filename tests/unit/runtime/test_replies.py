@@ -247,6 +247,16 @@ async def test_a_special_call_form_is_parsed_only_for_models_that_are_marked(pla
     assert ([text for _, _, text in run.results], run.terminal["text"]) == (["3"], "3.")
 
 
+async def test_function_tags_are_calls_only_for_models_that_are_marked(play):
+    text = "I will add.\n<function=add>\n<parameter=a>1</parameter>\n<parameter=b>2</parameter>\n</function>"
+    for forms in ((), ("hermes", "mistral")):
+        run = await play(ScriptedModel([text], inline_calls=forms), tools=[add])
+        assert (run.terminal["text"], run.results) == (text, [])
+    run = await play(ScriptedModel([text, "3."], inline_calls=("function",)), tools=[add])
+    assert ([text for _, _, text in run.results], run.terminal["text"]) == (["3"], "3.")
+    assert run.rows[1] == ("assistant", "I will add.", ["add"])
+
+
 async def test_inline_calls_of_a_fallback_are_parsed_by_the_forms_of_the_fallback(play):
     gone = [fail(ModelError("gone", code="provider.overloaded"))]
     failing = ScriptedModel([gone], name="first", inline_calls=["hermes"])

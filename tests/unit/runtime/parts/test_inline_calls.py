@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.calls.inline import parse_inline_calls
+from agenticx.llms.base import ToolSchema
+from agenticx.runtime.calls.inline import parse_function_calls, parse_inline_calls
 from tests.linear.growth import grows_linearly
 
 KNOWN = {"bash_exec", "file_read", "add"}
@@ -113,6 +114,70 @@ def test_an_example_next_to_prose_stays_text_at_any_position(wrapper, around):
 def test_model_specific_forms_are_calls_only_for_models_that_declare_them(form, text, calls):
     assert read(text, (form,)) == [("", name, arguments) for name, arguments in calls]
     assert read(text, tuple(other for other in FORMS if other != form)) == read(text) == []
+
+
+BASH = ToolSchema("bash_exec", "", {"type": "object", "properties": {"command": {"type": "string"}}})
+ADD = ToolSchema("add", "", {"type": "object", "properties": {"left": {"type": "integer"}}})
+RUN = "<function=bash_exec>\n<parameter=command>\nls -l\necho 1\n</parameter>\n</function>"
+RUNS = ("bash_exec", {"command": "ls -l\necho 1"})
+
+
+def read_functions(text):
+    before, calls = parse_function_calls(text, [BASH, ADD])
+    return before, [(call.name, json.loads(call.arguments)) for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "calls"),
+    [
+        (RUN, "", [RUNS]),
+        (f"\n<tool_call>\n{RUN}\n</tool_call>\n", "", [RUNS]),
+        (f"<tool_call>\n{RUN}\n</tool_call>\n<tool_call>\n{RUN}\n</tool_call>", "", [RUNS, RUNS]),
+        (f"I will look.\n\n<tool_call>\n{RUN}</tool_call>", "I will look.", [RUNS]),
+        (f"```\nls\n```\nLike that:\n{RUN}\n", "```\nls\n```\nLike that:", [RUNS]),
+        ("<function=add>\n<parameter=left>1</parameter>\n</function>", "", [("add", {"left": 1})]),
+        ("<function=add></function>", "", [("add", {})]),
+        (
+            "<function=bash_exec><parameter=command>1</parameter></function>",
+            "",
+            [("bash_exec", {"command": "1"})],
+        ),
+        (
+            "<function=bash_exec><parameter=command>echo '</function>'</parameter></function>",
+            "",
+            [("bash_exec", {"command": "echo '</function>'"})],
+        ),
+    ],
+)
+def test_function_tags_are_calls_where_a_call_may_begin(text, before, calls):
+    assert read_functions(text) == (before, calls)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"You write {RUN}",
+        f"`{RUN}`",
+        f"```\n{RUN}\n```",
+        f"    {RUN}",
+        f"> {RUN}",
+        f"You call it like this:\n{RUN}\nand wait for the result.",
+        f"{RUN}\nDone.",
+        RUN.removesuffix("</function>"),
+        RUN.removesuffix("\n</parameter>\n</function>"),
+        f"{RUN}\n<function=bash_exec>",
+        RUN.replace("bash_exec", "format_disk"),
+        f"{RUN}\n{RUN.replace('bash_exec', 'format_disk')}",
+        "<function=bash_exec>rm -rf /</function>",
+        "<function=bash_exec><parameter=command>a</parameter><parameter=command>b</parameter></function>",
+        "<function=bash_exec>\n<parameter=command>a</parameter>\n<function=add>\n</function>",
+        "<function_result=add>\n3\n</function_result>",
+        "<function=add></function>" * 129,
+        f"{'x' * 48_000}\n{RUN}",
+    ],
+)
+def test_function_tags_anywhere_else_or_incomplete_stay_text(text):
+    assert parse_function_calls(text, [BASH, ADD]) == (text, [])
 
 
 NEAR_MISSES = [

@@ -12,6 +12,7 @@ from agenticx.llms import ChatModel, ModelRequest, OpenAIChatModel, complete, re
 from agenticx.llms.base import close_model
 from agenticx.llms.openai_rows import messages_from_rows
 from agenticx.llms.wires.chat_dialect import ChatDialect
+from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.runtime import AgentRuntime, AutoApproveConfirmGate, Session, StopSignal
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import FakeOpenAIServer, call, collect, say, status
@@ -95,6 +96,25 @@ async def test_a_conversation_goes_on_at_a_strict_server(provider: str, scene: s
         texts = [str(request.json["messages"]) for request in server.requests]
     if scene == "a stopped call":  # the same text in each later request, so that prompt caches apply
         assert [text.count("(stopped)") for text in texts[-2:]] == [1, 1]
+
+
+async def test_a_template_without_results_gets_tools_in_the_prompt() -> None:
+    def refusal(body: dict[str, Any]) -> str | None:
+        is_gemma = [row["role"] for row in body["messages"]] == (["user", "assistant"] * 3)[: len(body["messages"])]
+        return None if is_gemma else "Conversation roles must alternate user/assistant/user/assistant/..."
+
+    def look() -> str:
+        """Look."""
+        return "a chair"
+
+    replies = [call("look", {}), say("A chair."), say("<function=look>\n</function>"), say("Still a chair.")]
+    answer = answers(refusal, SERVERS["vllm"][1], *replies)
+    async with FakeOpenAIServer([answer] * (len(replies) + 3)) as server:
+        model = ToolFallbackModel(OpenAIChatModel("gemma-3", base_url=server.base_url))
+        runtime, session = AgentRuntime(model, AutoApproveConfirmGate()), Session()
+        for text, found in (("Look.", "A chair."), ("And now?", "Still a chair.")):
+            assert (await collect(runtime.run_turn(text, session, tools=[look])))[-1].data["text"] == found
+        await model.aclose()
 
 
 ROWS: list[dict[str, Any]] = [
