@@ -100,7 +100,7 @@ async def test_a_conversation_goes_on_at_a_strict_server(provider: str, scene: s
 
 async def test_a_template_without_results_gets_tools_in_the_prompt() -> None:
     def refusal(body: dict[str, Any]) -> str | None:
-        is_gemma = [row["role"] for row in body["messages"]] == (["user", "assistant"] * 3)[: len(body["messages"])]
+        is_gemma = [row["role"] for row in body["messages"]] == (["user", "assistant"] * 9)[: len(body["messages"])]
         return None if is_gemma else "Conversation roles must alternate user/assistant/user/assistant/..."
 
     def look() -> str:
