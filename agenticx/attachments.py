@@ -1,4 +1,4 @@
-"""Images and files attached to a message: their media types and limits.
+"""Images and files attached to a message: their media types, sizes and limits.
 
 The type of a file is detected from its content, never from its name: PNG, JPEG, GIF, WebP, PDF, or UTF-8 text.
 
@@ -31,9 +31,11 @@ __all__ = [
     "Attachment",
     "check_attachments",
     "fingerprint",
+    "image_size",
     "is_file_name",
     "load_attachment",
     "make_attachment",
+    "page_count",
 ]
 
 MAX_ATTACHMENTS = 20
@@ -41,11 +43,12 @@ MAX_TOTAL_BYTES = 16 * 1024 * 1024
 """Limit for one message. Providers accept requests of 20 to 50 MB, and base64 adds a third to each byte."""
 
 _LIMITS = {"image": 5 * 1024 * 1024, "document": 12 * 1024 * 1024, "text": 512 * 1024}
-"""By kind. Every provider accepts images of 5 MB; text becomes part of the prompt, at about four bytes a token."""
+"""By kind. What a provider accepts of that stands in models.toml; text becomes part of the prompt."""
 
 _MAX_NAME_CHARS = 255
 _IMAGE_CHARACTERS = 6_000
 _DOCUMENT_BYTES_PER_CHARACTER = 8
+_HEADER_BYTES = 256 * 1024  # of a JPEG, whose size follows its metadata
 _TEXT_CONTROL_CHARS = "\t\n\r\f\b\x1b"  # control characters that occur in text files
 
 
@@ -154,6 +157,70 @@ def fingerprint(attachments: Sequence[Attachment]) -> str:
     for attachment in attachments:
         digest.update(attachment.model_dump_json().encode())
     return digest.hexdigest()
+
+
+def image_size(attachment: Attachment) -> tuple[int, int] | None:
+    """Return the width and height of an image in pixels, read from its header; None if they cannot be read there."""
+    header = b64decode(attachment.data[: _HEADER_BYTES // 3 * 4])
+    match attachment.media_type:
+        case "image/png" if header[12:16] == b"IHDR" and len(header) >= 24:
+            return _big_endian(header[16:20]), _big_endian(header[20:24])
+        case "image/gif" if len(header) >= 10:
+            return _little_endian(header[6:8]), _little_endian(header[8:10])
+        case "image/jpeg":
+            return _jpeg_size(header)
+        case "image/webp":
+            return _webp_size(header)
+        case _:
+            return None
+
+
+def page_count(attachment: Attachment) -> int | None:
+    """Return the number of pages of a PDF; None if they are in compressed objects, or the file is no PDF."""
+    if attachment.media_type != "application/pdf":
+        return None
+    return len(_PDF_PAGE.findall(b64decode(attachment.data))) or None
+
+
+_PDF_PAGE = re.compile(rb"/Type\s{0,8}/Page(?![A-Za-z])")
+_JPEG_SIZE_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start of frame, by kind of compression
+
+
+def _jpeg_size(header: bytes) -> tuple[int, int] | None:
+    """Return the size in the first frame header; a segment is FF, a marker, its length with these two bytes, data."""
+    position = 2
+    while position + 9 <= len(header) and header[position] == 0xFF:
+        marker = header[position + 1]
+        if marker == 0xFF:  # a fill byte
+            position += 1
+        elif marker in _JPEG_SIZE_MARKERS:
+            return _big_endian(header[position + 7 : position + 9]), _big_endian(header[position + 5 : position + 7])
+        else:
+            position += 2 + max(2, _big_endian(header[position + 2 : position + 4]))
+    return None
+
+
+def _webp_size(header: bytes) -> tuple[int, int] | None:
+    if len(header) < 30:
+        return None
+    match header[12:16]:
+        case b"VP8X":
+            return _little_endian(header[24:27]) + 1, _little_endian(header[27:30]) + 1
+        case b"VP8L":
+            bits = _little_endian(header[21:25])
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8 ":
+            return _little_endian(header[26:28]) & 0x3FFF, _little_endian(header[28:30]) & 0x3FFF
+        case _:
+            return None
+
+
+def _big_endian(digits: bytes) -> int:
+    return int.from_bytes(digits, "big")
+
+
+def _little_endian(digits: bytes) -> int:
+    return int.from_bytes(digits, "little")
 
 
 def is_file_name(name: str) -> bool:

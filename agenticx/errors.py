@@ -89,7 +89,8 @@ class ModelError(AgenticXError):
     (`protocol_error` for a malformed stream), `status` the HTTP status where there was one.
     `retry_after` is in seconds, as the provider asked. `retryable` says whether the same request may
     succeed later; nothing retries by itself at this level. `lacks_endpoint` is true if the server says, as far as can
-    be told, that the path of the request does not exist.
+    be told, that the path of the request does not exist. `param` is the field of the request that the error names, and
+    `named_files` the base64 data of the attachments there.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class ModelError(AgenticXError):
         retryable: bool = False,
         retry_after: float | None = None,
         lacks_endpoint: bool = False,
+        param: str | None = None,
     ) -> None:
         super().__init__(message)
         self.code: ModelErrorCode = code
@@ -110,6 +112,8 @@ class ModelError(AgenticXError):
         self.retryable = retryable
         self.retry_after = retry_after
         self.lacks_endpoint = lacks_endpoint
+        self.param = param
+        self.named_files: tuple[str, ...] = ()
 
 
 class ClockExpired(ModelError):

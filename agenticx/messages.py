@@ -20,6 +20,7 @@ __all__ = [
     "Attachment",
     "Message",
     "ProviderState",
+    "RefusedFile",
     "SystemMessage",
     "ToolCall",
     "ToolMessage",
@@ -157,10 +158,19 @@ class SystemMessage(_FrozenModel):
     message_id: str = Field(default_factory=lambda: new_id("msg"))
 
 
+class RefusedFile(_FrozenModel):
+    """A mark that `model` gets a note instead of the attachment `index` of a message, because its server refused it."""
+
+    model: str
+    message_id: str
+    index: int
+
+
 class UserMessage(_FrozenModel):
     """The user's text and attachments; `injected` marks a reminder that the engine adds in the user's role.
 
-    `name` is that of the dict row that the message was given as; models do not get it.
+    `name` is that of the dict row that the message was given as; models do not get it. `refused_files` are attachments
+    of this or an earlier message that a model refused in the turn of this message.
     """
 
     role: Literal["user"] = "user"
@@ -169,6 +179,7 @@ class UserMessage(_FrozenModel):
     message_id: str = Field(default_factory=lambda: new_id("msg"))
     injected: bool = False
     name: str | None = Field(default=None, exclude_if=_is_unset)
+    refused_files: tuple[RefusedFile, ...] = Field(default=(), exclude_if=_is_unset)
 
 
 class AssistantMessage(_FrozenModel):

@@ -13,6 +13,7 @@ from agenticx.clocks import Clock
 from agenticx.errors import ClockExpired, ModelError
 from agenticx.llms.base import Attempt, ChatModel, Delta, Finished, ModelRequest, Usage, UsageDelta, failed_reply_error
 from agenticx.llms.call_limits import largest_cost
+from agenticx.llms.file_refusals import without_refused_files
 from agenticx.llms.opening import OpenReply, open_reply
 from agenticx.logs import get_logger
 
@@ -200,6 +201,8 @@ async def _open_in_time(plan: AttemptPlan, request: ModelRequest, clock: Clock) 
 
 async def _open_first_part(plan: AttemptPlan, request: ModelRequest) -> OpenReply:
     """Return the reply once a part of it has arrived; raise `ModelError` if none arrives."""
+    if plan.index:  # the request was made for the first model
+        request = replace(request, messages=without_refused_files(request.messages, plan.model.name))
     reply = await open_reply(plan.model, request)
     try:
         reply.first = await _first_part(reply, plan)

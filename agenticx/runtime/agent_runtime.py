@@ -40,6 +40,7 @@ from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.model_call import call_model
+from agenticx.runtime.refused_files import record_refused_files
 from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.results import RunMethods, UserInput
@@ -393,6 +394,14 @@ class AgentRuntime(RunMethods):
         return replace(reply, text=text, tool_calls=named)
 
     async def _call(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
+        """Call the model; a file that it refuses is left out of later requests, and the error says so."""
+        try:
+            return await self._call_or_shorten(turn, request)
+        except ModelError as error:
+            record_refused_files(turn, error)
+            raise
+
+    async def _call_or_shorten(self, turn: Turn, request: ModelRequest) -> tuple[Reply, str]:
         """Call the model; compact a history that it finds too long once and send it again."""
         try:
             return await call_model(turn, turn.agent.model, request, self._clocks)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agenticx.llms.base import ModelRequest
+from agenticx.llms.file_refusals import without_refused_files
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage
 from agenticx.runtime.compactor import CompactionResult, ContextCompactor, UsageCallback, message_count_size
@@ -76,7 +77,7 @@ class RequestBuilder:
     async def _messages(self, turn: Turn, history: Sequence[Message]) -> list[Message]:
         """Return the history as it is sent to the model: the system prompt first, passed through the hooks."""
         agent = turn.agent
-        messages = list(history)
+        messages = without_refused_files(history, agent.model.name)
         if agent.shares_history:
             tool_names = (*agent.tools.names, *turn.output.tool_names)
             messages = await _run_by_size(calls_of_others_as_text, tool_names, turn.calling_replies, messages)

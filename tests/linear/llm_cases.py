@@ -10,6 +10,7 @@ from typing import Any
 from agenticx.errors import InvalidArguments, ModelError
 from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
+from agenticx.llms.file_refusals import data_at_path, find_refused, is_undecodable
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.json_values import cleaned, json_text, object_from_pairs
 from agenticx.llms.memory_estimate import estimate_fragment_bytes, estimate_parsed_bytes, history_size, measure_bytes
@@ -23,7 +24,7 @@ from agenticx.llms.wrappers.think_blocks import ThinkBlockParser
 from agenticx.llms.wrappers.xml_format import XmlCallParser, escape_calls, escape_tags, render_call, render_result
 from agenticx.llms.wrappers.xml_prose import MarkdownState
 from agenticx.llms.wrappers.xml_tools import with_tools_in_prompt
-from agenticx.messages import AssistantMessage, ToolCall, clean_text, names_speaker, shown_text
+from agenticx.messages import AssistantMessage, Attachment, ToolCall, UserMessage, clean_text, names_speaker, shown_text
 from agenticx.strict_json import clean_json, find_excess, has_more_values, is_nested_deeper, read_json
 from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.group_chats.speaker_names import named_candidates
@@ -34,6 +35,7 @@ from tests.linear.texts import JSON, LINES, TEXTS
 __all__ = ["LLM_CASES", "parsed"]
 
 _WRITE = ToolSchema("look", "", {"type": "object", "properties": {"a": {"type": "string"}, "path": {"type": "string"}}})
+_WITH_FILE = [UserMessage(content="", attachments=(Attachment(name="a.png", media_type="image/png", data=""),))]
 _KEYS = ("sk-aaaaaaaaaaaaaaaaaaaa", "lorem-ipsum-dolor-sit")
 
 
@@ -212,6 +214,20 @@ LLM_CASES = [
         run=lambda text: stream_error(find_error({"error": {"message": text, "type": text}}), label="test"),  # pyright: ignore[reportArgumentType]
         inputs=TEXTS,
         also=(find_error,),
+    ),
+    LinearCase(
+        of=find_refused,
+        run=lambda text: (
+            find_refused(_WITH_FILE, "m", ModelError(text, code="provider.bad_request")),
+            is_undecodable(text),
+            data_at_path(b'{"messages": [{"content": [{"data": ""}]}]}', text),
+        ),
+        inputs={
+            **TEXTS,
+            "images": lambda size: "image " * (size // 6),
+            "paths": lambda size: "messages.0" * (size // 10),
+        },
+        also=(is_undecodable, data_at_path),
     ),
     LinearCase(
         of=exceeded_limit,

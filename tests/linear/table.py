@@ -32,6 +32,7 @@ MODULES = [
     "llms.json_values",
     "llms.memory_estimate",
     "llms.identifiers",
+    "llms.file_refusals",
     "llms.transport.errors",
     "llms.transport.overflow",
     "llms.arguments",
@@ -107,7 +108,9 @@ EXEMPT: dict[str, str] = {
             llms.json_values.text_in llms.json_values.json_string_fragment
             llms.json_values.count_in llms.json_values.first_count_in llms.json_values.cost_in
             llms.wires.json_events.malformed_reply
-            llms.transport.errors.blocked_prompt_error llms.wires.openai_chat._parts.ReasoningDetails
+            llms.file_refusals.without_refused_files llms.file_refusals.mark_refused llms.file_refusals.note_for
+            llms.file_refusals.find_too_large llms.transport.errors.blocked_prompt_error
+            llms.wires.openai_chat._parts.ReasoningDetails
             llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
             llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents

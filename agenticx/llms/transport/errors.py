@@ -19,6 +19,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from agenticx.errors import ModelError, ModelErrorCode
+from agenticx.llms.file_refusals import is_undecodable
 from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.messages import clean_text
 from agenticx.secret_names import is_real_key
@@ -110,6 +111,7 @@ def status_error(
         retryable=code in _RETRYABLE and not _BILLING.search(report.search_text),
         retry_after=_retry_after(headers, report),
         lacks_endpoint=_lacks_endpoint(status, report),
+        param=report.param,
     )
 
 
@@ -122,6 +124,7 @@ def stream_error(report: ErrorReport, *, label: str) -> ModelError:
         provider_type=report.type,
         retryable=code in _RETRYABLE and not _BILLING.search(report.search_text),
         retry_after=report.retry_after,
+        param=report.param,
     )
 
 
@@ -186,6 +189,7 @@ def hide_secrets(error: ModelError, secrets: Iterable[str]) -> ModelError:
     secrets = tuple(secrets)
     error.args = (_shorten(without_secrets(str(error), secrets), 4 * _MAX_MESSAGE_CHARS, "…"),)
     error.provider_type = error.provider_type and without_secrets(error.provider_type, secrets)
+    error.param = error.param and without_secrets(error.param, secrets)
     return error
 
 
@@ -228,6 +232,8 @@ def _code_from_status(status: int, report: ErrorReport, label: str) -> ModelErro
         return "provider.auth"
     if (exceeded := _exceeded_limit(report, label, status)) is not None:
         return exceeded
+    if status >= 500 and is_undecodable(report.message):
+        return "provider.bad_request"
     if status in (408, 409, 425) or (status >= 500 and status != 501):
         return "provider.overloaded"
     if _code_from_patterns(report) == "provider.content_filter":
@@ -247,7 +253,11 @@ def _code_from_report(report: ErrorReport, label: str) -> ModelErrorCode:
     status = report.code if report.code is not None else report.type
     if status and re.fullmatch(r"[45]\d\d", status):
         return _code_from_status(int(status), report, label)
-    return _exceeded_limit(report, label) or _code_from_patterns(report) or "provider.bad_reply"
+    if (exceeded := _exceeded_limit(report, label)) is not None:
+        return exceeded
+    if is_undecodable(report.message):
+        return "provider.bad_request"
+    return _code_from_patterns(report) or "provider.bad_reply"
 
 
 def _exceeded_limit(report: ErrorReport, label: str, status: int | None = None) -> ModelErrorCode | None:

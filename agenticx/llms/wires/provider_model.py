@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from agenticx.errors import ModelError
 from agenticx.llms.base import Delta, ModelRequest
 from agenticx.llms.downgrades import Downgrade, find_downgrade
+from agenticx.llms.file_refusals import data_at_path
 from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.memory_estimate import history_size
 from agenticx.llms.opening_policy import send_with_downgrades
@@ -139,7 +140,12 @@ class ProviderModel(ABC, Generic[Dialect]):
         async def send(_mode: RequestMode[Dialect]) -> ProviderResponse:
             size = history_size(request.messages)
             post = await run_sized(self._build_request, request, names, replay_state, size=size, name="agx request")
-            return await self._post(post, request.timeout)
+            try:
+                return await self._post(post, request.timeout)
+            except ModelError as error:
+                text = f"{error.param or ''} {error}"
+                error.named_files = await run_sized(data_at_path, post.body, text, size=size, name="agx request")
+                raise
 
         def try_downgrade(mode: RequestMode[Dialect], error: ModelError) -> bool:
             nonlocal replay_state

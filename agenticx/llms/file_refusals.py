@@ -1,0 +1,227 @@
+"""Attached files that a server refuses: recognised in errors, and replaced by notes in requests.
+
+A server that cannot read an image, or finds it too large, refuses each request that has it. So a refusal is recorded in
+the message of its turn (`UserMessage.refused_files`), for the model that refused: another model gets the file, and a
+rewind to a message before that turn forgets the refusal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from agenticx.errors import ModelError, ModelErrorCode
+from agenticx.messages import Attachment, Message, RefusedFile, UserMessage
+
+__all__ = [
+    "SentFile",
+    "data_at_path",
+    "find_refused",
+    "find_too_large",
+    "is_undecodable",
+    "mark_refused",
+    "note_for",
+    "without_refused_files",
+]
+
+_CODES: frozenset[ModelErrorCode] = frozenset({"provider.bad_request", "provider.content_filter"})
+_MAX_CHARS = 2_000
+_IMAGE = r"images?|picture|photo|pixels?|image_url|input_image|multi-?modal data|图片|图像"
+_DOCUMENT = r"pdf|documents?|pages?"
+_FILE = r"files?|attachments?|media|inline_?data|input_file|file_data|mime|media_?type|base64"
+_NAMED = re.compile(rf"(?<![a-z])(?:(?P<image>{_IMAGE})|(?P<document>{_DOCUMENT})|(?P<file>{_FILE}))(?![a-z])", re.I)
+_COMPLAINT = re.compile(
+    r"exceed|too (?:large|big|small|many|long|wide|high)|larger|smaller|maximum|at most|at least|limit|invalid|illegal"
+    r"|(?:not|un)[- ]?(?:be )?(?:valid|support|allow|accept|readable)|unknown|unrecogni|n[o']t (?:be )?(?:read|load)"
+    r"|unable|fail|can ?not|can't|could(?: not|n't)|corrupt|decod|process|dimension|encrypt|password|empty|truncat"
+    r"|broken|malformed|mismatch|(?:does|do|is|are|was|has) no(?:t|n)?\b|must be|should be"
+    r"|flagged|violat|safety|inappropriate|moderation|超|无法|不支持",
+    re.IGNORECASE,
+)
+_OTHER = re.compile(
+    r"(?<![a-z])(?:tools?|functions?|schema|response_format)(?![a-z])|_search|_generation", re.IGNORECASE
+)
+"""Words of errors about tools, whose names and descriptions may name files; such an error names a file by its path."""
+
+_UNDECODABLE = re.compile(
+    r"(?<![a-z])(?:images?|pdf|documents?)\W.{0,40}(?:unknown format|unsupported|invalid|corrupt|truncat|decod|identif)"
+    r"|(?:fail\w*|unable|not|n't) (?:to )?(?:be )?(?:load|process|decode|identify|open|read)\w* .{0,20}"
+    r"(?:image|pdf|multi-?modal|picture)|illegal base64|invalid (?:base64|image)",
+    re.IGNORECASE,
+)
+_PATH = re.compile(r"\b(messages|input|contents)((?:[\s.\[\]\"',>-]{1,4}\w{1,32}){1,10})")
+_ORDINAL = re.compile(
+    r"(?<![a-z])(?:image|picture|file|document|pdf|attachment)s?(?: (?:number|no\.?|at))?"
+    r"(?P<zero> (?:index|position) |\[)?[ #_-]{0,2}(?P<number>\d{1,3})\b(?! ?(?:[kmg]i?b|px|pixel|byte|x\b|\.\d))",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """An attachment of a history that a model gets: no text, and not refused by it before."""
+
+    message: UserMessage
+    index: int
+
+    @property
+    def attachment(self) -> Attachment:
+        return self.message.attachments[self.index]
+
+
+# --- notes in place of files ------------------------------------------------------------------------------------------
+
+
+def without_refused_files(messages: Sequence[Message], model: str) -> list[Message]:
+    """Return the messages with a note in the text in place of each attachment that `model` refused."""
+    refused = _refused_by(messages, model)
+    return [_with_notes(message, refused) for message in messages] if refused else list(messages)
+
+
+def note_for(attachment: Attachment, reason: str) -> str:
+    """Return the text that a model gets in place of a file."""
+    description = f"{attachment.name!r} ({attachment.media_type}, {attachment.size} bytes)"
+    return f"[attached file {description}: its content is not here, because {reason}]"
+
+
+def _with_notes(message: Message, refused: set[tuple[str, int]]) -> Message:
+    if not isinstance(message, UserMessage):
+        return message
+    notes, kept = list[str](), list[Attachment]()
+    for index, attachment in enumerate(message.attachments):
+        if (message.message_id, index) in refused:
+            notes.append(note_for(attachment, "your server refused it"))
+        else:
+            kept.append(attachment)
+    if not notes:
+        return message
+    text = "\n\n".join([*notes, message.content] if message.content else notes)
+    return message.model_copy(update={"content": text, "attachments": tuple(kept)})
+
+
+def _refused_by(messages: Sequence[Message], model: str) -> set[tuple[str, int]]:
+    marks = (mark for message in messages if isinstance(message, UserMessage) for mark in message.refused_files)
+    return {(mark.message_id, mark.index) for mark in marks if mark.model == model}
+
+
+# --- files that an error names ----------------------------------------------------------------------------------------
+
+
+def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> list[SentFile]:
+    """Return the files of the history that `error` refuses, empty if it is about something else.
+
+    They are those at the path, with the name or with the number that the error gives, else those of the newest message
+    with files, as those before it were accepted; of the kind that the error names, if there are any.
+    """
+    sent, text = list(_sent_files(messages, model)), f"{error.param or ''} {error}"[:_MAX_CHARS]
+    if not sent or error.code not in _CODES:
+        return []
+    if error.named_files and _NAMED.search(text):
+        return [file for file in sent if file.attachment.data in error.named_files]
+    if not (_NAMED.search(text) and _COMPLAINT.search(text)) or _OTHER.search(text):
+        return []
+    if named := [file for file in sent if file.attachment.name in text]:
+        return named
+    same_kind = _of_named_kind(sent, text) or sent
+    if (number := _ordinal(text)) is not None and number < len(same_kind):
+        return [same_kind[number]]
+    return [file for file in same_kind if file.message is same_kind[-1].message]
+
+
+def find_too_large(messages: Sequence[Message], model: str, error: ModelError) -> list[SentFile]:
+    """Return the files that make a request too large which cannot be compacted.
+
+    They are those of the newest message with files: all if the body is too large, else its documents, which are the
+    files that can fill a context.
+    """
+    sent = list(_sent_files(messages, model))
+    newest = [file for file in sent if file.message is sent[-1].message]
+    return newest if error.status == 413 else [file for file in newest if file.attachment.kind == "document"]
+
+
+def mark_refused(files: Sequence[SentFile], model: str) -> tuple[RefusedFile, ...]:
+    """Return the marks of files that `model` refused."""
+    return tuple(RefusedFile(model=model, message_id=file.message.message_id, index=file.index) for file in files)
+
+
+def is_undecodable(text: str) -> bool:
+    """Return whether an error says that a file cannot be decoded, which some servers report as their own failure.
+
+    >>> is_undecodable("llm predict error: failed to process inputs: image: unknown format")
+    True
+    """
+    return _UNDECODABLE.search(text[:_MAX_CHARS]) is not None
+
+
+def data_at_path(body: bytes, text: str) -> tuple[str, ...]:
+    """Return the base64 data of the files at the first path in `text` that leads to some in the JSON of a request.
+
+    >>> request = b'{"messages": [{"content": [{"source": {"data": "iVBORw0K"}}]}]}'
+    >>> data_at_path(request, "messages.0.content.0.image.source: image exceeds 5 MB maximum")
+    ('iVBORw0K',)
+    """
+    paths = [(found[1], re.findall(r"\w+", found[2])) for found in _PATH.finditer(text[:_MAX_CHARS])]
+    if not any(key.isdigit() for _, keys in paths for key in keys[:1]):
+        return ()
+    try:
+        request: Any = json.loads(body)
+    except ValueError:
+        return ()
+    for root, keys in paths:
+        if found := tuple(_data_in(_node_at(request.get(root), keys))):
+            return found
+    return ()
+
+
+def _sent_files(messages: Sequence[Message], model: str) -> Iterator[SentFile]:
+    refused = _refused_by(messages, model)
+    for message in messages:
+        if isinstance(message, UserMessage):
+            for index, attachment in enumerate(message.attachments):
+                if attachment.kind != "text" and (message.message_id, index) not in refused:
+                    yield SentFile(message, index)
+
+
+def _of_named_kind(sent: Sequence[SentFile], text: str) -> list[SentFile]:
+    kinds = {found.lastgroup for found in _NAMED.finditer(text)} - {"file"}
+    return [file for file in sent if file.attachment.kind in kinds]
+
+
+def _ordinal(text: str) -> int | None:
+    """Return the position, from 0, of the file that `text` names by its number; `image 2` is the second one."""
+    found = _ORDINAL.search(text)
+    if found is None:
+        return None
+    number = int(found["number"])
+    return number if found["zero"] or number == 0 else number - 1
+
+
+def _node_at(value: Any, keys: Sequence[str]) -> Any:
+    """Return the innermost value that the keys lead to; None if not even the first of them does."""
+    node: Any = None
+    for key in keys:
+        items = cast("list[Any]", value) if isinstance(value, list) else []
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if key.isdigit() and int(key) < len(items):
+            value = node = items[int(key)]
+        elif key in fields:
+            value = node = fields[key]
+        else:
+            break
+    return node
+
+
+def _data_in(value: Any) -> Iterator[str]:
+    """Yield the base64 in data URLs, and in the fields in which the wires send files."""
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        name, node = waiting.pop(0)
+        if isinstance(node, dict):
+            waiting += cast("dict[str, Any]", node).items()
+        elif isinstance(node, list):
+            waiting += [(name, item) for item in cast("list[Any]", node)]
+        elif isinstance(node, str) and (name in ("data", "images") or node.startswith("data:")):
+            yield node.partition(";base64,")[2] or node

@@ -1,0 +1,138 @@
+"""Attached files that a server refuses: named in the error, and left out of later requests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agenticx.attachments import Attachment, make_attachment
+from agenticx.errors import ModelError
+from agenticx.llms.file_refusals import find_refused, without_refused_files
+from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage
+from agenticx.runtime import AgentRuntime, Session
+from agenticx.testing import FakeOpenAIServer, ScriptedModel, collect, fail, say
+from tests.support.jumping_clock import VIRTUAL_TIME_OVER_SOCKETS
+from tests.support.wires.files import PDF, PNG, TEXT, contents
+from tests.support.wires.served import ANTHROPIC, CHAT, GEMINI, OLLAMA, RESPONSES, ServedWire
+
+pytestmark = pytest.mark.anyio
+
+NOTE = "[attached file 'bad.png' (image/png, 17 bytes): its content is not here, because your server refused it]"
+BAD = make_attachment("bad.png", contents["image/png"] + b"!")
+REFUSALS = [
+    (CHAT, 400, "You uploaded an unsupported image. Please make sure your image is valid."),
+    (CHAT, 413, "Request Entity Too Large"),
+    (RESPONSES, 400, "The image data you provided does not represent a valid image."),
+    (ANTHROPIC, 400, "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 10053760 bytes > 5242880"),
+    (GEMINI, 400, "Unable to process input image. Please retry or report in troubleshooting"),
+    (OLLAMA, 500, "Failed to create new sequence: failed to process inputs: image: unknown format"),
+    (OLLAMA, 400, "illegal base64 data at input byte 4"),
+]
+
+
+@pytest.fixture
+def anyio_backend() -> Any:
+    return VIRTUAL_TIME_OVER_SOCKETS
+
+
+async def events_of(model: Any, session: Session, text: str, *files: Attachment) -> tuple[str, str]:
+    """Run one turn; return the code and text of its end."""
+    events = await collect(AgentRuntime(model).run_turn(UserMessage(content=text, attachments=files), session))
+    return events[-1].data.get("code", ""), events[-1].data["text"]
+
+
+@pytest.mark.parametrize(("wire", "status", "words"), REFUSALS)
+async def test_a_refused_file_does_not_end_the_session(wire: ServedWire, status: int, words: str) -> None:
+    session, hi = Session(), wire.body(wire.hi, wire.end)
+    replies = [wire.refusal(status, words), hi, hi]
+    async with FakeOpenAIServer(replies) as server, wire.open_model(server.base_url) as model:
+        code, text = await events_of(model, session, "What is this?", TEXT, BAD)
+        assert (code, words in text) == ("context_overflow" if status == 413 else "provider.bad_request", True)
+        assert text.endswith(f"; from the next message on {model.name} gets a note instead of 'bad.png'")
+        assert await events_of(model, session, "And now?") == ("", "hi")
+        async with wire.open_model(server.base_url, name="other") as other:
+            assert await events_of(other, session, "And you?") == ("", "hi")
+    first, second, third = (json.dumps(request.json, ensure_ascii=False) for request in server.requests)
+    assert [BAD.data in body for body in (first, second, third)] == [True, False, True]
+    assert [NOTE in body for body in (first, second, third)] == [False, True, False]
+    assert all("grüße" in body for body in (first, second, third))
+
+
+def history(*files: tuple[Attachment, ...]) -> list[Message]:
+    """Return a conversation with a reply after each message; the ids of the messages are m0, m1, …."""
+    messages = list[Message]()
+    for number, attached in enumerate(files):
+        messages.append(UserMessage(content="look", attachments=attached, message_id=f"m{number}"))
+        messages.append(AssistantMessage(content="ok"))
+    return messages[:-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("Invalid image data", [("m1", 0), ("m1", 1)]),
+        ("image 1 of the request: unsupported format", [("m0", 0)]),
+        ("could not decode images[2]", [("m1", 1)]),
+        ("failed to process image at index 1", [("m1", 0)]),
+        ("image #3 exceeds 5 MB", [("m1", 1)]),
+        ("The document 'e.pdf' is password protected", [("m1", 2)]),
+        ("A maximum of 100 PDF pages may be provided.", [("m1", 2)]),
+        ("At least one of the image dimensions exceed max allowed size: 8000 pixels", [("m1", 0), ("m1", 1)]),
+        ("attachments are too large", [("m1", 0), ("m1", 1), ("m1", 2)]),
+        ("输入图片大小超过限制", [("m1", 0), ("m1", 1)]),
+        ("messages.3.content: text content blocks must be non-empty", []),
+        ("Invalid schema for function 'read_image': image is not of type object", []),
+        ("'tool_choice' is not allowed in this context", []),
+        ("The model `m` does not exist", []),
+        ("invalid temperature: only 1 is allowed for this model", []),
+        ("image_generation is not a supported tool", []),
+    ],
+)
+def test_the_files_that_an_error_refuses_are_found(words: str, expected: list[tuple[str, int]]) -> None:
+    messages = history((PNG, TEXT), (PNG.model_copy(update={"name": "x.png"}), BAD, PDF))
+    found = find_refused(messages, "m", ModelError(words, code="provider.bad_request"))
+    assert [(file.message.message_id, file.index) for file in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("wire", "words"),
+    [
+        (ANTHROPIC, "messages.2.content.0.image.source.base64.data: Could not process image"),
+        (CHAT, "Invalid 'messages[2].content[0].image_url': invalid image"),
+        (CHAT, "invalid image at messages.[2].content.[0].image_url.url"),
+        (CHAT, 'Field invalid: ["body", "messages", 2, "content", 0, "image_url"]'),
+        (RESPONSES, "Invalid 'input[2].content[0].image_url': invalid image"),
+        (GEMINI, "Unsupported image at GenerateContentRequest.contents[2].parts[0].inline_data"),
+    ],
+)
+async def test_the_file_at_the_path_of_an_error_is_left_out_alone(wire: ServedWire, words: str) -> None:
+    session, hi = Session(messages=history((PNG,), (BAD, PDF))), wire.body(wire.hi, wire.end)
+    async with (
+        FakeOpenAIServer([wire.refusal(400, words), hi]) as server,
+        wire.open_model(server.base_url) as model,
+    ):
+        assert "gets a note instead of 'bad.png'" in (await events_of(model, session, "go"))[1]
+        assert await events_of(model, session, "go") == ("", "hi")
+    bodies = [json.dumps(request.json, ensure_ascii=False) for request in server.requests]
+    assert [(PNG.data in body, BAD.data in body) for body in bodies] == [(True, True), (True, False)]
+
+
+async def test_a_document_that_fills_the_context_is_left_out_if_nothing_can_be_compacted() -> None:
+    session, too_long = Session(), ModelError("prompt is too long", code="context_overflow", status=400)
+    with ScriptedModel([fail(too_long), say("hi")]) as model:
+        code, text = await events_of(model, session, "Read", PNG, PDF)
+        assert (code, text.endswith("gets a note instead of 'e.pdf'")) == ("context_overflow", True)
+        assert await events_of(model, session, "go") == ("", "hi")
+    assert [message.attachments for message in model.requests[1].messages if isinstance(message, UserMessage)] == [
+        *((PNG,), ())
+    ]
+
+
+def test_a_note_replaces_a_file_for_the_model_that_refused_it_alone() -> None:
+    mark = RefusedFile(model="m", message_id="m0", index=1)
+    messages = [*history((PNG, BAD)), UserMessage(content="", refused_files=(mark,))]
+    (changed, *_), same = without_refused_files(messages, "m"), without_refused_files(messages, "n")
+    assert isinstance(changed, UserMessage)
+    assert (changed.content, changed.attachments, same) == (f"{NOTE}\n\nlook", (PNG,), messages)
