@@ -84,6 +84,8 @@ Differences from autogen-agentchat:
     answer is a new message, with an id of its own.
 12. An agent that is to speak and has heard nothing new is sent a message of the user's, `Continue.`.
 13. A team on a session of a hub refuses `load_state`: the session's log is its state.
+14. `TextMentionTermination` without `sources` does not look at the messages given as the task of the run, which may
+    name the text that they ask for; with `sources=["user"]` it does, as does `await condition(messages)`.
 
 Differences from MetaChain:
 

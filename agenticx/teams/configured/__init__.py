@@ -68,7 +68,7 @@ Keys of a participant, which is an agent, or with `kind = "user"` the user, who 
 Conditions, by `type`, with their keys:
 
     max_messages     max_messages: of the run, with the task
-    text_mention     text, sources?: a text in a message of one of these participants, by default of any
+    text_mention     text, sources?: a text in a message of one of these participants, by default in any but the user's
     text_message     source: a text of that participant, as opposed to a handoff
     stop_message     a `StopMessage`, which participants of the application's own can send
     source_match     sources: a message of one of these participants

@@ -95,7 +95,7 @@ def _team(name: str, config: TeamConfig, parts: TeamParts, members: Sequence[Cha
     options: dict[str, Any] = {
         "name": name,
         "description": config.description,
-        "termination_condition": any_of(config.termination, config.names),
+        "termination_condition": any_of(config.termination),
         "max_turns": config.max_turns or parts.settings.team_max_turns,
         "settings": parts.settings,
         "clock": parts.clock,

@@ -19,9 +19,9 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class _Condition(ConfigTable):
-    """A condition; `sources` are the names of the participants, the person who gives the task not among them."""
+    """A condition."""
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         """Return the condition."""
         raise NotImplementedError
 
@@ -32,19 +32,19 @@ class MaxMessages(_Condition):
     type: Literal["max_messages"]
     max_messages: _Count
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.MaxMessageTermination(self.max_messages)
 
 
 class TextMention(_Condition):
-    """A text in a message of one of `sources`, by default of any participant; the task does not count."""
+    """A text in a message of one of `sources`, by default in any but the task."""
 
     type: Literal["text_mention"]
     text: _Text
     sources: Annotated[list[_Text], Field(max_length=MAX_LISTED)] | None = None
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
-        return conditions.TextMentionTermination(self.text, self.sources or sources)
+    def build(self) -> TerminationCondition:
+        return conditions.TextMentionTermination(self.text, self.sources or None)
 
 
 class StopMessageSent(_Condition):
@@ -52,7 +52,7 @@ class StopMessageSent(_Condition):
 
     type: Literal["stop_message"]
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.StopMessageTermination()
 
 
@@ -62,7 +62,7 @@ class TextMessageSent(_Condition):
     type: Literal["text_message"]
     source: _Text
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.TextMessageTermination(self.source)
 
 
@@ -72,7 +72,7 @@ class SourceMatch(_Condition):
     type: Literal["source_match"]
     sources: Annotated[list[_Text], Field(min_length=1, max_length=MAX_LISTED)]
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.SourceMatchTermination(self.sources)
 
 
@@ -89,7 +89,7 @@ class HandoffMade(_Condition):
             raise ValueError(f"is {shortened(target)}; right would be an identifier such as a participant's name")
         return target
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.HandoffTermination(self.target)
 
 
@@ -99,7 +99,7 @@ class FunctionCalled(_Condition):
     type: Literal["function_call"]
     function_name: _Text
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.FunctionCallTermination(self.function_name)
 
 
@@ -117,7 +117,7 @@ class TokenUsage(_Condition):
             raise ValueError("needs one of max_total_token, max_prompt_token and max_completion_token")
         return self
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.TokenUsageTermination(self.max_total_token, self.max_prompt_token, self.max_completion_token)
 
 
@@ -127,7 +127,7 @@ class Timeout(_Condition):
     type: Literal["timeout"]
     timeout_seconds: _Amount
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.TimeoutTermination(self.timeout_seconds)
 
 
@@ -137,7 +137,7 @@ class Cost(_Condition):
     type: Literal["cost"]
     max_cost_usd: _Amount
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.CostTermination(self.max_cost_usd)
 
 
@@ -147,7 +147,7 @@ class Stuck(_Condition):
     type: Literal["stuck"]
     repeats: Annotated[int, Field(ge=2)] = 3
 
-    def build(self, sources: Sequence[str]) -> TerminationCondition:
+    def build(self) -> TerminationCondition:
         return conditions.StuckTermination(self.repeats)
 
 
@@ -167,7 +167,7 @@ ConditionConfig = Annotated[
 ]
 
 
-def any_of(configs: Sequence[ConditionConfig], sources: Sequence[str]) -> TerminationCondition | None:
+def any_of(configs: Sequence[ConditionConfig]) -> TerminationCondition | None:
     """Return the condition that any of these meets, None without any."""
-    built = [config.build(sources) for config in configs]
+    built = [config.build() for config in configs]
     return OrTerminationCondition(*built) if built else None

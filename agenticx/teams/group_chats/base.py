@@ -233,7 +233,7 @@ class BaseGroupChat(Team):
         if task:
             self._selected = None
         run.task, run.new_task = self._transcript.begin_task(task)
-        run.messages += run.task
+        run.add_given(run.task)
         return run
 
     async def run_as_work(self, turn: Turn, task: TaskInput, events: Sequence[StoredEvent]) -> WorkResult:
@@ -350,7 +350,7 @@ class BaseGroupChat(Team):
             return name
         if name is None and (steering := turn.take_steering()):
             self._transcript.add_task(steering)
-            run.messages += steering
+            run.add_given(steering)
         choice = Spending()
         if name is None:
             with collected_by(choice):

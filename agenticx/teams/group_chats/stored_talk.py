@@ -109,7 +109,9 @@ def read_talk(turns: StoredTurns, types: MessageTypes) -> StoredTalk:
         talk.last_run.messages += loaded
         talk.selected = None
         if speaker is None:
-            talk.transcript.add_task([message for message in loaded if isinstance(message, BaseChatMessage)])
+            given = [message for message in loaded if isinstance(message, BaseChatMessage)]
+            talk.last_run.given += given
+            talk.transcript.add_task(given)
         elif not loaded:
             talk.selected = speaker
         else:

@@ -27,10 +27,12 @@ Speaking = BaseAgentEvent | BaseChatMessage
 class TeamRun:
     """One run.
 
-    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result. Those
-    of the `task` that the team has not been given before are its `new_task`. With `continues` a process that ended
-    began the run. `stop_work` cancels the task in which it is at work. `fallback` is the reply of a model that was to
-    choose the next speaker but named none, until that speaker is announced.
+    `messages` are the task and the messages of speeches, which conditions see; `output` are those of the result.
+    `given` are those of them that no participant said: the task, also that of an earlier run with which this one goes
+    on, and what the user sent meanwhile. Those of the `task` that the team has not been given before are its
+    `new_task`. With `continues` a process that ended began the run. `stop_work` cancels the task in which it is at
+    work. `fallback` is the reply of a model that was to choose the next speaker but named none, until that speaker is
+    announced.
     """
 
     condition: ConditionRun | None
@@ -39,6 +41,7 @@ class TeamRun:
     task: Sequence[BaseChatMessage] = ()
     new_task: Sequence[BaseChatMessage] = ()
     messages: list[Speaking] = field(default_factory=list[Speaking])
+    given: list[BaseChatMessage] = field(default_factory=list[BaseChatMessage])
     output: list[Speaking] = field(default_factory=list[Speaking])
     queue: BatchQueue[Speaking] = field(default_factory=BatchQueue[Speaking])
     repetition: Repetition = field(default_factory=Repetition)
@@ -66,11 +69,17 @@ class TeamRun:
         """Go on with an earlier run; one of an earlier process is in the same turn."""
         self.continues = earlier.turn_id is not None
         self.messages += earlier.messages
+        self.given += earlier.given
         self.turns = earlier.speeches
         for message in earlier.messages:
             self.repetition.add(message)
         for usage in earlier.usages:
             self.spending.add(usage)
+
+    def add_given(self, messages: Sequence[BaseChatMessage]) -> None:
+        """Add messages of the user, or of an outer team: the task, or what was sent meanwhile."""
+        self.messages += messages
+        self.given += messages
 
     def add_speech(self, said: Sequence[Speaking]) -> None:
         """Add the messages of a speech that is finished."""
@@ -112,6 +121,7 @@ class TeamRun:
             return False
         run = Run(
             messages=tuple(self.messages),
+            task=tuple(self.given),
             usage=self.spending.usage,
             cost_usd=self.spending.cost_usd,
             seconds=self.spending.seconds,

@@ -89,11 +89,13 @@ class _Entry:
 class EarlierRun:
     """A run that goes on: its messages, which conditions see, those of its finished speeches, and these' model calls.
 
+    `given` are those of the messages that no participant said: the task, and what the user sent meanwhile.
     `turn_id` is that of its turn, if it goes on in the same one.
     """
 
     turn_id: str | None = None
     messages: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list[BaseAgentEvent | BaseChatMessage])
+    given: list[BaseChatMessage] = field(default_factory=list[BaseChatMessage])
     said: list[BaseAgentEvent | BaseChatMessage] = field(default_factory=list[BaseAgentEvent | BaseChatMessage])
     speeches: int = 0
     usages: Sequence[Usage] = ()
@@ -171,11 +173,11 @@ class TeamTranscript:
         """Return the last run; None if `task` has a message that it was not given."""
         entries = self._entries[self._began :]
         said = [entry.message for entry in entries if entry.speaker is not None]
-        given = {entry.message.id for entry in entries if entry.speaker is None}
-        if not given.issuperset(message.id for message in task):
+        given = [cast("BaseChatMessage", entry.message) for entry in entries if entry.speaker is None]
+        if not {message.id for message in given}.issuperset(message.id for message in task):
             return None
         speeches = sum(entry.shared and entry.speaker is not None for entry in entries)
-        return EarlierRun(messages=[entry.message for entry in entries], said=said, speeches=speeches)
+        return EarlierRun(messages=[entry.message for entry in entries], given=given, said=said, speeches=speeches)
 
     def add_task(self, messages: Sequence[BaseChatMessage]) -> None:
         """Add messages of the user."""

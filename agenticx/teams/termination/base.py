@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 from agenticx import user_code
@@ -31,13 +31,15 @@ class TerminatedException(AgenticXError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run so far: its messages with the task, tokens, cost, nominal seconds and speeches.
+    """A run so far: its messages, tokens, cost, nominal seconds and speeches.
 
+    Those of `messages` that the run was given, at its beginning or by the user meanwhile, are its `task`.
     The time in which the run waited for a person is not in `seconds`. `cost_usd` is None if the price of a model that
     was called is unknown. `began` is the `time.perf_counter_ns()` of the run's beginning.
     """
 
     messages: Sequence[BaseAgentEvent | BaseChatMessage] = ()
+    task: Sequence[BaseChatMessage] = ()
     usage: RequestUsage = field(default_factory=RequestUsage)
     cost_usd: float | None = 0.0
     seconds: float = 0.0
@@ -93,18 +95,26 @@ class TerminationCondition:
 
 
 class MessageCondition(TerminationCondition):
-    """A condition that one message meets: override `reason`, which returns why it does, else None."""
+    """A condition that one message meets: override `reason`, which returns why it does, else None.
+
+    With `skips_task` the messages of the run's task do not count.
+    """
+
+    skips_task = False
 
     def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
         raise NotImplementedError
 
     def check(self, run: Run) -> StopMessage | None:
-        return self.stop_at(run.messages)
+        return self.stop_at(run.messages, run.task)
 
-    def stop_at(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> StopMessage | None:
+    def stop_at(
+        self, messages: Sequence[BaseAgentEvent | BaseChatMessage], task: Sequence[BaseChatMessage]
+    ) -> StopMessage | None:
         """Return the reason of the first message that meets the condition."""
+        skipped = {message.id for message in task} if self.skips_task else ()
         for message in messages:
-            if (reason := self.reason(message)) is not None:
+            if message.id not in skipped and (reason := self.reason(message)) is not None:
                 return self._stop(reason)
         return None
 
@@ -182,7 +192,7 @@ class ConditionRun:
             return await _check(condition, run)
         if (stop := self._stops.get(id(condition))) is None:
             name = type(condition).__name__
-            look = condition.stop_at if isinstance(condition, MessageCondition) else condition
+            look = partial(condition.stop_at, task=run.task) if isinstance(condition, MessageCondition) else condition
             stop = _checked(await user_code.call_in_place(look, new, what=name), name)
             if stop is not None:
                 self._stops[id(condition)] = stop

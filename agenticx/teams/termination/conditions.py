@@ -55,7 +55,10 @@ class MaxMessageTermination(TerminationCondition):
 
 
 class TextMentionTermination(MessageCondition):
-    """A text in a chat message, or beside the calls of a reply, of one of `sources` if given."""
+    """A text in a chat message, or beside the calls of a reply, of one of `sources` if given.
+
+    Without `sources` the messages of the run's task do not count.
+    """
 
     def __init__(self, text: str, sources: Sequence[str] | None = None) -> None:
         check_str("text", text)
@@ -63,6 +66,7 @@ class TextMentionTermination(MessageCondition):
             check_sequence("sources", sources, "names")
         self._text = text
         self._sources = sources
+        self.skips_task = sources is None
 
     def reason(self, message: BaseAgentEvent | BaseChatMessage) -> str | None:
         if self._sources is not None and message.source not in self._sources:

@@ -195,9 +195,26 @@ async def test_participants_are_checked() -> None:
 
 
 async def test_a_condition_sees_the_run_so_far_and_may_end_it_at_the_task() -> None:
-    team = RoundRobinGroupChat([Saying("a")], termination_condition=TextMentionTermination("go"))
+    team = RoundRobinGroupChat([Saying("a")], termination_condition=TextMentionTermination("go", ["user"]))
     result = await team.run(task="go")
     assert (lines(result.messages), result.stop_reason) == (["user: go"], "Text 'go' mentioned")
+
+
+async def test_a_text_that_the_task_mentions_does_not_end_the_run() -> None:
+    condition = TextMentionTermination("APPROVE")
+    task = [TextMessage(content="Say APPROVE."), TextMessage(content="APPROVE", source="a")]
+    inner = RoundRobinGroupChat([Saying("x", "no", "APPROVE")], condition, name="inner", max_turns=5)
+    assert len((await inner.run(task=task)).messages) == 4
+    assert [len((await inner.run(task=None)).messages) for _ in range(2)] == [1, 1]
+    outer = RoundRobinGroupChat([Saying("a", "APPROVE?"), inner], MaxMessageTermination(4))
+    assert await talk(outer, "go") == ["user: go", "a: APPROVE?", "x: APPROVE", "a: APPROVE?"]
+    assert await condition(task) is not None
+
+    failing = RoundRobinGroupChat([Saying("a", RuntimeError("no"), "then", "APPROVE")], condition, name="failing")
+    retried = RoundRobinGroupChat([failing], max_turns=1)
+    with pytest.raises(TeamError, match="no"):
+        await retried.run(task=task)
+    assert await talk(retried) == ["a: then", "a: APPROVE"]
 
 
 async def test_conditions_begin_anew_with_each_run_and_serve_two_teams_at_once() -> None:
@@ -417,7 +434,8 @@ async def test_an_inner_team_speaks_with_its_last_message_and_its_inner_messages
 
 
 async def test_the_reason_to_stop_of_an_inner_team_that_says_nothing_is_no_text_that_ends_the_outer_one() -> None:
-    inner = RoundRobinGroupChat([Saying("a")], termination_condition=TextMentionTermination("go"), name="inner")
+    at_task = TextMentionTermination("go", ["user"])
+    inner = RoundRobinGroupChat([Saying("a")], termination_condition=at_task, name="inner")
     ends = TextMentionTermination("go", sources=["inner"])
     result = await RoundRobinGroupChat([inner], termination_condition=ends, max_turns=1).run(task="go")
     assert lines(result.messages) == ["user: go", "inner: (no message)"]

@@ -53,6 +53,15 @@ async def test_a_run_without_a_limit_of_its_own_ends_at_that_of_the_settings(tmp
     assert ended["stop_reason"] == "Maximum number of turns 3 reached."
 
 
+async def test_a_text_that_ends_the_run_may_be_in_its_task_also_with_the_user_as_a_participant(tmp_path: Path) -> None:
+    user = PAIR.replace('name = "critic"\nsystem_message = "Judge."', 'name = "user"\nkind = "user"')
+    mention = '[[termination]]\ntype = "text_mention"\ntext = "APPROVE"\n'
+    team_file(tmp_path / "home", user.replace("max_turns = 2", "max_turns = 1") + mention)
+    async with open_team_hub(tmp_path, ["One."]) as hub:
+        ended = await run(hub, (await hub.create(team="pair")).id, "Write, and I say APPROVE.")
+    assert (ended["text"], ended["stop_reason"]) == ("One.", "Maximum number of turns 1 reached.")
+
+
 async def test_a_message_is_the_task_of_a_run_in_its_turn(tmp_path: Path) -> None:
     async with open_team_hub(tmp_path, ["A poem.", "Too short."]) as hub:
         session = await hub.create(team="pair")
