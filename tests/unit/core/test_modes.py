@@ -1,0 +1,54 @@
+"""The mode of a prompt: small talk and general knowledge, questions about notes, and work with tools."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from agenticx.core.modes import Mode, detect_mode
+from tests.support.knowledge.data import knowledge_rows
+
+
+def kind(text: str, *mentions: str, previous: Mode | None = None) -> str:
+    return detect_mode(text, vaults=True, tools=["bash_exec"], mentions=mentions, previous=previous).kind
+
+
+def test_few_prompts_are_taken_for_chat_or_vault_wrongly_and_most_of_either_are_found() -> None:
+    rows = knowledge_rows("mode_prompts.jsonl")
+    found = Counter((row["mode"], kind(row["text"])) for row in rows)
+    classed = sum(number for (_, mode), number in found.items() if mode != "agent")
+
+    assert (found["chat", "chat"] + found["vault", "vault"]) / classed >= 0.95
+    assert found["vault", "vault"] / sum(row["mode"] == "vault" for row in rows) >= 0.85
+    assert found["chat", "chat"] / sum(row["mode"] == "chat" for row in rows) >= 0.75
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What did I write about the boiler last winter?", "vault"),
+        ("Cerca nei miei appunti la ricetta del tiramisù", "vault"),
+        ("Delete the note on Kafka", "agent"),
+        ("メモを作成して", "agent"),
+        ("What's in the file notes.txt?", "agent"),
+        ("What are musical notes?", "chat"),
+        ('Translate this into French: "search my notes"', "chat"),
+        ("Obrigado!", "chat"),
+        ("go on", "agent"),
+        ("", "agent"),
+    ],
+)
+def test_an_order_beats_notes_and_doubt_is_agent(text: str, expected: str) -> None:
+    assert kind(text) == expected
+
+
+def test_mentions_and_the_mode_before_count() -> None:
+    vault = detect_mode("[[Lease]]: who pays?", vaults=True, tools=["bash_exec"])
+
+    assert vault == Mode("vault", "it names notes or tags", True)
+    assert kind("who pays", "vault") == "vault"
+    assert kind("who pays in my notes", "web") == "agent"
+    assert kind("continue", previous=vault) == "vault"
+    assert detect_mode("search my notes", vaults=False, tools=["bash_exec"]).kind == "agent"
+    assert detect_mode("Delete a.txt", vaults=True, tools=[]).kind == "chat"
