@@ -1,4 +1,4 @@
-"""The mode of a prompt: chat (small talk, general knowledge), vault (the person's notes) or agent (work).
+"""The mode of a prompt: chat (general knowledge), vault (the person's notes) or agent (work).
 
 A mode is a hint, never a lock: tools and system prompt are the same in all three. Only rules decide, no model; their
 words are in `config/modes.toml`. In doubt the mode is agent, which can do everything that the others can.
