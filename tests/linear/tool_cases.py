@@ -28,9 +28,10 @@ from agenticx.tools.protected import protected_part, protected_settings_part
 from agenticx.tools.registry import FunctionTool, tool
 from agenticx.tools.schema import CallSchema, read_signature
 from agenticx.tools.shell.braces import expand_braces, has_braces
+from agenticx.tools.shell.deletions import find_whole_deletion
 from agenticx.tools.shell.globs import is_glob, simplify_classes
 from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
-from agenticx.tools.shell.named_paths import EXAMINED_WORD_BYTES, examine
+from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WORD_BYTES, examine
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
 from agenticx.tools.shown_names import entries_shown_as, name_forms
@@ -42,6 +43,13 @@ from agenticx.tools.visible import (
     visible_line,
     visible_path,
     without_invisible,
+)
+from agenticx.tools.whole_folders import (
+    WholeFolders,
+    deletion_reason,
+    find_deleted_folder,
+    names_deletion,
+    without_globs_of_all,
 )
 from tests.linear.case import LinearCase, Make
 from tests.linear.llm_cases import parsed
@@ -89,6 +97,25 @@ COMMANDS: dict[str, Make] = {
     "different words": lambda size: " ".join(f"w{number}" for number in range(size // 6)),
     "different globs": lambda size: " ".join(f"w{number}*" for number in range(size // 7)),
 }
+
+
+_DELETIONS: dict[str, Make] = {
+    **{name: lambda size, make=make: f"rm -rf {make(size)}" for name, make in COMMANDS.items()},
+    "substitutions": repeated("$(a)", head="rm -rf "),
+    "open substitutions": repeated("$(ls ", head="rm -rf "),
+    "pipes": repeated("|xargs rm", head="find ."),
+    "growing variables": repeated("A=$A$A;", head="A=aa;", tail="rm -rf $A"),
+    "users": repeated("~a ", head="rm -rf "),
+    "tests": repeated("-o -name x ", head="find ", tail="-delete"),
+    "stars": repeated("*", head="rm -rf "),
+}
+
+
+def _find_deletion(text: str) -> object:
+    try:
+        return find_whole_deletion(text[:EXAMINED_COMMAND_BYTES], _HERE, {}, FileSystemCache())
+    except UncheckableError:
+        return None
 
 
 def _pairs(make: Make) -> Make:
@@ -223,6 +250,19 @@ TOOL_CASES = [
         inputs=COMMANDS,
         where="thread",
         also=(FileSystemCache, expand_braces, has_braces, simplify_classes, remove_quoting),
+    ),
+    LinearCase(
+        of=find_whole_deletion,
+        run=_find_deletion,
+        inputs=_DELETIONS,
+        where="thread",
+    ),
+    LinearCase(
+        of=find_deleted_folder,
+        run=lambda text: find_deleted_folder({"path": text, "paths": text.split("/")}, _HERE),
+        inputs=_DELETIONS,
+        where="thread",
+        also=(WholeFolders, names_deletion, without_globs_of_all, deletion_reason),
     ),
     LinearCase(of=FileSystemCache, variant="globs", run=_matched, inputs=_GLOBS, where="thread", also=(is_glob,)),
     LinearCase(of=FileSystemCache, variant="paths", run=_resolved, inputs=COMMANDS, where="thread"),

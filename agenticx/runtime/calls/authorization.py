@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
 
@@ -34,6 +34,7 @@ from agenticx.tools.base import Assessment, Tool, ToolContext, UserQuestion
 from agenticx.tools.permissions import Verdict, decide
 from agenticx.tools.registry import FunctionTool
 from agenticx.tools.shell.read_only_heuristic import seems_read_only
+from agenticx.tools.whole_folders import deletion_reason, find_deleted_folder, names_deletion
 
 __all__ = ["CallAuthorizer", "CallRefused"]
 
@@ -98,7 +99,7 @@ class CallAuthorizer:
         tool, arguments = pending.tool, pending.arguments
         assert tool is not None
         assert arguments is not None
-        assessment = await self._assess(tool, arguments, context)
+        assessment = await self._assess(turn, tool, arguments, context)
         if resumed is not None and isinstance(resumed.request, QuestionRequest) != (assessment.asks is not None):
             turn.resumed_questions.pop(context.call_id, None)
             asker = self._asker(turn, resumed.request)
@@ -144,13 +145,13 @@ class CallAuthorizer:
             if answer.arguments is not None:
                 replaced = await _validate_replacement(tool, answer.arguments)
                 arguments, repaired = replaced.arguments, replaced.repaired
-                changed = await self._assess(tool, arguments, context)
+                changed = await self._assess(turn, tool, arguments, context)
                 if decide(turn.permission_mode, changed).decision == "deny":
                     raise CallRefused("Denied: the changed arguments are not allowed in this mode.", "denied")
                 digest = (await self._bind_arguments(tool, arguments, changed)).digest
             if answer.remember == "session":
                 turn.allowed.add(digest)
-        now = await self._assess(tool, arguments, context)
+        now = await self._assess(turn, tool, arguments, context)
         if (await self._bind_arguments(tool, arguments, now)).digest != digest:
             raise CallRefused("Denied: the effect of the call changed after the user was asked; ask again.", "denied")
         return ValidatedArguments(arguments, repaired)
@@ -191,19 +192,29 @@ class CallAuthorizer:
         kind = ConfirmAsker if isinstance(request, ConfirmRequest) else QuestionAsker
         return kind(turn.gate, self.settings, self.clock)
 
-    async def _assess(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+    async def _assess(self, turn: Turn, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
         """Return the tool's assessment; raise `CallRefused` if it fails or returns anything else.
 
-        The tool's code runs in a thread; a function without an assessor has its declared risk.
+        The tool's code runs in a thread; a function without an assessor has its declared risk. A tool whose name says
+        that it deletes is asked about as a protected path is if it would delete all of a folder that matters.
         """
         if isinstance(tool, FunctionTool) and tool.assessor is None:
-            return tool.assess(arguments, context)
-        what = f"the assessment of tool {tool.schema.name!r}"
-        assessment: object = await self._in_thread(tool.assess, arguments, context, what=what)
-        try:
-            return checked_assessment(assessment, tool.schema.name)
-        except ToolError as exc:
-            raise CallRefused(str(exc), "error") from exc
+            assessment = tool.assess(arguments, context)
+        else:
+            what = f"the assessment of tool {tool.schema.name!r}"
+            given: object = await self._in_thread(tool.assess, arguments, context, what=what)
+            try:
+                assessment = checked_assessment(given, tool.schema.name)
+            except ToolError as exc:
+                raise CallRefused(str(exc), "error") from exc
+        name, is_unasked = tool.schema.name, assessment.undeclared and not turn.has_gate
+        if assessment.risk == "read" or is_unasked or not names_deletion(name):
+            return assessment
+        what = f"the paths of tool {name!r}"
+        deleted = await self._in_thread(find_deleted_folder, arguments, context.workspace, what=what)
+        if deleted is None:
+            return assessment
+        return replace(assessment, protected=True, reasons=(*assessment.reasons, deletion_reason(deleted)))
 
     async def _bind_arguments(
         self, tool: Tool, arguments: Mapping[str, Any], assessment: Assessment

@@ -22,10 +22,12 @@ from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.processes import CommandExit, start_command
 from agenticx.tools.registry import tool
-from agenticx.tools.shell.lookups import FileSystemCache
+from agenticx.tools.shell.deletions import find_whole_deletion
+from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
 from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, NamedPaths, examine
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
 from agenticx.tools.visible import visible, visible_line
+from agenticx.tools.whole_folders import deletion_reason
 
 __all__ = ["bash_exec"]
 
@@ -48,18 +50,20 @@ _STARTUP_VARIABLES = re.compile(r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|BASH_FUNC_.*")
 def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
     command: str = arguments["command"]
     workspace = context.workspace.resolve()
-    search_path = _environment().get("PATH", "")
+    environment = _environment()
+    search_path = environment.get("PATH", "")
     file_system = FileSystemCache()
     named = examine(command, workspace, context.protected_roots, file_system)
+    deleted, unchecked = _find_deleted(command, workspace, environment, named.unchecked)
     harmless = named == NamedPaths() and is_plainly_harmless(
         command, workspace, search_path, context.protected_roots, file_system
     )
     return Assessment(
         risk="read" if harmless else "execute",
         question="Run this command?",
-        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, named)),
-        protected=not (named.protected is None and named.secret is None),
-        unchecked=named.unchecked is not None,
+        reasons=(_HARMLESS,) if harmless else tuple(_reasons(command, workspace, named, deleted, unchecked)),
+        protected=any(word is not None for word in (named.protected, named.secret, deleted)),
+        unchecked=unchecked is not None,
         command=visible(_shortened(command)),
         binding={
             "cwd": _file_identity(workspace),
@@ -67,6 +71,18 @@ def _assess(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
             "words": _named_files(command[:EXAMINED_COMMAND_BYTES], workspace, search_path),
         },
     )
+
+
+def _find_deleted(
+    command: str, workspace: Path, environment: Mapping[str, str], unchecked: str | None
+) -> tuple[str | None, str | None]:
+    """Return the word by which a command deletes a whole folder, and a sentence about what was not checked."""
+    if len(command) > EXAMINED_COMMAND_BYTES:
+        return None, unchecked
+    try:
+        return find_whole_deletion(command, workspace, environment, FileSystemCache()), unchecked
+    except UncheckableError as exc:
+        return None, unchecked or str(exc)
 
 
 def _shortened(command: str) -> str:
@@ -82,7 +98,9 @@ def _shortened(command: str) -> str:
 _HARMLESS = "It is one plain command that only looks at files of the workspace."
 
 
-def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
+def _reasons(
+    command: str, workspace: Path, named: NamedPaths, deleted: str | None, unchecked: str | None
+) -> Iterator[str]:
     yield f"It runs in {visible(str(workspace))}."
     yield "It runs without a sandbox, with all your permissions, and could read AgenticX's access token."
     lines = command.count("\n") + 1
@@ -95,8 +113,10 @@ def _reasons(command: str, workspace: Path, named: NamedPaths) -> Iterator[str]:
         yield f"It names {shown}, which decides what runs on this machine or which calls need approval."
     if named.secret is not None:
         yield f"It names {visible_line(named.secret, _MAX_WORD_CHARS)}, a file that usually holds keys or passwords."
-    if named.unchecked is not None:
-        yield named.unchecked
+    if deleted is not None:
+        yield deletion_reason(deleted)
+    if unchecked is not None:
+        yield unchecked
 
 
 def _named_files(command: str, workspace: Path, search_path: str) -> dict[str, list[object]]:

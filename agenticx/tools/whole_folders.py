@@ -1,0 +1,86 @@
+"""The folders whose deletion is always asked about, and calls of tools that delete one by its path."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from agenticx.tools.visible import visible_line
+
+__all__ = ["WholeFolders", "deletion_reason", "find_deleted_folder", "names_deletion", "without_globs_of_all"]
+
+_MAX_SHOWN_CHARS = 300
+_MAX_PATH_CHARS = 4_096  # no file has a longer path
+
+_DELETES = re.compile(
+    r"(?:^|[_.-])(?:clear|del|delete|empty|erase|purge|remove|rm|rmdir|rmtree|trash|unlink|wipe)(?:[_.-]|$)"
+)
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_IS_PATH = re.compile(r"path|file|folder|dir|target|location|root")
+# A component such as `*`, `.*` or `*.*`.
+_MATCHES_ALL = re.compile(r"(?:\.?(?:\?|\[[!^][^\]]*\])*\*)+")
+
+
+class WholeFolders:
+    """The `paths` of `/`, the home folder, `workspace`, and the folders above the two, with case folded."""
+
+    def __init__(self, workspace: Path) -> None:
+        home = os.path.expanduser("~")
+        folders = {str(workspace), os.path.realpath(workspace), home, os.path.realpath(home), "/"}
+        above = {str(parent) for folder in folders for parent in Path(folder).parents}
+        self.paths = frozenset(path.casefold() for path in folders | above)
+
+    def __contains__(self, path: str) -> bool:
+        """Return whether `path`, which is absolute, is one of them as it is written; links are not followed."""
+        return f"/{os.path.normpath(path).lstrip('/')}".casefold() in self.paths
+
+
+def deletion_reason(word: str) -> str:
+    """Return a sentence with the reason why a deletion by `word`, a path or glob, is asked about."""
+    shown = visible_line(word, _MAX_SHOWN_CHARS)
+    return f"It deletes {shown}: the workspace, your home folder, a folder above one of them, or all that is in one."
+
+
+def without_globs_of_all(path: str) -> str:
+    """Return the folder all of whose files a path such as `folder/*` names; any other path as it is."""
+    parts = path.rstrip("/").split("/")
+    while parts and _MATCHES_ALL.fullmatch(parts[-1]):
+        parts.pop()
+    return "/".join(parts) or ("/" if path.startswith("/") else ".")
+
+
+def names_deletion(tool_name: str) -> bool:
+    """Return whether a tool deletes by its name, such as `file_delete` or `removeFolder`."""
+    return _DELETES.search(_WORD_START.sub("_", tool_name).lower()) is not None
+
+
+def find_deleted_folder(arguments: Mapping[str, Any], workspace: Path) -> str | None:
+    """Return the argument by which a call of a tool that deletes paths deletes one of the `WholeFolders`, or None.
+
+    Relative paths are those of `workspace`.
+    """
+    whole = WholeFolders(workspace)
+    for text in _path_texts(arguments):
+        try:
+            path = os.path.join(workspace, os.path.expanduser(without_globs_of_all(text)))
+            resolved = os.path.realpath(path)
+        except (OSError, ValueError):  # a name that no file can have
+            continue
+        if path in whole or resolved in whole:
+            return text
+    return None
+
+
+def _path_texts(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts that are paths by the name of their argument, or because they begin with `~` or `/`."""
+    for name, value in arguments.items():
+        items = cast("Sequence[object]", value) if isinstance(value, list | tuple | set) else [value]
+        for item in items:
+            text = os.fspath(cast("os.PathLike[str]", item)) if isinstance(item, os.PathLike) else item
+            if not isinstance(text, str) or not text.strip() or len(text) > _MAX_PATH_CHARS:
+                continue
+            if _IS_PATH.search(name.lower()) or text.startswith("~") or (text.startswith("/") and len(text) > 1):
+                yield text.strip()

@@ -1,0 +1,252 @@
+"""Deletions of the home folder, the workspace or `/` are asked about in mode auto; others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx import AgentRuntime, Session
+from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
+from agenticx.tools import decide, tool
+from agenticx.tools.builtin.shell import bash_exec
+
+pytestmark = [pytest.mark.anyio, pytest.mark.promise("H3")]
+
+WHOLE = r"""
+rm -rf ~
+rm -r -f ~
+rm ~ -rf
+rm -fR ~/
+rm -rf ~//
+rm -r ~/.
+rm --recursive --force ~
+rm -rf -- ~
+rm -rfv ~ | tee log
+rm -rf $HOME
+rm -rf "$HOME"/
+rm -rf "${HOME}"
+rm -rf ${HOME:?}/*
+rm -rf ~/*
+rm -rf ~/.*
+rm -rf ~/{*,.*}
+rm -rf {~,build}
+rm -rf build ~
+rm -rf ./
+rm -rf .
+rm -rf *
+rm -rf ./*
+rm -rf .[!.]* *
+rm -rf ..
+rm -rf ../..
+rm -rf build/..
+rm -rf /*
+rm -rf /
+rm -rf //
+rm -rf --no-preserve-root /
+\rm -rf ~
+'rm' -rf ~
+/bin/rm -rf ~
+rm -rf \⏎ ~
+echo hi⏎rm -rf ~
+cd ~ && rm -rf *
+cd && rm -rf .
+cd / ; rm -rf *
+cd sub && rm -rf ..
+cd sub; cd ..; rm -rf *
+pushd ~ >/dev/null; rm -rf *
+(cd ~; rm -rf .)
+(cd build && make); rm -rf *
+cd missing; rm -rf *
+find ~ -delete
+find . -delete
+find -delete
+find / -delete
+find . -mindepth 1 -delete
+find . -type f -delete
+find . ! -name keep -delete
+find . -not -name '*.py' -delete
+find . -name '*' -delete
+find . -exec rm -rf {} +
+find ~ -maxdepth 1 -exec rm -rf {} \;
+find . -path ./keep -prune -o -delete
+find . -print0 | xargs -0 rm -rf
+find ~ -type f | xargs rm
+ls | xargs rm -rf
+ls -A ~ | xargs -I{} rm -rf ~/{}
+ls | grep -v keep | xargs rm -rf
+echo ~ | xargs rm -rf
+sudo rm -rf ~
+sudo -n rm -rf /
+sudo -u bob rm -rf ~
+env FOO=1 rm -rf ~
+env -C ~ rm -rf *
+nohup rm -rf ~ &
+nice -n 10 rm -rf ~
+timeout 5 rm -rf ~
+command rm -rf ~
+busybox rm -rf ~
+npx rimraf .
+bash -c "rm -rf ~"
+bash -c 'rm -rf "$HOME"'
+sh -c "cd ~ && rm -rf *"
+sudo bash -c 'rm -rf /*'
+su root -c "rm -rf /"
+sh -c 'rm -rf "$1"' _ ~
+eval "rm -rf ~"
+bash <<EOF⏎rm -rf ~⏎EOF
+echo "rm -rf ~" | bash
+if true; then rm -rf ~; fi
+{ rm -rf ~; }
+for f in *; do rm -rf "$f"; done
+for d in ~ /tmp/x; do rm -rf $d; done
+for f in $(ls); do rm -rf $f; done
+clean() { rm -rf "$1"; }; clean ~
+D=~; rm -rf $D
+D="$HOME"; rm -rf "${D}/"*
+export D=$HOME && rm -rf "$D"
+rm -rf "$UNSET"/*
+rm -rf ${UNSET:-~}
+rm -rf $(pwd)
+rm -rf "$(pwd)"/*
+rm -rf `pwd`
+rm -rf $PWD
+rm -rf "$(git rev-parse --show-toplevel)"
+rm -rf $(cat list) ~
+rm -rf "<workspace>"
+rm -rf '<workspace>/'
+rm -rf <home>
+rm -rf "$HOME/my work"
+rm -rf <link>/
+rm -rf "<link>"/*
+rm -rf to-home/*
+rsync -a --delete empty/ ~/
+"""
+
+ORDINARY = r"""
+rm -rf build
+rm -rf ./node_modules
+rm -rf build/* dist
+rm -rf */node_modules
+rm -rf **/__pycache__
+rm -rf *.egg-info
+rm -f *.pyc
+rm -rf "$UNSET"
+rm -rf ~/.cache/pip
+rm -rf "$HOME/.cache/pip"
+rm -rf ../other
+rm -rf "*"
+rm -rf '~'
+cd build && rm -rf *
+mkdir -p out && cd out && rm -rf *
+(cd build && rm -rf ./*)
+ls ~ && rm -rf build
+cd ~ && ls
+find . -name '*.pyc' -delete
+find . -type d -empty -delete
+find . -type d -name __pycache__ -exec rm -rf {} +
+find . -name node_modules -prune -exec rm -rf {} +
+find . -name "*.pyc" | xargs rm -f
+find build -delete
+find . -type f | head
+ls build/*.o | xargs rm -f
+git rm -rf .
+git clean -fdx
+git ls-files -d | xargs git rm
+git commit -m "Stop rm -rf ~ from running"
+grep -rn "rm -rf /" .
+echo "rm -rf ~"
+cat > notes.txt <<EOF⏎rm -rf ~⏎EOF
+docker run --rm -v ~:/x alpine ls
+docker rm -f $(docker ps -aq)
+T="$(mktemp -d)"; trap 'rm -rf "$T"' EXIT; rm -rf "$T"/*
+T=`mktemp -d` && rm -rf $T/*
+B=build; rm -rf $B/*
+B=${BUILD:-build}; rm -rf "$B"/*
+rm -rf "${BUILD_DIR:?}"/*
+for d in a b; do rm -rf $d; done
+while read -r f; do rm -rf "$f"; done < list
+rm -rf $(find . -name x)
+bash -c "rm -rf build"
+sudo rm -rf /var/lib/apt/lists/*
+rsync -a --delete src/ dst/
+npm rm foo && rm -rf node_modules
+"""
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands of the lines, in which ⏎ stands for a newline."""
+    return [line.replace("⏎", "\n") for line in text.strip().splitlines()]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    workspace = home / "my work"
+    for folder in ("build", "sub", "node_modules", "../../other"):
+        (workspace / folder).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(workspace)
+    (workspace / "to-home").symlink_to(home)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("UNSET", raising=False)
+    return workspace
+
+
+@pytest.mark.parametrize("command", commands(WHOLE))
+def test_a_command_that_deletes_a_whole_folder_is_asked_about_in_mode_auto(runner, command) -> None:
+    places = {"<workspace>": runner.workspace, "<home>": runner.workspace.parent, "<link>": Path("../../link")}
+    for name, path in places.items():
+        command = command.replace(name, str(path))
+    assessment = runner.assess(bash_exec, command=command)
+    assert decide("auto", assessment).decision == "ask"
+    assert sum("It deletes " in reason for reason in assessment.reasons) == 1
+
+
+@pytest.mark.parametrize("command", commands(ORDINARY))
+def test_an_ordinary_deletion_is_not_asked_about_in_mode_auto(runner, command) -> None:
+    assert decide("auto", runner.assess(bash_exec, command=command)).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "is_asked_about"),
+    [
+        ("file_delete", {"path": "~"}, True),
+        ("delete_folder", {"folder": "."}, True),
+        ("removeDir", {"dir": "<workspace>/*"}, True),
+        ("rm", {"paths": ["build", ".."]}, True),
+        ("trash", {"what": "/"}, False),
+        ("trash", {"what": "~/"}, True),
+        ("remove_tree", {"target": "to-home"}, True),
+        ("file_delete", {"path": "build"}, False),
+        ("remove_item", {"separator": "."}, False),
+        ("undelete", {"path": "."}, False),
+    ],
+)
+async def test_a_tool_that_deletes_is_asked_about_by_its_paths(
+    workspace: Path, name: str, arguments: dict[str, Any], is_asked_about: bool
+) -> None:
+    arguments = {
+        key: value.replace("<workspace>", str(workspace)) if isinstance(value, str) else value
+        for key, value in arguments.items()
+    }
+
+    @tool(name=name, risk="write")
+    def delete(
+        path: str = "",
+        folder: str = "",
+        dir: str = "",
+        paths: tuple[str, ...] = (),
+        what: str = "",
+        target: str = "",
+        separator: str = "",
+    ) -> str:
+        """Delete."""
+        return "deleted"
+
+    model, gate = ScriptedModel([call(name, arguments), "Done."]), ScriptedGate(True)
+    runtime = AgentRuntime(model, gate, tools=[delete])
+    await collect(runtime.run_turn("Go", Session(workspace=workspace, permission_mode="auto")))
+    assert model.requests[-1].messages[-1].content == "deleted"
+    asked = [any("It deletes " in reason for reason in request.context["reasons"]) for request in gate.requests]
+    assert asked == ([True] if is_asked_about else [])
