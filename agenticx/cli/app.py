@@ -44,6 +44,7 @@ def _run_without_raising(argv: list[str]) -> int:
     try:
         _open_closed_streams()
         _set_encoding_errors()
+        _set_blocking()
         return _run_to_exit_code(argv)
     except KeyboardInterrupt:
         return STOPPED
@@ -94,6 +95,16 @@ def _set_encoding_errors() -> None:
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
+
+
+def _set_blocking() -> None:
+    """Make writes to the standard streams wait for a slow reader.
+
+    A parent such as Node.js may pass on a non-blocking pipe, in which the rest of a long text would be lost.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # io.UnsupportedOperation too: a stream in memory
+            os.set_blocking(stream.fileno(), True)
 
 
 def _flush_or_discard_stdout() -> None:

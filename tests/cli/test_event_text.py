@@ -6,9 +6,11 @@ import io
 import json
 from typing import Any
 
+import pytest
+
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.terminal.event_text import Note
-from agenticx.cli.terminal.output import PlainOutput
+from agenticx.cli.terminal.output import FallbackOutput, PlainOutput
 from agenticx.cli.terminal.session_views import show_past_event
 from agenticx.runtime import EventType, RuntimeEvent
 
@@ -277,3 +279,49 @@ def test_a_question_without_a_path_names_its_agent_unless_it_is_the_main_one() -
         asked = {"type": "question_asked", "agent_id": agent, "data": {"id": "q1", "text": "Which?"}}
         show_past_event(Envelope.parse(json.dumps(asked).encode()), PlainOutput(out, err))
     assert err.getvalue() == "? Which?\n  agent    critic\n? Which?\n"
+
+
+def test_a_word_longer_than_a_line_may_stand_before_a_call() -> None:
+    screen = Screen(at_terminal=True)
+    output = PlainOutput(screen, screen)
+    call = {"tool_call_id": "c", "name": "file_read", "arguments": {"path": "a"}}
+    for type_, data in (text("see " + "x" * 81), ("tool_call", call)):
+        output.show(RuntimeEvent(EventType(type_), data))
+    assert screen.getvalue() == f"see {'x' * 81}\n→ file_read path=a\n"
+
+
+class FailingOutput(PlainOutput):
+    """An output with a bug in all that it writes."""
+
+    def _write_text(self, text: str, message_id: str) -> None:
+        raise IndexError("string index out of range")
+
+    def _end_open_lines(self) -> None:
+        raise RuntimeError("no lines")
+
+
+def test_what_an_output_fails_to_show_is_written_plainly_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    out, err = Screen(at_terminal=True), Screen()
+    output = FallbackOutput(FailingOutput(out, err), out, err)
+    for type_, data in (text("one\x1b[2J "), text("two"), ("error", {"text": "é\x1b", "code": "x", "fatal": False})):
+        output.show(Envelope.parse(json.dumps({"type": type_, "agent_id": "meta", "data": data}).encode()))
+    output.show_question({"id": "q", "text": "Which\u202e?"}, "Your answer: ")
+    output.prompt_answered("red\n")
+    output.show_note(Note("a\x1bb"))
+    assert out.getvalue() == "one⟨U+001B⟩[2J two\n"
+    assert err.getvalue() == (
+        '· error {\n  "text": "\\u00e9\\u001b",\n  "code": "x",\n  "fatal": false\n}\n'
+        '? {\n  "id": "q",\n  "text": "Which\\u202e?"\n}\nYour answer: a⟨U+001B⟩b\n'
+    )
+    assert caplog.text.count("output failed and is written plainly") == 5
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_characters_that_a_strict_stream_cannot_encode_are_escaped() -> None:
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, "ascii")
+    output = FallbackOutput(PlainOutput(stream, stream), stream, stream)
+    for type_, data in (text("汉 "), text("é"), final("汉 é")):
+        output.show(Envelope.parse(json.dumps({"type": type_, "agent_id": "meta", "data": data}).encode()))
+    output.show_note(Note("…"))
+    assert written.getvalue() == b"\\u6c49 \\xe9\n\\u2026\n"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -90,6 +92,21 @@ def test_closed_standard_streams_behave_like_dev_null(agx: Any) -> None:
     assert (done.returncode, done.stdout, (agx.folder / "a.txt").read_text()) == (0, "", "hi")
     assert "Traceback" not in done.stderr
     assert run_in_shell(agx, '"$@" run "say hi" <&- >&- 2>&-').returncode == 0
+
+
+def test_a_slow_reader_of_a_non_blocking_pipe_gets_all_of_a_long_text(agx: Any) -> None:
+    text = "word " * 40_000  # more than a pipe holds
+    event = {"type": "token", "data": {"text": text, "message_id": "m"}, "agent_id": "meta", "turn_id": "t"}
+    (agx.folder / "talk.jsonl").write_text(json.dumps(event))
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    process = agx.start("sessions", "replay", "./talk.jsonl", stdout=theirs)
+    with open(ours, "rb", buffering=0) as out:
+        assert out.read(1) == b"w"
+        assert os.get_blocking(theirs)
+        os.close(theirs)
+        assert out.readall().decode() == text[1:]
+    assert (process.communicate(timeout=PATIENCE)[1], process.returncode) == ("", 0)
 
 
 def test_a_home_that_cannot_be_created_is_reported(agx: Any) -> None:

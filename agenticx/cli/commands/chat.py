@@ -22,7 +22,7 @@ from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
 from agenticx.cli.terminal.event_text import Note
 from agenticx.cli.terminal.keyboard import ChatKeyboard
-from agenticx.cli.terminal.output import Output, output_for, terminal_is_dumb
+from agenticx.cli.terminal.output import FallbackOutput, Output, output_for, terminal_is_dumb
 from agenticx.cli.terminal.session_views import session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
@@ -99,7 +99,7 @@ def _chat_output() -> Output:
         return output_for()
     from agenticx.cli.terminal.markdown_output import MarkdownOutput  # rich takes 0.05 s
 
-    return MarkdownOutput()
+    return FallbackOutput(MarkdownOutput())
 
 
 def _run_typed(chat: _Chat, *, was_mode_given: bool) -> None:

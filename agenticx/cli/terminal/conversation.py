@@ -281,7 +281,7 @@ class TerminalConversation:
 
     async def _type_text(self, text: str) -> str | None:
         """Show a text and return the line that the user types in its place."""
-        self.output.show_note(Note(text, wraps=False))
+        self.output.show_note(Note(text))
         self.output.show_prompt("the arguments on one line (Enter: no change): ")
         line = await read_line()
         self.output.prompt_answered(line)

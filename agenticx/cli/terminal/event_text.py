@@ -47,14 +47,10 @@ _SENTENCE_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour.
-
-    A terminal breaks long lines at words; without `wraps` it does not, for text that is copied, such as a command.
-    """
+    """One line, or several for a multi-line text, and its tone, by which a terminal selects the colour."""
 
     text: str
     tone: Tone = "quiet"
-    wraps: bool = True
 
 
 class EventLike(Protocol):
@@ -258,4 +254,4 @@ def question_notes(data: Mapping[str, Any]) -> Iterator[Note]:
         lines = question_lines(data["question"], data["context"], agent_path)
     else:
         lines = user_question_lines(data["text"], data.get("options", ()), agent_path)
-    return (Note(line.text, line.tone, line.wraps) for line in lines)
+    return (Note(line.text, line.tone) for line in lines)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic
@@ -16,10 +17,13 @@ from rich.segment import Segment, Segments
 from agenticx.cli.terminal.event_text import EventLike, Note
 from agenticx.cli.terminal.markdown import Line, MarkdownBlock, render_markdown, top_level_blocks
 from agenticx.cli.terminal.output import TerminalOutput
+from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
 from agenticx.tools.visible import escape_controls
 
 __all__ = ["MarkdownOutput", "MarkdownStream"]
+
+_log = get_logger(__name__)
 
 _MAX_BLOCK_CHARS = 3_000
 _MAX_BLOCK_LINES = 30
@@ -61,19 +65,25 @@ class MarkdownStream:
         self._drawn: list[Line] = []
         self._needs_gap = False  # whether an empty line comes before the unfinished block
 
+    @property
+    def unfinished(self) -> str:
+        """The text of which nothing is printed for good; all of it is there if `draw` or `finish` fails."""
+        return self._source
+
     def feed(self, text: str) -> None:
         """Add text without drawing it."""
         self._source += escape_controls(text)
 
     def draw(self) -> None:
         """Print what is finished and draw the rest."""
-        printed = self._take_excess()
-        while cuts := _find_cuts(self._source):
-            offset = 0
-            for cut in cuts:
-                printed += self._take(replace(cut, offset=cut.offset - offset))
-                offset = cut.offset
-        self._show(printed, self._with_gap(self._source))
+        with self._restored_on_failure():
+            printed = self._take_excess()
+            while cuts := _find_cuts(self._source):
+                offset = 0
+                for cut in cuts:
+                    printed += self._take(replace(cut, offset=cut.offset - offset))
+                    offset = cut.offset
+            self._show(printed, self._with_gap(self._source))
 
     def hold_word(self) -> str:
         """Remove the unfinished last word from the text and return it."""
@@ -86,11 +96,22 @@ class MarkdownStream:
         self.draw()
         block = _last_block(self._source)
         is_open = block is not None and _is_open_fence(block, self._source)
-        self._show(self._take(_Cut(len(self._source))), [])
+        with self._restored_on_failure():
+            self._show(self._take(_Cut(len(self._source))), [])
         if self._last_printed:
             self._write("\n")
             self._last_printed = []
         return f"{block.markup}{block.info}\n" if block is not None and is_open else ""
+
+    @contextmanager
+    def _restored_on_failure(self) -> Generator[None]:
+        """Restore the unfinished text if the block fails: what was taken from it may not have been printed."""
+        source = self._source
+        try:
+            yield
+        except Exception:
+            self._source = source
+            raise
 
     def _take(self, cut: _Cut) -> list[Line]:
         """Remove what comes before the cut, and return its lines."""
@@ -122,7 +143,7 @@ class MarkdownStream:
         """Return the lines of a block, without empty ones around it."""
         try:
             lines = render_markdown(text, self._console, max(20, self._console.width - 1))
-        except Exception:  # too deeply nested, or a bug of a library, which must not lose the answer
+        except RecursionError:  # too deeply nested
             lines = _plain_lines(text)
         while lines and not lines[0]:
             del lines[0]
@@ -132,7 +153,7 @@ class MarkdownStream:
 
     def _show(self, printed: Sequence[Line], unfinished: Sequence[Line]) -> None:
         """Print lines for good and draw others after them, changing only what differs from the screen."""
-        width, height = self._console.width - 1, self._console.height
+        width, height = max(1, self._console.width - 1), self._console.height
         drawn = [tuple(Segment.adjust_line_length(list(line), width, pad=False)) for line in unfinished]
         drawn = drawn[-max(1, height - 2) :]
         before = [*self._last_printed, *self._drawn]
@@ -257,12 +278,16 @@ def _offset_of_line(text: str, number: int) -> int:
 
 
 class MarkdownOutput(TerminalOutput):
-    """An output whose model text is rendered Markdown; standard output must be a terminal that can move its cursor."""
+    """An output whose model text is rendered Markdown; standard output must be a terminal that can move its cursor.
+
+    If rendering a message fails, its unfinished text and the rest of it are written as they are.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._markdown_console = Console(file=sys.stdout, highlight=False)
         self._stream: MarkdownStream | None = None
+        self._plain_message = ""  # the id of the last message whose rendering failed
         self._carried = ""  # what the message's text continues with if a note interrupts it
         self._next_frame = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -280,6 +305,9 @@ class MarkdownOutput(TerminalOutput):
         super().show_note(note)
 
     def _write_text(self, text: str, message_id: str) -> None:
+        if message_id == self._plain_message:
+            super()._write_text(text, message_id)
+            return
         self._end_progress()
         if self._message_id != message_id:
             self._end_text()
@@ -311,7 +339,12 @@ class MarkdownOutput(TerminalOutput):
         self._cancel_timer()
         if self._stream is not None:
             began = monotonic()
-            self._stream.draw()
+            try:
+                self._stream.draw()
+            except OSError:
+                raise
+            except Exception as exc:
+                self._continue_plainly(self._stream, exc)
             ended = monotonic()
             self._next_frame = ended + max(_FRAME_SECONDS, (ended - began) / _DRAWING_SHARE)
 
@@ -325,7 +358,19 @@ class MarkdownOutput(TerminalOutput):
         super()._end_text()
         if self._stream is not None:
             stream, self._stream = self._stream, None
-            self._carried = stream.finish() + self._carried
+            try:
+                self._carried = stream.finish() + self._carried
+            except OSError:
+                raise
+            except Exception as exc:
+                self._continue_plainly(stream, exc)
+                super()._end_text()
+
+    def _continue_plainly(self, stream: MarkdownStream, exc: Exception) -> None:
+        """Write the text that the stream has not printed, and from now on the rest of its message, as it is."""
+        _log.warning("Markdown cannot be rendered and is written plainly", error=repr(exc), exc_info=True)
+        self._stream, self._carried, self._plain_message = None, "", self._message_id
+        self._write_out(f"\n{stream.unfinished}")
 
     def _write(self, text: str) -> None:
         self._out.write(text)

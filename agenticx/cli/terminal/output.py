@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
 from agenticx.cli.client.envelopes import Envelope
@@ -20,7 +21,7 @@ from agenticx.cli.terminal.event_text import (
     retry_note,
     unreadable_event_note,
 )
-from agenticx.cli.terminal.word_wrap import WordWrapper, wrap_words
+from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
 from agenticx.settings import provider_setting
 from agenticx.tools.visible import escape_controls, visible
@@ -28,7 +29,17 @@ from agenticx.tools.visible import escape_controls, visible
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["JsonLinesOutput", "Output", "PlainOutput", "TerminalOutput", "output_for", "terminal_is_dumb"]
+__all__ = [
+    "FallbackOutput",
+    "JsonLinesOutput",
+    "Output",
+    "PlainOutput",
+    "TerminalOutput",
+    "output_for",
+    "terminal_is_dumb",
+]
+
+_log = get_logger(__name__)
 
 
 class Output(Protocol):
@@ -60,7 +71,7 @@ def output_for(*, as_json: bool = False) -> Output:
     """Return the output for this process: JSON lines if requested, colours if stderr is a terminal, else plain text."""
     if as_json:
         return JsonLinesOutput(sys.stdout.buffer, sys.stderr)
-    return TerminalOutput() if sys.stderr.isatty() else PlainOutput()
+    return FallbackOutput(TerminalOutput() if sys.stderr.isatty() else PlainOutput())
 
 
 def terminal_is_dumb() -> bool:
@@ -72,8 +83,8 @@ class PlainOutput:
     """An output of lines without colour, for pipes and files.
 
     If stdout is separate from stderr, it carries the model's text and nothing else, so a note in the middle of a
-    message does not break a line of it. If both streams share a screen or a file, each starts on a new line. At a
-    terminal lines end between words, also if it does not know its width, which then is taken for 80 columns.
+    message does not break a line of it. If both streams share a screen or a file, each starts on a new line. Lines are
+    written whole: the terminal wraps them, so that what is copied from it has no other line breaks.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -84,7 +95,6 @@ class PlainOutput:
         self._turn_model = self._asked_model = ""  # of the turn, and of the call that runs
         self._retries = 0  # of that call, at the same model
         self._message_id = ""  # of the text last written to stdout
-        self._wrapper = WordWrapper(_columns(self._out)) if self._out_is_terminal else None  # of that text
         self._out_open = False  # whether the stream's last line lacks its newline
         self._err_open = False
         self._turns_below = set[str | None]()  # ids of other turns below turns, of which only the questions are shown
@@ -99,6 +109,8 @@ class PlainOutput:
     def show(self, event: EventLike) -> None:
         try:
             self._show(event)
+        except UnicodeEncodeError:  # of a stream, not of the payload
+            raise
         except PAYLOAD_ERRORS:
             self.show_note(unreadable_event_note(event))
 
@@ -127,11 +139,6 @@ class PlainOutput:
             self._show_event_note(event, note)
 
     def _show_event_note(self, event: EventLike, note: Note) -> None:
-        if event.type == EventType.STALL and self._wrapper is not None:
-            self._wrapper.held, held = "", self._wrapper.held  # the message continues after the note
-            self.show_note(note)
-            self._wrapper.held = held
-            return
         self.show_note(note)
         if event.type != EventType.STALL and self._open_question is not None and not self._was_typed:
             self.show_prompt(self._prompt)
@@ -226,7 +233,7 @@ class PlainOutput:
     def show_prompt(self, prompt: str) -> None:
         self._prompt, self._was_typed = prompt, False
         self._end_open_lines()
-        self._err.write(wrap_words(visible(prompt), _columns(self._err)))
+        self._err.write(visible(prompt))
         self._err.flush()
         self._err_open = bool(prompt)
 
@@ -242,15 +249,12 @@ class PlainOutput:
         if self._message_id != message_id:
             self._end_text()
         self._message_id = message_id
-        if self._wrapper is not None:
-            text = self._wrapper.feed(escape_controls(text))
-        self._write_out(text)
+        self._write_out(escape_controls(text) if self._out_is_terminal else text)
 
     def _write_out(self, text: str) -> None:
-        if text:
-            self._out.write(text)
-            self._out.flush()
-            self._out_open = not text.endswith("\n")
+        self._out.write(text)
+        self._out.flush()
+        self._out_open = not text.endswith("\n")
 
     def _show_progress(self, text: str) -> None:
         if not self._err_open:
@@ -265,8 +269,6 @@ class PlainOutput:
             self._end_text()
 
     def _end_text(self) -> None:
-        if self._wrapper is not None:
-            self._write_out(self._wrapper.finish())
         if self._out_open:
             self._write_out("\n")
 
@@ -278,8 +280,7 @@ class PlainOutput:
 
     def _write_visible(self, note: Note) -> None:
         """Write a note with control characters escaped; all notes pass here, so none can contain raw ones."""
-        text = visible(note.text)
-        self._write_note(wrap_words(text, _columns(self._err)) if note.wraps else text, note.tone)
+        self._write_note(visible(note.text), note.tone)
 
     def _write_note(self, text: str, tone: Tone) -> None:
         self._err.write(f"{text}\n")
@@ -299,7 +300,6 @@ def _same_file(left: TextIO, right: TextIO) -> bool:
 _ASKING = frozenset({EventType.CONFIRM_REQUIRED, EventType.QUESTION_ASKED})
 _CLOSING = frozenset({EventType.CONFIRM_RESPONSE, EventType.QUESTION_ANSWERED})
 """The events that close a question, which are shown for all turns."""
-_USUAL_COLUMNS = 80
 
 _STYLES: Mapping[Tone, str] = {
     "quiet": "dim",
@@ -339,16 +339,6 @@ class TerminalOutput(PlainOutput):
         self._console.print(text, style="dim italic", markup=False, emoji=False, end="")
 
 
-def _columns(stream: TextIO) -> int:
-    """Return the width of the terminal, 80 if it does not know it; 0 if the stream is none."""
-    if not stream.isatty():
-        return 0
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
-    except OSError:  # io.UnsupportedOperation too: a stream in memory
-        return _USUAL_COLUMNS
-
-
 class JsonLinesOutput:
     """An output of the stored envelopes, one per line on stdout; questions and notes go to stderr as plain text.
 
@@ -359,7 +349,7 @@ class JsonLinesOutput:
     def __init__(self, out: BinaryIO, err: TextIO) -> None:
         self._out = out
         self._out_is_terminal = out.isatty()
-        self._plain = PlainOutput(err, err)
+        self._plain = FallbackOutput(PlainOutput(err, err), err, err)
 
     def show(self, event: Envelope) -> None:
         line = event.line
@@ -382,3 +372,71 @@ class JsonLinesOutput:
 
     def prompts_closed(self) -> None:
         self._plain.prompts_closed()
+
+
+class FallbackOutput:
+    """An output that writes in plain lines what another one fails to show, so that only an OSError is ever raised.
+
+    An error in formatting is logged; the turn that is shown goes on.
+    """
+
+    def __init__(self, output: Output, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._output = output
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._out_open = False  # whether the last text written here lacks its newline
+        self._was_logged = False
+
+    def show(self, event: Envelope) -> None:
+        text = event.data.get("text") if event.type == EventType.TOKEN else None
+        if self._succeeds(partial(self._output.show, event), ends_line=not text):
+            return
+        if text and isinstance(text, str):
+            self._write(self._out, escape_controls(text))
+            self._out_open = not text.endswith("\n")
+        else:
+            self._write(self._err, f"· {visible(event.type)} {_readable_json(event.data)}\n")
+
+    def show_note(self, note: Note) -> None:
+        if not self._succeeds(partial(self._output.show_note, note)):
+            self._write(self._err, f"{visible(note.text)}\n")
+
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        if not self._succeeds(partial(self._output.show_question, data, prompt)):
+            self._write(self._err, f"? {_readable_json(data)}\n{visible(prompt)}")
+
+    def show_prompt(self, prompt: str) -> None:
+        if not self._succeeds(partial(self._output.show_prompt, prompt)):
+            self._write(self._err, f"\n{visible(prompt)}")
+
+    def prompt_answered(self, line: str) -> None:
+        self._succeeds(partial(self._output.prompt_answered, line))
+
+    def prompts_closed(self) -> None:
+        self._succeeds(self._output.prompts_closed)
+
+    def _succeeds(self, show: Callable[[], None], *, ends_line: bool = True) -> bool:
+        """Call `show` and return True; log an exception other than OSError and return False."""
+        if self._out_open and ends_line:
+            self._write(self._out, "\n")
+            self._out_open = False
+        try:
+            show()
+        except OSError:  # the stream cannot be written, plainly or otherwise
+            raise
+        except Exception as exc:
+            _log.warning("output failed and is written plainly", error=repr(exc), exc_info=not self._was_logged)
+            self._was_logged = True
+            return False
+        return True
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            stream.write(text.encode("ascii", "backslashreplace").decode())
+        stream.flush()
+
+
+def _readable_json(data: Mapping[str, Any]) -> str:
+    return visible(json.dumps(data, indent=2, default=repr))

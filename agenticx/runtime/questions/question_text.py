@@ -30,14 +30,10 @@ _COMPARED_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """One line and its role, by which a user interface chooses its colour.
-
-    Lines that are part of a command, a value or a change have no `wraps`: they are shown as they are, in any width.
-    """
+    """One line and its role, by which a user interface chooses its colour."""
 
     text: str
     tone: QuestionTone = "quiet"
-    wraps: bool = False
 
 
 def question_lines(question: str, context: Mapping[str, Any], agent_path: Sequence[str] = ()) -> Iterator[QuestionLine]:
@@ -46,7 +42,7 @@ def question_lines(question: str, context: Mapping[str, Any], agent_path: Sequen
     The work is bounded for any arguments, except for the counting of characters.
     """
     repeated = _repeated_arguments(context)
-    yield QuestionLine(f"? {visible_line(question)}", "question", wraps=True)
+    yield QuestionLine(f"? {visible_line(question)}", "question")
     yield from _asking_agent(agent_path)
     if "tool" in context:
         risk = visible_line(context.get("risk", "unknown risk"), _NAME_CHARS)
@@ -71,11 +67,11 @@ def question_lines(question: str, context: Mapping[str, Any], agent_path: Sequen
 def user_question_lines(text: str, options: Sequence[str], agent_path: Sequence[str] = ()) -> Iterator[QuestionLine]:
     """Yield the lines for the text of a `question_asked`, its agents and its numbered options."""
     first, *others = visible(_truncate(text, _BLOCK_CHARS)).split("\n")
-    yield QuestionLine(f"? {first}", "question", wraps=True)
+    yield QuestionLine(f"? {first}", "question")
     yield from (QuestionLine(f"    | {line}", "question") for line in others)
     yield from _asking_agent(agent_path)
     for number, option in enumerate(options, 1):
-        yield QuestionLine(f"  {number:<3} {visible_line(option)}", wraps=True)
+        yield QuestionLine(f"  {number:<3} {visible_line(option)}")
 
 
 def _asking_agent(agent_path: Sequence[str]) -> Iterator[QuestionLine]:
@@ -169,7 +165,7 @@ def _is_in(value: str, diff: str) -> bool:
 
 
 def _field(label: str, text: str) -> QuestionLine:
-    return QuestionLine(f"  {label:<8} {text}", wraps=True)
+    return QuestionLine(f"  {label:<8} {text}")
 
 
 def _block(text: str, limit: int) -> Iterator[QuestionLine]:
