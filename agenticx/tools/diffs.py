@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import chain
 
+from agenticx.tools.lines import common_end, common_start
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.visible import visible
 
@@ -28,25 +29,30 @@ _Opcode = tuple[str, int, int, int, int]
 def unified_diff(before: str, after: str, path: str) -> str:
     """Return `before` → `after` in unified format, with hidden characters escaped; empty if the texts are equal.
 
-    Long lines and long diffs are cut, with a note. A very large change is shown as one block removed and one added.
+    CR at the end of lines is shown unless all lines of both texts end with CRLF; of texts in which all lines end with
+    CR, it is taken for LF. Long lines and long diffs are cut, with a note. A very large change is shown as one block
+    removed and one added.
     The work is linear in the length of the texts, and no step of it blocks other threads for long.
     """
     if before == after:
         return ""
+    if "\n" not in before and "\n" not in after and "\r" in before + after:
+        before, after = before.replace("\r", "\n"), after.replace("\r", "\n")
+    shows_cr = not (_all_crlf(before) and _all_crlf(after))
     change = _find_change(before, after)
     titles = [f"--- {visible(path)}", f"+++ {visible(path)}"]
     if change.is_small:
-        lines = [*titles, *_compared_lines(change)]
+        lines = [*titles, *_compared_lines(change, shows_cr)]
         return _join_bounded(lines, len(lines))
     removed, added = _count_lines(change.old), _count_lines(change.new)
     above, below = list(_lines(change.above)), list(_lines(change.below))
     old, new = (len(above) + number + len(below) for number in (removed, added))
     block = chain(
         [*titles, _hunk_header([("replace", 0, old, 0, new)], change.skipped)],
-        (_format_line(" ", line) for line in above),
-        (_format_line("-", line) for line in _lines(change.old)),
-        (_format_line("+", line) for line in _lines(change.new)),
-        (_format_line(" ", line) for line in below),
+        (_format_line(" ", line, shows_cr) for line in above),
+        (_format_line("-", line, shows_cr) for line in _lines(change.old)),
+        (_format_line("+", line, shows_cr) for line in _lines(change.new)),
+        (_format_line(" ", line, shows_cr) for line in below),
     )
     return _join_bounded(block, 3 + len(above) + removed + added + len(below))
 
@@ -75,8 +81,8 @@ class _Change:
 
 
 def _find_change(before: str, after: str) -> _Change:
-    start = before.rfind("\n", 0, _common_start(before, after)) + 1
-    tail = _common_end(before, after, min(len(before), len(after)) - start)
+    start = before.rfind("\n", 0, common_start(before, after)) + 1
+    tail = common_end(before, after, min(len(before), len(after)) - start)
     old_end, new_end = len(before) - tail, len(after) - tail
     if not (_begins_line(before, old_end) and _begins_line(after, new_end)):
         rest = before.find("\n", old_end) + 1 or len(before)
@@ -95,41 +101,8 @@ def _begins_line(text: str, index: int) -> bool:
     return index == 0 or text[index - 1] == "\n"
 
 
-def _common_start(left: str, right: str) -> int:
-    size = min(len(left), len(right))
-    low = 0
-    while low < size and left[low : low + _SLICE] == right[low : low + _SLICE]:
-        low += _SLICE
-    high = min(low + _SLICE, size)
-    low = min(low, size)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _common_end(left: str, right: str, limit: int) -> int:
-    """Return the number of equal characters at the end of both texts, at most `limit`."""
-    left_end, right_end = len(left), len(right)
-
-    def equal(low: int, high: int) -> bool:
-        return left[left_end - high : left_end - low] == right[right_end - high : right_end - low]
-
-    low = 0
-    while low < limit and equal(low, min(low + _SLICE, limit)):
-        low += _SLICE
-    high = min(low + _SLICE, limit)
-    low = min(low, limit)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if equal(low, middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _all_crlf(text: str) -> bool:
+    return text.count("\r\n") == text.count("\n")
 
 
 def _count(text: str, end: int) -> int:
@@ -153,7 +126,7 @@ def _lines(text: str) -> Iterator[str]:
 # --- the comparison line by line --------------------------------------------------------------------------------------
 
 
-def _compared_lines(change: _Change) -> Iterator[str]:
+def _compared_lines(change: _Change, shows_cr: bool) -> Iterator[str]:
     above, below = list(_lines(change.above)), list(_lines(change.below))
     old = [*above, *_lines(change.old), *below]
     new = [*above, *_lines(change.new), *below]
@@ -161,10 +134,10 @@ def _compared_lines(change: _Change) -> Iterator[str]:
         yield _hunk_header(group, change.skipped)
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                yield from (_format_line(" ", line) for line in old[i1:i2])
+                yield from (_format_line(" ", line, shows_cr) for line in old[i1:i2])
             else:
-                yield from (_format_line("-", line) for line in old[i1:i2])
-                yield from (_format_line("+", line) for line in new[j1:j2])
+                yield from (_format_line("-", line, shows_cr) for line in old[i1:i2])
+                yield from (_format_line("+", line, shows_cr) for line in new[j1:j2])
 
 
 def _opcodes(old: list[str], new: list[str], head: int, tail: int) -> list[_Opcode]:
@@ -219,9 +192,9 @@ def _span(start: int, end: int) -> str:
     return f"{start + 1 if length else start},{length}" if length != 1 else str(start + 1)
 
 
-def _format_line(sign: str, line: str) -> str:
+def _format_line(sign: str, line: str, shows_cr: bool) -> str:
     ended = line.endswith("\n")
-    text = line.removesuffix("\n").removesuffix("\r") if ended else line
+    text = line.removesuffix("\n") if shows_cr or not ended else line.removesuffix("\r\n")
     shown = visible(text[:_MAX_LINE_CHARS])
     if len(text) > _MAX_LINE_CHARS:
         shown += f" ⟨{len(text)} characters⟩"

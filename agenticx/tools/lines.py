@@ -9,9 +9,10 @@ from codecs import getincrementaldecoder
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["TextLine", "count_lines", "is_valid_utf8", "iter_lines"]
+__all__ = ["TextLine", "common_end", "common_start", "count_lines", "is_valid_utf8", "iter_lines"]
 
 _CHUNK_BYTES = 256 * 1024
+_SLICE_CHARS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,44 @@ def is_valid_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def common_start(left: str, right: str) -> int:
+    """Return the number of equal characters at the beginning of both texts."""
+    size = min(len(left), len(right))
+    low = 0
+    while low < size and left[low : low + _SLICE_CHARS] == right[low : low + _SLICE_CHARS]:
+        low += _SLICE_CHARS
+    high = min(low + _SLICE_CHARS, size)
+    low = min(low, size)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def common_end(left: str, right: str, limit: int) -> int:
+    """Return the number of equal characters at the end of both texts, at most `limit`."""
+    left_end, right_end = len(left), len(right)
+
+    def equal(low: int, high: int) -> bool:
+        return left[left_end - high : left_end - low] == right[right_end - high : right_end - low]
+
+    low = 0
+    while low < limit and equal(low, min(low + _SLICE_CHARS, limit)):
+        low += _SLICE_CHARS
+    high = min(low + _SLICE_CHARS, limit)
+    low = min(low, limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if equal(low, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _chunk_starts(content: bytes) -> range:

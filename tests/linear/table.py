@@ -72,6 +72,7 @@ MODULES = [
     "runtime.calls.result_rendering",
     "tools.visible",
     "tools.shown_names",
+    "tools.text_files",
     "tools.lines",
     "tools.shell.lookups",
     "tools.shell.braces",
@@ -127,7 +128,7 @@ EXEMPT: dict[str, str] = {
             llms.transport.errors.hide_secrets llms.wrappers.think_blocks.ThinkBlockModel
             llms.wrappers.xml_tools.XmlToolModel
             runtime.structured_output.OutputType runtime.questions.question_text.describe_size
-            tools.command_output.ProgressEmitter
+            tools.command_output.ProgressEmitter tools.lines.common_start tools.lines.common_end
             sessions.store.sqlite._segments.decode_event sessions.store.sqlite._segments.encode_event
             sessions.store.sqlite._segments.segment_lines
             sessions.store.sqlite._segments.line_position

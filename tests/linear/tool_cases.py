@@ -35,6 +35,17 @@ from agenticx.tools.shell.named_paths import EXAMINED_COMMAND_BYTES, EXAMINED_WO
 from agenticx.tools.shell.quoting import remove_quoting
 from agenticx.tools.shell.simple_commands import is_plainly_harmless
 from agenticx.tools.shown_names import entries_shown_as, name_forms
+from agenticx.tools.text_files import (
+    FileText,
+    Replacement,
+    decode_text,
+    is_binary,
+    line_ends,
+    replace_text,
+    to_utf8_lines,
+    utf16_encoding,
+    with_line_end,
+)
 from agenticx.tools.visible import (
     control_pictures,
     escape_controls,
@@ -155,6 +166,24 @@ def _lined(text: str) -> object:
     content = text.encode("utf-8", "surrogatepass")
     lines = count_lines(content)
     return is_valid_utf8(content), [*islice(iter_lines(content, lines // 2, 2_000), 2_000)]
+
+
+def _decoded(text: str) -> object:
+    """Decode the text as a file in both encodings, and change its line ends."""
+    text = clean_text(text)
+    contents = [text.encode(), f"\ufeff{text}".encode("utf-16-le")]
+    return [(decode_text(content), to_utf8_lines(content)) for content in contents], line_ends(
+        with_line_end(text, "\r\n")
+    )
+
+
+def _replaced(text: str) -> object:
+    """Replace single line ends, and half of the text, in a text of mixed line ends."""
+    mixed, half = f"{text}\r\n\n", text[: len(text) // 2]
+    return [
+        replace_text(mixed, old, new, every=True, max_chars=9 * len(mixed))
+        for old, new in (("\n", "a\nb"), (f"{half}\n", f"{half}\n\n"), ("\r\n", "\n"))
+    ]
 
 
 def _shown(text: str) -> object:
@@ -333,6 +362,25 @@ TOOL_CASES = [
             "braces in braces": lambda size: "{" * min(size, 2_000) + "}" * min(size, 2_000),
             "ranges": lambda size: "{1..256}" * min(size // 8, 500),
         },
+    ),
+    LinearCase(
+        of=decode_text,
+        run=_decoded,
+        inputs=TEXTS,
+        where="thread",
+        also=(FileText, is_binary, line_ends, to_utf8_lines, utf16_encoding, with_line_end),
+    ),
+    LinearCase(
+        of=replace_text,
+        run=_replaced,
+        inputs={
+            **TEXTS,
+            "mixed line ends": repeated("a\n\r\nb"),
+            "lines of CR": repeated("\r"),
+            "lines of CRLF": repeated("\r\n"),
+        },
+        where="thread",
+        also=(Replacement,),
     ),
     LinearCase(of=entries_shown_as, run=_shown, inputs=TEXTS, where="thread", also=(name_forms,)),
     LinearCase(of=IgnoreRules, run=_ignored, inputs=TEXTS, where="thread"),

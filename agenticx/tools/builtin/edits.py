@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +12,23 @@ from typing import Any
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, ToolContext
-from agenticx.tools.builtin.files import file_version, is_binary, resolve_accessible
+from agenticx.tools.builtin.files import file_version, resolve_accessible
 from agenticx.tools.diffs import unified_diff
+from agenticx.tools.lines import is_valid_utf8
 from agenticx.tools.paths import WorkspacePath, read_file, replace_file
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import changes_bare_repository, protected_part, protection_reason
 from agenticx.tools.registry import tool
 from agenticx.tools.secret_files import SecretFiles
+from agenticx.tools.text_files import (
+    BYTE_ORDER_MARK,
+    FileText,
+    decode_text,
+    is_binary,
+    line_ends,
+    replace_text,
+    with_line_end,
+)
 from agenticx.tools.visible import visible_path
 
 __all__ = ["file_edit", "file_write"]
@@ -29,14 +40,14 @@ _MAX_HINT_CHARS = 1024 * 1024
 
 
 def _assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-    target = resolve_accessible(arguments["path"], context)
-    before = _read_current(target)
     content: str = arguments["content"]
+    change = _plan_write(arguments["path"], content, context)
+    is_new = change.before is None
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    amount = f"{pluralize(lines, 'line')}, {pluralize(len(_encode(content)), 'byte')}"
-    verb = "Create" if before is None else "Overwrite"
-    reason = f"It {'creates a file' if before is None else 'replaces the whole file'}: {amount}."
-    return _assessment(target, arguments["path"], context, before, f"{verb} {target.shown}?", reason, content)
+    amount = f"{pluralize(lines, 'line')}, {pluralize(len(change.content), 'byte')}"
+    question = f"{'Create' if is_new else 'Overwrite'} {change.target.shown}?"
+    reason = f"It {'creates a file' if is_new else 'replaces the whole file'}: {amount}."
+    return _assessment(change, arguments["path"], question, reason)
 
 
 @tool(risk="write", assess=_assess_write)
@@ -45,14 +56,71 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
 
     Args:
         path: The file, relative to the workspace.
-        content: The complete new content of the file, to the last character.
+        content: The complete new content of the file, to the last character. An existing file keeps its byte order
+            mark, and CRLF at the end of its lines.
     """
-    target = await run_in_thread(resolve_accessible, path, context, name="agx path")
+    change = await run_in_thread(_plan_write, path, content, context, name="agx file_write")
+    _refuse_stale(change, context)
+    await _write(change, context)
+    verb = "Created" if change.before is None else "Overwrote"
+    return " ".join([f"{verb} {change.target.shown} ({pluralize(len(change.content), 'byte')}).", *change.notes])
+
+
+def _plan_write(path: str, content: str, context: ToolContext) -> _Change:
+    target = resolve_accessible(path, context)
     before = _read_current(target)
-    _refuse_stale(target, before, context, content)
     data = _encode(content)
-    await _write(target, before, data, context)
-    return f"{'Created' if before is None else 'Overwrote'} {target.shown} ({pluralize(len(data), 'byte')})."
+    if before is None:
+        return _Change(target, None, "", content, data)
+    if not before.is_whole:
+        note = "The file is too large to be looked at, so its line ends, byte order mark and encoding are not kept."
+        _refuse_lost_bytes(target, before, content)
+        return _Change(target, before, None, content, data, (note,))
+    if before.text is None:
+        _refuse_lost_bytes(target, before, content)
+        after, notes = content, ["The file is not text in UTF-8, and becomes it."]
+        if not is_binary(before.content):
+            after, kept = _with_old_line_ends(content, before.content.decode("latin-1"))
+            notes += kept
+        return _Change(target, before, None, after, _encode(after), tuple(notes))
+    old = before.text
+    after, notes = _with_old_line_ends(content, old.text)
+    if old.text.startswith(BYTE_ORDER_MARK) and not after.startswith(BYTE_ORDER_MARK):
+        after = BYTE_ORDER_MARK + after
+        what = "byte order mark is" if old.encoding == "utf-8" else "byte order mark and the encoding, UTF-16, are"
+        notes.append(f"The {what} kept.")
+    return _Change(target, before, old.text, after, _encode(after, old.encoding), tuple(notes))
+
+
+def _with_old_line_ends(content: str, old: str) -> tuple[str, list[str]]:
+    """Return `content` with CRLF if that ends all lines of `old`, and a sentence if its line ends are other ones.
+
+    A text with CR, and one for a file of mixed line ends, is what is to be written.
+    """
+    old_ends = line_ends(old)
+    if old_ends == frozenset({"\r\n"}) and "\n" in content and "\r" not in content:
+        return with_line_end(content, "\r\n"), ["The line ends of the file, CRLF, are kept."]
+    new_ends = line_ends(content)
+    if not old_ends or not new_ends or old_ends == new_ends:
+        return content, []
+    return content, [f"The line ends of the file change from {_name_ends(old_ends)} to {_name_ends(new_ends)}."]
+
+
+def _name_ends(ends: frozenset[str]) -> str:
+    return " and ".join(name for end, name in (("\n", "LF"), ("\r\n", "CRLF"), ("\r", "CR")) if end in ends)
+
+
+def _refuse_lost_bytes(target: WorkspacePath, before: _CurrentFile, content: str) -> None:
+    """Raise `ToolError` if the content has U+FFFD where the file may have bytes that are not UTF-8."""
+    whole_characters = (before.content[: len(before.content) - cut] for cut in range(1 if before.is_whole else 4))
+    if "\ufffd" in content and not any(map(is_valid_utf8, whole_characters)):
+        raise ToolError(
+            f"{target.shown!r} is not UTF-8, and the content has U+FFFD, which stands for bytes that could not be read:"
+            f" they would be lost, so nothing was written; {_OTHER_ENCODING}"
+        )
+
+
+_OTHER_ENCODING = "convert the file to UTF-8 first, or change it with a command that knows its encoding"
 
 
 # --- file_edit --------------------------------------------------------------------------------------------------------
@@ -63,18 +131,17 @@ def _assess_edit(arguments: Mapping[str, Any], context: ToolContext) -> Assessme
     before = _require_current(target)
     is_secret = SecretFiles(target.root).hold(target)
     try:
-        edit = _apply_edit(
-            before, target, arguments["old_text"], arguments["new_text"], arguments.get("replace_all", False)
+        change = _edit(
+            target, before, arguments["old_text"], arguments["new_text"], arguments.get("replace_all", False)
         )
-        reason = f"It changes {'one place' if edit.count == 1 else f'{edit.count:,} places'} of the file."
-        after = edit.after
+        reason = f"It changes {'one place' if change.count == 1 else f'{change.count:,} places'} of the file."
     except ToolError as exc:
         if not is_secret:
             raise
         # The error tells the model what the file contains, so the user is asked first; the tool raises it again.
-        reason, after = f"It changes nothing: {exc}.", before.text or ""
-    question = f"Edit {target.shown}?"
-    assessment = _assessment(target, arguments["path"], context, before, question, reason, after)
+        text = "" if before.text is None else before.text.text
+        reason, change = f"It changes nothing: {exc}.", _Change(target, before, text, text, before.content)
+    assessment = _assessment(change, arguments["path"], f"Edit {target.shown}?", reason)
     return replace(assessment, protected=True, reasons=(*assessment.reasons, _SECRET)) if is_secret else assessment
 
 
@@ -91,46 +158,51 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
         new_text: The text to put there.
         replace_all: Replace every occurrence instead of the only one.
     """
-    target = await run_in_thread(resolve_accessible, path, context, name="agx path")
-    before = _require_current(target)
-    edit = _apply_edit(before, target, old_text, new_text, replace_all)
-    _refuse_stale(target, before, context, edit.after)
-    await _write(target, before, _encode(edit.after), context)
-    return f"Replaced {pluralize(edit.count, 'occurrence')} in {target.shown}."
+    change = await run_in_thread(_plan_edit, path, old_text, new_text, replace_all, context, name="agx file_edit")
+    _refuse_stale(change, context)
+    await _write(change, context)
+    return f"Replaced {pluralize(change.count, 'occurrence')} in {change.target.shown}."
 
 
-@dataclass(frozen=True, slots=True)
-class _TextEdit:
-    after: str
-    count: int
+def _plan_edit(path: str, old: str, new: str, replace_all: bool, context: ToolContext) -> _Change:
+    target = resolve_accessible(path, context)
+    return _edit(target, _require_current(target), old, new, replace_all)
 
 
-def _apply_edit(before: _CurrentFile, target: WorkspacePath, old: str, new: str, replace_all: bool) -> _TextEdit:
-    text, shown = before.text, repr(target.shown)
-    if text is None:
-        raise ToolError(
-            f"{shown} is not UTF-8 text of at most {_MAX_EDITED_BYTES:,} bytes, so it cannot be edited as such"
-        )
+def _edit(target: WorkspacePath, before: _CurrentFile, old: str, new: str, replace_all: bool) -> _Change:
+    shown = repr(target.shown)
+    if before.text is None:
+        raise ToolError(_why_no_text(shown, before))
     if not old:
         raise ToolError("old_text is empty; give the text to replace, or create a file with file_write")
     if old == new:
         raise ToolError("old_text and new_text are the same; there is nothing to change")
-    if "\r\n" in text and "\r" not in old:
-        old, new = old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-    count = text.count(old)
+    text = before.text.text
+    replaced = replace_text(text, old, new, every=replace_all, max_chars=_MAX_EDITED_BYTES)
+    count, after = replaced.count, replaced.text
     if count == 0:
         raise ToolError(f"old_text does not occur in {shown}{_hint(text, old)}")
     if count > 1 and not replace_all:
-        lines = ", ".join(str(line) for line in _lines_of(text, old)[:10])
+        lines = ", ".join(map(str, replaced.lines))
         raise ToolError(
             f"old_text occurs {count:,} times in {shown} (lines {lines}{', …' if count > 10 else ''}); "
             "give more of the text around it, or set replace_all"
         )
-    if len(text) + count * (len(new) - len(old)) > _MAX_EDITED_BYTES:
+    if after is None:
         raise ToolError(
             f"{shown} would have more than {_MAX_EDITED_BYTES:,} characters, which is too long to be edited"
         )
-    return _TextEdit(text.replace(old, new), count)
+    if after == text:
+        raise ToolError("old_text and new_text differ in line ends only, which the file has already")
+    return _Change(target, before, text, after, _encode(after, before.text.encoding), count=count)
+
+
+def _why_no_text(shown: str, before: _CurrentFile) -> str:
+    if not before.is_whole:
+        return f"{shown} has more than {_MAX_EDITED_BYTES:,} bytes, which is too large to be edited"
+    if is_binary(before.content) or is_valid_utf8(before.content):
+        return f"{shown} is a binary file, so it cannot be edited as text"
+    return f"{shown} is not UTF-8, so an edit would destroy bytes that cannot be read; {_OTHER_ENCODING}"
 
 
 def _hint(text: str, old: str) -> str:
@@ -143,18 +215,9 @@ def _hint(text: str, old: str) -> str:
     return "; read the file and copy the text exactly"
 
 
-def _lines_of(text: str, old: str) -> list[int]:
-    lines: list[int] = []
-    index = text.find(old)
-    while index >= 0 and len(lines) < 10:
-        lines.append(text.count("\n", 0, index) + 1)
-        index = text.find(old, index + len(old))
-    return lines
-
-
-def _encode(content: str) -> bytes:
+def _encode(content: str, encoding: str = "utf-8") -> bytes:
     try:
-        return content.encode()
+        return content.encode(encoding)
     except UnicodeEncodeError as exc:
         raise ToolError(
             f"the text holds a lone surrogate ({exc.object[exc.start]!r}); give text that UTF-8 can encode"
@@ -166,29 +229,62 @@ def _encode(content: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _CurrentFile:
-    """An existing file at the time of reading; `text` is None if it is not UTF-8 or too large to compare.
+    """An existing file at the time of reading; `text` is None if it is no text, or too large to be looked at.
 
-    `content` has at most one byte more than the largest file that is compared.
+    `content` has at most one byte more than the largest file that is looked at; `is_whole` says if it is all.
     """
 
     version: tuple[int, int]
     digest: str
-    text: str | None
     content: bytes
+    is_whole: bool
+    text: FileText | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The content that a call will write, also as text, and what was there; `old_text` is None if that is no text.
+
+    `notes` are sentences on how the content differs from what the model gave, `count` is that of an edit's places.
+    """
+
+    target: WorkspacePath
+    before: _CurrentFile | None
+    old_text: str | None
+    new_text: str
+    content: bytes
+    notes: tuple[str, ...] = ()
+    count: int = 0
+
+    @property
+    def diff(self) -> str:
+        return unified_diff(self.old_text or "", self.new_text, self.target.relative)
 
 
 def _read_current(target: WorkspacePath) -> _CurrentFile | None:
     """Return the existing file at `target`, or None."""
+    read = _read_content(target)
+    if read is None:
+        return None
+    content, status = read
+    is_whole = len(content) <= _MAX_EDITED_BYTES
+    text = decode_text(content) if is_whole else None
+    return _CurrentFile(file_version(status), _digest(content, status), content, is_whole, text)
+
+
+def _read_content(target: WorkspacePath) -> tuple[bytes, os.stat_result] | None:
     try:
-        content, status = read_file(target, _MAX_EDITED_BYTES + 1)
+        return read_file(target, _MAX_EDITED_BYTES + 1)
     except ToolError as exc:
         if isinstance(exc.__cause__, FileNotFoundError):
             return None
         raise
+
+
+def _digest(content: bytes, status: os.stat_result) -> str:
     if len(content) > _MAX_EDITED_BYTES:
-        identity = [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-        return _CurrentFile(file_version(status), f"status {identity}", None, content)
-    return _CurrentFile(file_version(status), hashlib.sha256(content).hexdigest(), _decode(content), content)
+        return f"status {[status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]}"
+    return hashlib.sha256(content).hexdigest()
 
 
 def _require_current(target: WorkspacePath) -> _CurrentFile:
@@ -198,24 +294,10 @@ def _require_current(target: WorkspacePath) -> _CurrentFile:
     return before
 
 
-def _decode(content: bytes) -> str | None:
-    try:
-        return None if is_binary(content) else content.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _assessment(
-    target: WorkspacePath,
-    given_path: str,
-    context: ToolContext,
-    before: _CurrentFile | None,
-    question: str,
-    reason: str,
-    after: str,
-) -> Assessment:
-    """Return an assessment bound to the resolved path and to the current content of the file."""
-    reasons = [reason]
+def _assessment(change: _Change, given_path: str, question: str, reason: str) -> Assessment:
+    """Return an assessment bound to the resolved path, to the current content of the file and to the new one."""
+    target = change.target
+    reasons = [reason, *change.notes]
     if target.given_parts is not None:
         reasons.append(f"The path was given as {visible_path(given_path)!r}, which leads there through a link.")
     protected = protected_part(Path(*target.parts)) or protected_part(Path(*target.given_parts or ()))
@@ -224,8 +306,7 @@ def _assessment(
     elif changes_bare_repository(target.root, target.parts):
         protected = target.relative
         reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")
-    old = "" if before is None else before.text
-    if old is None:
+    if change.old_text is None:
         reasons.append("The current content of the file is not text and cannot be compared.")
     return Assessment(
         risk="write",
@@ -233,13 +314,18 @@ def _assessment(
         reasons=tuple(reasons),
         protected=protected is not None,
         path=target.shown,
-        diff=unified_diff(old or "", after, target.relative),
-        binding={"path": str(target.path), "before": None if before is None else before.digest},
+        diff=change.diff,
+        binding={
+            "path": str(target.path),
+            "before": None if change.before is None else change.before.digest,
+            "after": hashlib.sha256(change.content).hexdigest(),
+        },
     )
 
 
-def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: ToolContext, after: str) -> None:
-    """Raise `ToolError` if the file changed since a tool last read or wrote it: `after` is based on old content."""
+def _refuse_stale(change: _Change, context: ToolContext) -> None:
+    """Raise `ToolError` if the file changed since a tool last read or wrote it: the change is based on old content."""
+    target, before = change.target, change.before
     known_version = context.state.files.get(str(target.path))
     if known_version is None or before is None or before.version == known_version:
         return
@@ -248,23 +334,23 @@ def _refuse_stale(target: WorkspacePath, before: _CurrentFile | None, context: T
         "so nothing was done. Read it again first."
     )
     if not SecretFiles(target.root).hold(target):
-        diff = unified_diff(before.text or "", after, target.relative)
-        sentence += f" This call would have changed the current file as follows:\n{diff}"
+        sentence += f" This call would have changed the current file as follows:\n{change.diff}"
     raise ToolError(sentence)
 
 
-async def _write(target: WorkspacePath, before: _CurrentFile | None, content: bytes, context: ToolContext) -> None:
-    """Write `content` to `target`, after recording the edit, and remember the version of the file.
+async def _write(change: _Change, context: ToolContext) -> None:
+    """Write the content, after recording the edit, and remember the version of the file.
 
     A stop of the turn finds the file either written with its result reported, or untouched: nothing is awaited after
     the recording. Raises `ToolError` if the file was changed while that was awaited.
     """
+    target, before = change.target, change.before
     if context.snapshots is not None:
-        before_content = None if before is None else before.content
-        await context.snapshots.record_edit(context.call_id, target.path, before_content, content)
-        current = _read_current(target)
-        if (current and current.digest) != (before and before.digest):
+        old_content = None if before is None else before.content
+        await context.snapshots.record_edit(context.call_id, target.path, old_content, change.content)
+        read = _read_content(target)
+        if (read and _digest(*read)) != (before and before.digest):
             raise ToolError(
                 f"{target.shown!r} was changed by the user or another program, so nothing was done; read it again first"
             )
-    context.state.files[str(target.path)] = file_version(replace_file(target, content))
+    context.state.files[str(target.path)] = file_version(replace_file(target, change.content))

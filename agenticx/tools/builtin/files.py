@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
@@ -20,15 +19,15 @@ from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
 from agenticx.tools.secret_files import SecretFiles
+from agenticx.tools.text_files import is_binary, to_utf8_lines, utf16_encoding
 from agenticx.tools.visible import visible_path
 
-__all__ = ["file_read", "file_version", "is_binary", "is_private", "list_files", "resolve_accessible"]
+__all__ = ["file_read", "file_version", "is_private", "list_files", "resolve_accessible"]
 
 _MAX_LISTED_ENTRIES = 500
 _MAX_READ_BYTES = 64 * 1024 * 1024
 _MAX_READ_CHARS = 24_000
 _MAX_LINE_CHARS = 2_000
-_PROBED_BYTES = 8_192
 
 
 # --- list_files -------------------------------------------------------------------------------------------------------
@@ -114,7 +113,7 @@ def file_read(
 
 
 def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspacePath) -> str:
-    text = content.removeprefix(BOM_UTF8)
+    text = to_utf8_lines(content)
     lines = count_lines(text)
     total = f"{lines:,}" if len(content) == size else f"more than {lines:,}"
     if offset > max(lines, 1):
@@ -131,8 +130,12 @@ def _page(content: bytes, size: int, offset: int, limit: int, target: WorkspaceP
         notes.append(
             f"{cut_lines:,} of these lines {'is' if cut_lines == 1 else 'are'} cut at {_MAX_LINE_CHARS:,} characters"
         )
-    if not is_valid_utf8(text):
+    if utf16_encoding(content) is not None:
+        notes.append("the file is UTF-16")
+    elif not is_valid_utf8(text):
         notes.append("some bytes are not UTF-8 and show as \ufffd")
+    if b"\r" in content and b"\n" not in content:
+        notes.append("the lines of the file end with CR")
     if not notes:
         return text.decode() or "(an empty file)"
     body = "\n".join(shown)
@@ -152,11 +155,6 @@ def _fit_lines(lines: Iterable[TextLine]) -> tuple[list[str], int]:
         texts.append(fitted)
         cut_lines += not is_complete
     return texts, cut_lines
-
-
-def is_binary(content: bytes) -> bool:
-    """Return whether `content`, the first bytes of a file, belongs to a binary file."""
-    return b"\0" in content[:_PROBED_BYTES]
 
 
 # --- shared by the file tools -----------------------------------------------------------------------------------------

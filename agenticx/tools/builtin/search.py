@@ -15,7 +15,7 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import ToolContext
-from agenticx.tools.builtin.files import is_binary, is_private, resolve_accessible
+from agenticx.tools.builtin.files import is_private, resolve_accessible
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_pattern
@@ -23,6 +23,7 @@ from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
 from agenticx.tools.secret_files import SecretFiles, has_secret_name
 from agenticx.tools.shown_names import name_forms
+from agenticx.tools.text_files import is_binary, to_utf8_lines, utf16_encoding
 from agenticx.tools.visible import control_pictures, visible_line
 
 __all__ = ["file_search"]
@@ -138,11 +139,12 @@ class _Search:
         if is_binary(content) or status.st_size > _MAX_FILE_BYTES:
             self.skipped += 1
             return
-        if self.secrets.hold_opened(file, content, status):
+        text = to_utf8_lines(content)
+        if self.secrets.hold_opened(file, content if utf16_encoding(content) is None else text, status):
             self.secret_files.append(file.shown)
             return
         self.files += 1
-        for number, line in enumerate(_lines(content.decode("utf-8", "replace")), start=1):
+        for number, line in enumerate(_lines(text.decode("utf-8", "replace")), start=1):
             if self.pattern.found_in(line.removesuffix("\r")):
                 self._add_match(file, number, line)
 

@@ -355,7 +355,8 @@ async def test_an_edit_whose_call_is_stopped_meanwhile_is_recorded_as_not_made(
     folder: SnapshotSessions, workspace: Path
 ) -> None:
     await write(folder, workspace, "call_1", "a.txt", "one")
-    stopped = asyncio.create_task(write(folder, workspace, "call_2", "a.txt", "two"))
+    snapshots = await folder.session()
+    stopped = asyncio.create_task(snapshots.record_edit("call_2", workspace / "a.txt", b"one", b"two"))
     await asyncio.sleep(0)
     stopped.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import stat
@@ -12,6 +13,7 @@ from agenticx.errors import ToolError
 from agenticx.tools import decide
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.files import file_read
+from agenticx.tools.builtin.search import file_search
 from agenticx.tools.builtin.shell import bash_exec
 from tests.support.forked import Process
 from tests.support.program import PROGRAM
@@ -67,12 +69,6 @@ async def test_an_edit_replaces_exactly_the_given_text(runner) -> None:
     assert runner.files() == {"f": "a=1\nb=2\n"}
 
 
-async def test_an_edit_keeps_the_line_ends_of_the_file(runner) -> None:
-    (runner.workspace / "f").write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    await runner.call(file_edit, path="f", old_text="one\ntwo\n", new_text="1\n2\n")
-    assert (runner.workspace / "f").read_bytes() == b"1\r\n2\r\nthree\r\n"
-
-
 @pytest.mark.parametrize(
     ("edit", "sentence"),
     [
@@ -97,13 +93,13 @@ async def test_an_edit_keeps_the_line_ends_of_the_file(runner) -> None:
         ({"path": "none", "old_text": "a", "new_text": "b"}, "'none' does not exist; list_files shows what does"),
         (
             {"path": "binary", "old_text": "a", "new_text": "b"},
-            "'binary' is not UTF-8 text of at most 16,777,216 bytes, so it cannot be edited as such",
+            "'binary' is a binary file, so it cannot be edited as text",
         ),
     ],
 )
 async def test_an_impossible_edit_is_refused_before_the_user_is_asked(runner, edit, sentence) -> None:
     (runner.workspace / "f").write_text("x y\ntwice\nz\ntwice\n")
-    (runner.workspace / "binary").write_bytes(b"a\xff")
+    (runner.workspace / "binary").write_bytes(b"a\0")
     with pytest.raises(ToolError) as assessed:
         runner.assess(file_edit, **{"path": "f", **edit})
     with pytest.raises(ToolError) as run:
@@ -128,6 +124,166 @@ async def test_an_edit_of_a_file_with_secrets_does_not_tell_its_content_unasked(
     for tool, arguments in ((file_write, {"content": "x"}), (file_edit, {"old_text": "CANARY\nC", "new_text": "x"})):
         with pytest.raises(ToolError, match=r"so nothing was done\. Read it again first\.$"):
             await runner.call(tool, path="notes", **arguments)
+
+
+# --- line ends and encodings ------------------------------------------------------------------------------------------
+
+BOM = "\ufeff"
+CRLF, LF, CR, MIXED = "one\r\ntwo\r\nthree\r\n", "one\ntwo\nthree\n", "one\rtwo\rthree\r", "one\ntwo\r\nthree\rfour\n"
+EDITED = {
+    "lines of CRLF": (CRLF, "one\ntwo\n", "1\n2\n", "1\r\n2\r\nthree\r\n"),
+    "new lines in CRLF": (CRLF, "two", "two\n2", "one\r\ntwo\r\n2\r\nthree\r\n"),
+    "CRLF as given": (CRLF, "two\r\nthree", "two\r\n3", "one\r\ntwo\r\n3\r\n"),
+    "LF beside a given CRLF": (CRLF, "two\r\n", "2\r\n2\n", "one\r\n2\r\n2\r\nthree\r\n"),
+    "a break before CRLF": (CRLF, "\ntwo", "\n2", "one\r\n2\r\nthree\r\n"),
+    "lines of LF, given as CRLF": (LF, "one\r\ntwo", "1\n2", "1\n2\nthree\n"),
+    "lines of CR": (CR, "one\ntwo\n", "1\n\n2\n", "1\r\r2\rthree\r"),
+    "an exact copy of mixed ends": (MIXED, "one\ntwo\r\nthree", "1\n2\r\n3", "1\n2\r\n3\rfour\n"),
+    "mixed ends as LF": (MIXED, "one\ntwo\nthree\nfour", "one\ntwo\n3\nfour", "one\ntwo\r\n3\rfour\n"),
+    "the LF region": (MIXED, "one", "one\n1", "one\n1\ntwo\r\nthree\rfour\n"),
+    "the CRLF region": (MIXED, "two\n", "two\n2\n", "one\ntwo\r\n2\r\nthree\rfour\n"),
+    "the CR region": (MIXED, "three\nf", "3\n3\nf", "one\ntwo\r\n3\r3\rfour\n"),
+    "one CRLF in an LF file": ("one\ntwo\r\nthree\n", "two\nthree\n", "two\nthree\n3\n", "one\ntwo\r\nthree\n3\n"),
+    "the one as given": ("x\ny\r\nx\r\ny", "x\ny", "z\nz", "z\nz\r\nx\r\ny"),
+    "CRLF to LF": (CRLF, "one\r\ntwo\r\n", "one\ntwo\n", "one\ntwo\nthree\r\n"),
+    "LF to CRLF": (LF, "two\n", "two\r\n", "one\ntwo\r\nthree\n"),
+    "after the last line end": (f"{MIXED}end", "end", "end\n", f"{MIXED}end\n"),
+    "a byte order mark": (f"{BOM}{CRLF}", "one\n", "1\n", f"{BOM}1\r\ntwo\r\nthree\r\n"),
+}
+
+
+@pytest.mark.parametrize(("before", "old", "new", "after"), EDITED.values(), ids=EDITED)
+async def test_an_edit_keeps_line_ends_byte_order_mark_and_encoding(runner, before, old, new, after) -> None:
+    for encoding in ("utf-8", "utf-16-le", "utf-16-be"):
+        mark = BOM if encoding != "utf-8" and not before.startswith(BOM) else ""
+        edit = {"path": encoding, "old_text": old, "new_text": new}
+        (runner.workspace / encoding).write_bytes(f"{mark}{before}".encode(encoding))
+        binding = runner.assess(file_edit, **edit).binding
+        assert await runner.call(file_edit, **edit) == f"Replaced 1 occurrence in {encoding}."
+        content = (runner.workspace / encoding).read_bytes()
+        assert content.decode(encoding) == f"{mark}{after}"
+        assert binding["after"] == hashlib.sha256(content).hexdigest()
+
+
+async def test_all_occurrences_are_replaced_whatever_their_line_ends(runner) -> None:
+    (runner.workspace / "f").write_bytes(b"x\ny\r\nx\r\ny\rx\ry")
+    (runner.workspace / "g").write_bytes(b"\nx\r\ny\nx\ry")
+    (runner.workspace / "h").write_bytes(b"a\nb")
+    edit = {"path": "f", "old_text": "x\ny", "new_text": "x\n-\ny"}
+    with pytest.raises(ToolError, match=r"^old_text occurs 2 times in 'g' \(lines 2, 4\)"):
+        runner.assess(file_edit, **{**edit, "path": "g"})
+    assert await runner.call(file_edit, **edit, replace_all=True) == "Replaced 3 occurrences in f."
+    assert (runner.workspace / "f").read_bytes() == b"x\n-\ny\r\nx\r\n-\r\ny\rx\r-\ry"
+    with pytest.raises(
+        ToolError, match=r"^old_text and new_text differ in line ends only, which the file has already$"
+    ):
+        runner.assess(file_edit, path="h", old_text="a\r\nb", new_text="a\nb")
+
+
+_CRLF_KEPT = "The line ends of the file, CRLF, are kept."
+_BOM_KEPT = "The byte order mark is kept."
+WRITTEN = {
+    "LF over CRLF": (CRLF, "1\n2\n", "1\r\n2\r\n", [_CRLF_KEPT]),
+    "one line over CRLF": (CRLF, "1", "1", []),
+    "CRLF over CRLF": (CRLF, "1\r\n", "1\r\n", []),
+    "LF and CRLF over CRLF": (
+        CRLF,
+        "1\r\n2\n",
+        "1\r\n2\n",
+        ["The line ends of the file change from CRLF to LF and CRLF."],
+    ),
+    "CRLF over LF": (LF, "1\r\n", "1\r\n", ["The line ends of the file change from LF to CRLF."]),
+    "LF over CR": (CR, "1\n", "1\n", ["The line ends of the file change from CR to LF."]),
+    "LF over mixed ends": (MIXED, "1\n", "1\n", ["The line ends of the file change from LF and CRLF and CR to LF."]),
+    "LF over one CRLF": ("a\r\nb\n", "1\n", "1\n", ["The line ends of the file change from LF and CRLF to LF."]),
+    "over a byte order mark": (f"{BOM}{LF}", "1\n", f"{BOM}1\n", [_BOM_KEPT]),
+    "over CRLF and a byte order mark": (f"{BOM}{CRLF}", "1\n", f"{BOM}1\r\n", [_CRLF_KEPT, _BOM_KEPT]),
+    "a byte order mark over one": (f"{BOM}{LF}", f"{BOM}1\n", f"{BOM}1\n", []),
+    "over LF": (LF, "1\n", "1\n", []),
+}
+
+
+@pytest.mark.parametrize(("before", "content", "after", "notes"), WRITTEN.values(), ids=WRITTEN)
+async def test_an_overwritten_file_keeps_crlf_and_byte_order_mark_and_says_so(
+    runner, before, content, after, notes
+) -> None:
+    (runner.workspace / "f").write_bytes(before.encode())
+    assessment = runner.assess(file_write, path="f", content=content)
+    assert list(assessment.reasons[1:]) == notes
+    size = len(after.encode())
+    result = " ".join([f"Overwrote f ({size} byte{'s' * (size != 1)}).", *notes])
+    assert await runner.call(file_write, path="f", content=content) == result
+    written = (runner.workspace / "f").read_bytes()
+    assert written == after.encode()
+    assert assessment.binding["after"] == hashlib.sha256(written).hexdigest()
+
+
+async def test_a_diff_is_of_the_bytes_that_are_written(runner) -> None:
+    (runner.workspace / "crlf").write_bytes(CRLF.encode())
+    (runner.workspace / "lf").write_bytes(LF.encode())
+    diffs = [
+        runner.assess(file_write, path=path, content=content).diff.split("\n", 3)[3]
+        for path, content in (("crlf", LF), ("crlf", "1\ntwo\nthree\n"), ("lf", CRLF))
+        if runner.assess(file_write, path=path, content=content).diff
+    ]
+    changed = "".join(f"-{line}\n" for line in LF.split()) + "".join(f"+{line}⟨U+000D⟩\n" for line in LF.split())
+    assert diffs == ["-one\n+1\n two\n three", changed.rstrip("\n")]
+
+
+OTHER_ENCODINGS = {
+    "latin-1": "caf\u00e9\r\n".encode("latin-1"),
+    "cp1252": "\u20ac \u201cx\u201d\n".encode("cp1252"),
+    "Shift-JIS": "\u65e5\u672c\n".encode("shift_jis"),
+    "GBK": "\u4e2d\u6587\n".encode("gbk"),
+    "UTF-16 without a mark": "caf\u00e9\n".encode("utf-16-le"),
+    "half of UTF-16": b"\xff\xfea\0b",
+    "cut UTF-8": "\u00e9".encode()[:1],
+    "large": b"\xe9" + b"a" * 16 * 1024 * 1024,
+}
+
+
+@pytest.mark.parametrize("content", OTHER_ENCODINGS.values(), ids=OTHER_ENCODINGS)
+async def test_bytes_that_cannot_be_read_are_not_overwritten_by_their_replacement(runner, content) -> None:
+    (runner.workspace / "f").write_bytes(content)
+    for tool, arguments, words in (
+        (
+            file_write,
+            {"content": "caf\ufffd\n"},
+            "they would be lost, so nothing was written; convert the file to UTF-8",
+        ),
+        (file_edit, {"old_text": "c", "new_text": "d"}, "'f' "),
+        (file_edit, {"old_text": "caf\ufffd", "new_text": "d"}, "'f' "),
+    ):
+        with pytest.raises(ToolError, match=words):
+            runner.assess(tool, path="f", **arguments)
+        with pytest.raises(ToolError, match=words):
+            await runner.call(tool, path="f", **arguments)
+    assert (runner.workspace / "f").read_bytes() == content
+
+
+async def test_a_file_in_another_encoding_is_replaced_by_utf8_only_with_a_word(runner) -> None:
+    (runner.workspace / "f").write_bytes(OTHER_ENCODINGS["latin-1"])
+    note = "The file is not text in UTF-8, and becomes it."
+    assert note in runner.assess(file_write, path="f", content="caf\u00e9\n").reasons
+    assert (
+        await runner.call(file_write, path="f", content="caf\u00e9\n") == f"Overwrote f (7 bytes). {note} {_CRLF_KEPT}"
+    )
+    assert (runner.workspace / "f").read_bytes() == "caf\u00e9\r\n".encode()
+    (runner.workspace / "g").write_text("\ufffd\n")
+    await runner.call(file_edit, path="g", old_text="\ufffd", new_text="\ufffd\ufffd")
+    assert await runner.call(file_write, path="g", content="\ufffd") == "Overwrote g (3 bytes)."
+
+
+async def test_utf16_with_a_mark_and_lines_of_cr_are_read_searched_and_kept(runner) -> None:
+    (runner.workspace / "f").write_bytes("\ufeffcaf\u00e9\r\ntwo\r\n".encode("utf-16-le"))
+    (runner.workspace / "g").write_bytes(b"one\rtwo\r")
+    assert await runner.call(file_read, path="f") == "[the file is UTF-16]\ncaf\u00e9\r\ntwo\r"
+    assert await runner.call(file_read, path="g") == "[the lines of the file end with CR]\none\ntwo"
+    assert await runner.call(file_search, pattern="^two$") == "f:2:two\ng:2:two"
+    assert await runner.call(file_write, path="f", content="1\n") == (
+        f"Overwrote f (8 bytes). {_CRLF_KEPT} The byte order mark and the encoding, UTF-16, are kept."
+    )
+    assert (runner.workspace / "f").read_bytes() == "\ufeff1\r\n".encode("utf-16-le")
 
 
 # --- bound to what was shown ------------------------------------------------------------------------------------------

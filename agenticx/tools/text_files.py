@@ -1,0 +1,223 @@
+"""Texts of files with their encoding, byte order mark and line ends, all of which changes keep.
+
+1. Text is UTF-8, or UTF-16 with a byte order mark. Any other encoding can only be guessed, so such a file is no text
+   here: reading shows U+FFFD for its bytes, and nothing writes that over them.
+2. A byte order mark is the first character of a text, U+FEFF.
+3. A line ends with LF, CRLF or CR. In the texts of a model a bare LF stands for any of them: it is found as what the
+   file has there, and is written as the line end of the place where it goes. CR is written as given.
+"""
+
+from __future__ import annotations
+
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from agenticx.tools.lines import common_end, common_start
+
+__all__ = [
+    "BYTE_ORDER_MARK",
+    "FileText",
+    "Replacement",
+    "decode_text",
+    "is_binary",
+    "line_ends",
+    "replace_text",
+    "to_utf8_lines",
+    "utf16_encoding",
+    "with_line_end",
+]
+
+BYTE_ORDER_MARK = "\ufeff"
+_PROBED_BYTES = 8_192
+_CHUNK_BYTES = 256 * 1024
+_UTF32_LE_MARK = BOM_UTF16_LE + b"\0\0"
+_LINE_END = re.compile(r"\r\n?|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """The text of a file and its encoding: `utf-8`, `utf-16-le` or `utf-16-be`."""
+
+    text: str
+    encoding: str
+
+
+def decode_text(content: bytes) -> FileText | None:
+    """Return the text of a file with that content; None if it is binary or in an unknown encoding."""
+    encoding = utf16_encoding(content) or "utf-8"
+    if encoding == "utf-8" and is_binary(content):
+        return None
+    try:
+        return FileText(content.decode(encoding), encoding)
+    except UnicodeDecodeError:
+        return None
+
+
+def utf16_encoding(content: bytes) -> str | None:
+    """Return the encoding that the byte order mark of UTF-16 states, None without one."""
+    if content.startswith(BOM_UTF16_LE) and not content.startswith(_UTF32_LE_MARK):
+        return "utf-16-le"
+    return "utf-16-be" if content.startswith(BOM_UTF16_BE) else None
+
+
+def is_binary(content: bytes) -> bool:
+    """Return whether `content`, the first bytes of a file, belongs to a binary file: it is neither text nor UTF-16."""
+    return b"\0" in content[:_PROBED_BYTES] and utf16_encoding(content) is None
+
+
+def to_utf8_lines(content: bytes) -> bytes:
+    """Return a file's content for display: UTF-8 without byte order mark; LF for CR if all line ends are CR."""
+    encoding = utf16_encoding(content)
+    text = content.removeprefix(BOM_UTF8) if encoding is None else b"".join(_transcoded(content[2:], encoding))
+    return text.replace(b"\r", b"\n") if b"\n" not in text else text
+
+
+def _transcoded(content: bytes, encoding: str) -> Iterator[bytes]:
+    """Yield `content` in UTF-8, in chunks, so that other threads can run between them."""
+    decoder = getincrementaldecoder(encoding)("replace")
+    for start in range(0, len(content), _CHUNK_BYTES):
+        chunk = decoder.decode(content[start : start + _CHUNK_BYTES], final=start + _CHUNK_BYTES >= len(content))
+        yield chunk.encode("utf-8", "replace")
+
+
+# --- line ends --------------------------------------------------------------------------------------------------------
+
+
+def line_ends(text: str) -> frozenset[str]:
+    """Return those of LF, CRLF and CR that end lines of the text."""
+    pairs = text.count("\r\n")
+    counts = {"\r\n": pairs, "\n": text.count("\n") - pairs, "\r": text.count("\r") - pairs}
+    return frozenset(end for end, count in counts.items() if count)
+
+
+def with_line_end(text: str, end: str) -> str:
+    """Return the text with `end` for each LF that has no CR before it.
+
+    >>> with_line_end("a\\nb\\r\\nc", "\\r\\n")
+    'a\\r\\nb\\r\\nc'
+    """
+    return text if end == "\n" else _BARE_LF.sub(end, text)
+
+
+_BARE_LF = re.compile(r"(?<!\r)\n")
+
+
+def _with_lf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+# --- replacing --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """The number of occurrences of a text, the line numbers of the first ten, and the text with all of them replaced.
+
+    `text` is None if there is no occurrence, or more than one and not all were to be replaced, or if it would be too
+    long.
+    """
+
+    count: int
+    lines: tuple[int, ...]
+    text: str | None
+
+
+def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) -> Replacement:
+    """Replace the only occurrence of `old`, or with `every` all of them, whatever their line ends are.
+
+    Where line ends are mixed and `old` occurs once exactly as given, that is its only occurrence. Lines at both ends of
+    `old` that `new` has as well stay as they are, and the lines in between get the line end of this place. If `old` and
+    `new` differ in line ends only, these are changed.
+    """
+    ends = line_ends(text)
+    if len(ends) < 2 or (_LINE_END.search(old) is None and _LINE_END.search(new) is None):
+        return _replace_uniform(text, old, new, next(iter(ends), "\n"), every, max_chars)
+    spans = list(_spans(text, old))
+    if not every:
+        spans = [span for span in spans if text[slice(*span)] == old] or spans
+    starts = [start for start, _ in spans[:10]]
+    growth = len(spans) * (len(new) + new.count("\n")) - sum(end - start for start, end in spans)
+    is_possible = len(text) + growth <= max_chars and (len(spans) == 1 or every)
+    after = "".join(_replaced_pieces(text, spans, _with_lf(old), new)) if spans and is_possible else None
+    return Replacement(len(spans), _line_numbers(text, starts), after)
+
+
+def _replace_uniform(text: str, old: str, new: str, end: str, every: bool, max_chars: int) -> Replacement:
+    found = with_line_end(_with_lf(old), end)
+    replacement = new if _with_lf(old) == _with_lf(new) else with_line_end(new, end)
+    count = text.count(found)
+    starts = list(islice(_offsets(text, found), 10))
+    is_possible = len(text) + count * (len(replacement) - len(found)) <= max_chars and (count == 1 or every)
+    after = text.replace(found, replacement) if count and is_possible else None
+    return Replacement(count, _line_numbers(text, starts), after)
+
+
+def _line_numbers(text: str, starts: list[int]) -> tuple[int, ...]:
+    return tuple(_with_lf(text[:start]).count("\n") + 1 for start in starts)
+
+
+def _offsets(text: str, found: str) -> Iterator[int]:
+    """Yield the offsets of the occurrences, which do not overlap."""
+    index = text.find(found)
+    while index >= 0:
+        yield index
+        index = text.find(found, index + len(found))
+
+
+def _spans(text: str, old: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of the occurrences of `old` in a text, in which any line end counts as LF."""
+    wanted = _with_lf(old)
+    end = end_with_lf = 0
+    for index in _offsets(_with_lf(text), wanted):
+        start = _skip(text, end, index - end_with_lf)
+        end, end_with_lf = _skip(text, start, len(wanted)), index + len(wanted)
+        yield start, end
+
+
+def _skip(text: str, start: int, length: int) -> int:
+    """Return the offset after the `length` characters from `start` on, where CRLF counts as one character."""
+    end, missing = start, length
+    while missing:
+        begun, end = end, end + missing
+        missing = text.count("\r\n", max(begun - 1, start), end)  # also a pair that the last step cut in two
+    return end + (end > start and text.startswith("\r\n", end - 1))
+
+
+def _replaced_pieces(text: str, spans: list[tuple[int, int]], old: str, new: str) -> Iterator[str]:
+    is_as_given = old == _with_lf(new)
+    head = tail = 0  # the lengths of the lines that stay
+    if "\r" not in new and not is_as_given:
+        head = old.rfind("\n", 0, common_start(old, new)) + 1
+        same = common_end(old, new, min(len(old), len(new)) - head)
+        tail = len(old) - index if (index := old.find("\n", len(old) - same)) >= 0 else 0
+    inserted = new[head : len(new) - tail]
+    nearest = _NearestLineEnd(text)
+    position = 0
+    for start, end in spans:
+        first = _skip(text, start, head)
+        last = _skip(text, first, len(old) - head - tail)
+        yield text[position:first]
+        yield new if is_as_given else with_line_end(inserted, nearest.line_end(start, first, end))
+        position = last
+    yield text[position:]
+
+
+class _NearestLineEnd:
+    """The line ends of a text, near ascending offsets."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._matches = _LINE_END.finditer(text)
+        self._last = next(self._matches)  # a text of mixed line ends has some
+        self._next: re.Match[str] | None = self._last
+
+    def line_end(self, start: int, first: int, end: int) -> str:
+        """Return that of the first line at or after `first`, unless it ends after `end` and others are in between."""
+        while self._next is not None and self._next.start() < first:
+            self._last, self._next = self._next, next(self._matches, None)
+        if self._next is None or (self._next.start() >= end and start < first):
+            return self._last[0]
+        return self._next[0]
