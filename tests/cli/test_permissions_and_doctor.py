@@ -63,7 +63,12 @@ def test_explain_refuses_an_unknown_tool_and_bad_arguments(agx: Any) -> None:
 
 
 def test_doctor_reports_versions_settings_files_models_and_the_sandbox(agx: Any, tmp_path: Any) -> None:
-    agx.environment |= {"AGX_MAX_TOOL_ROUNDS": "12", "OPENAI_API_KEY": "sk-canary-canary-canary"}
+    agx.environment |= {
+        "AGX_MAX_TOOL_ROUNDS": "12",
+        "OPENAI_API_KEY": "sk-canary-canary-canary",
+        "HTTPS_PROXY": "http://me:canary@proxy:3128",
+        "NO_PROXY": "[::1],10.0.0.0/99",
+    }
     done = agx("doctor", "--json")
     report = json.loads(done.stdout)
     assert done.returncode == 0
@@ -74,6 +79,8 @@ def test_doctor_reports_versions_settings_files_models_and_the_sandbox(agx: Any,
     assert report["settings"]["permission_mode"] == {"value": "default", "source": "default"}
     texts = " ".join(finding["text"] for finding in report["findings"])
     assert "OPENAI_API_KEY" in texts
+    assert "HTTPS_PROXY is http://proxy:3128" in texts
+    assert "NO_PROXY has '10.0.0.0/99', which is ignored: " in texts
     assert "an approved shell command runs with all your permissions" in texts
     assert "canary" not in done.stdout + done.stderr
     assert not (tmp_path / "home").exists()

@@ -26,6 +26,7 @@ from agenticx.llms.catalog.key_check import KeyCheck, check_key
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_wire
 from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
 from agenticx.llms.transport.hosts import is_loopback
+from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
 from agenticx.provider_keys import ProviderKey
 from agenticx.settings import Settings, load_settings, provider_setting
 from agenticx.tools.visible import visible_line
@@ -90,6 +91,7 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
     yield _check_home(settings.home)
     yield _run_check("token", lambda: check_token(settings))
     yield _run_check("store", lambda: check_store(settings))
+    yield from _check_proxies()
     yield from _check_models(settings, online)
     yield _check_sandbox()
 
@@ -179,6 +181,17 @@ def _run_check(topic: str, check: Callable[[], CheckResult]) -> Finding:
         return Finding(topic, *check())
     except AgenticXError as exc:
         return Finding(topic, str(exc), "problem")
+
+
+# --- proxies ----------------------------------------------------------------------------------------------------------
+
+
+def _check_proxies() -> Iterator[Finding]:
+    """Report the proxies for requests to providers, without their logins, and what of their settings is ignored."""
+    for proxy in read_proxies():
+        yield Finding("proxies", f"{proxy.variable} is {proxy.host}")
+    for problem in proxy_problems():  # one that a model in use needs is a problem of that model
+        yield Finding("proxies", problem, "note")
 
 
 # --- models -----------------------------------------------------------------------------------------------------------

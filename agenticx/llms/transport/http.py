@@ -3,7 +3,7 @@
 Requests are sent by `agenticx.http`; only where a proxy is configured by httpx, through `proxies`.
 
 1. Redirects are never followed: the key is sent to the configured host and to no other.
-2. Proxies of the environment are not used for loopback addresses.
+2. Proxies of the environment (`proxy_settings`) are not used for loopback addresses.
 3. Responses are requested uncompressed, so that a small body cannot unpack into a large one.
 4. Connections are kept per event loop; one that belongs to another loop is never used.
 5. Certificates and modules are read when the provider is set up, so that their loading does not count as time of the
@@ -16,10 +16,9 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
-from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
 from agenticx.errors import ModelError, SettingsError
@@ -34,6 +33,7 @@ from agenticx.llms.transport.clients import (
 )
 from agenticx.llms.transport.errors import COMPRESSED_BODY, ErrorReport, hide_secrets, parse_error_body, status_error
 from agenticx.llms.transport.hosts import is_loopback
+from agenticx.llms.transport.proxy_settings import Proxy, find_proxy
 from agenticx.secret_names import is_secret_name
 from agenticx.settings import provider_setting
 
@@ -77,14 +77,16 @@ class ProviderHttp:
         self._base_url = _checked_url(base_url)
         self._label = label
         self._base_url_hint = base_url_hint
-        self._secrets = (_checked_key(key, label), *_secrets_in(self._base_url, headers or {}))
+        proxy = None if is_loopback(self._base_url.host) else find_proxy(self._base_url)
+        logins = proxy.secrets if proxy else ()
+        self._secrets = (_checked_key(key, label), *_secrets_in(self._base_url, headers or {}), *logins)
         self._headers = {"accept-encoding": "identity", "user-agent": "agenticx", **(headers or {})}
         if key and key_header:
             self._headers[key_header] = key
         elif key:
             self._headers["authorization"] = f"Bearer {key}"
         self._tls = _tls_context() if self._base_url.scheme == "https" else None
-        self._make_client = _client_type(self._base_url.host)
+        self._make_client = DirectClient if proxy is None else _proxy_client(proxy)
         self._urls: dict[tuple[object, ...], Url] = {}
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, ProviderClient] = WeakKeyDictionary()
 
@@ -236,12 +238,10 @@ class ProviderResponse:
 # --- addresses, certificates and keys ---------------------------------------------------------------------------------
 
 
-def _client_type(host: str) -> Callable[[ssl.SSLContext | None, float], ProviderClient]:
-    if is_loopback(host) or not getproxies():
-        return DirectClient
+def _proxy_client(proxy: Proxy) -> Callable[[ssl.SSLContext | None, float], ProviderClient]:
     from agenticx.llms.transport.proxies import ProxyClient  # httpx takes 0.15 s
 
-    return ProxyClient
+    return partial(ProxyClient, proxy.url)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Requests through the proxies of the environment, which only httpx supports."""
+"""Requests through a proxy, which only httpx supports."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ _EXCEPTIONS = (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, OSError)
 
 
 class ProxyClient:
-    """httpx's own client, which finds the proxy of each host."""
+    """A client of httpx that sends every request through `proxy`, the URL of one for HTTP or SOCKS 5."""
 
-    def __init__(self, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
+    def __init__(self, proxy: str, tls: ssl.SSLContext | None, idle_seconds: float) -> None:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=idle_seconds)
-        self._client = httpx.AsyncClient(verify=tls or True, follow_redirects=False, limits=limits)
+        self._client = httpx.AsyncClient(
+            verify=tls or True, follow_redirects=False, limits=limits, proxy=proxy, trust_env=False
+        )
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         timeout = httpx.Timeout(request.read_timeout, connect=request.connect_timeout)
