@@ -78,6 +78,10 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ModuleCommand(
             "sessions", "Stored sessions: list, show, change, export, replay, delete", "agenticx.cli.commands.sessions"
         ),
+        ModuleCommand(
+            "vault", "Folders of notes: add, list, search, problems, rescan, remove", "agenticx.cli.commands.vault"
+        ),
+        ModuleCommand("mode", "The mode of a prompt, and the reason for it", "agenticx.cli.commands.mode"),
         ModuleCommand("models", "The models that can be used", "agenticx.cli.commands.models"),
         ModuleCommand("keys", "The keys of providers: list, set, remove", "agenticx.cli.commands.keys"),
         ModuleCommand("model", "Call a model once, without tools or a session", "agenticx.cli.commands.model"),

@@ -101,7 +101,7 @@ def test_version_is_the_installed_one(agx: Any) -> None:
 def test_an_unknown_command_is_a_usage_error_with_the_nearest_ones(agx: Any) -> None:
     done = agx("modle", "call")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "agx: unknown command 'modle'; did you mean `agx model` or `agx models`?\n"
+    assert done.stderr == "agx: unknown command 'modle'; did you mean `agx mode` or `agx model`?\n"
 
 
 def test_an_option_in_place_of_the_command_is_explained(agx: Any) -> None:

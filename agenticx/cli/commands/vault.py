@@ -1,0 +1,216 @@
+"""The `agx vault` command: folders of notes, added, searched, checked and forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agenticx.cli.exit_codes import DONE, FAILED
+from agenticx.cli.options import configure_terminal_logging
+from agenticx.knowledge import IndexState, NoteSearch, Vault, VaultIndex, Vaults
+from agenticx.settings import load_settings
+from agenticx.tools.plurals import pluralize
+from agenticx.tools.visible import control_pictures, visible_path
+
+__all__ = ["configure", "run"]
+
+_EPILOG = """\
+A vault is a folder of .md, .markdown and .txt files. Only an index of it is stored, in AGX_HOME; no note is changed,
+and `remove` forgets the index alone. Each search reads what has changed since the last one. Folders that begin with a
+dot, node_modules, links, and what an .agxignore file names (as in .gitignore) are left out.
+
+In a query "double quotes" must occur, [[Note]] and #tag limit it to that note or tag.
+
+examples:
+  agx vault add ~/Notes
+  agx vault search Notes "when does the lease end"
+  agx vault search Notes '"lease" #house' --json
+  agx vault problems Notes
+
+exit codes: 0 done, 1 nothing found or unknown vault, 2 usage"""
+
+_EXPLANATIONS = {
+    "binary": "no text; not indexed",
+    "control_characters": "has control characters; indexed",
+    "frontmatter": "its frontmatter is not closed or no valid YAML mapping; indexed without its values",
+    "name": "its name has control characters or is not valid Unicode; not indexed",
+    "not_a_file": "no regular file; not indexed",
+    "not_utf8": "not UTF-8; indexed with replacement characters",
+    "symlink": "a symbolic link; not followed",
+    "too_large": "over 8 MB; not indexed",
+    "unreadable": "cannot be read; not indexed",
+}
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx vault` to its parser."""
+    parser.epilog = _EPILOG
+    parser.set_defaults(json=False)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", help="without one: list")
+
+    def action(name: str, text: str, *, named: bool = True) -> ArgumentParser:
+        added = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        added.add_argument("--json", action="store_true", help="one object per line")
+        if named:
+            added.add_argument("vault", metavar="VAULT", help="the name or id of a vault")
+        return added
+
+    adding = action("add", "add a folder of notes and index it", named=False)
+    adding.add_argument("path", metavar="PATH", type=Path, help="the folder")
+    adding.add_argument("--name", metavar="NAME", help="a name (default: that of the folder)")
+    action("list", "the vaults and the state of their indexes", named=False)
+    searching = action("search", "search the notes of a vault")
+    searching.add_argument("query", metavar="QUERY", help="words, a question, or a phrase in double quotes")
+    searching.add_argument("--limit", metavar="N", type=_positive, default=8, help="most passages (default: 8)")
+    searching.add_argument("--path", metavar="PATH", help="only in this note or folder, or a glob such as 'Work/**'")
+    searching.add_argument("--tag", metavar="TAG", action="append", default=[], help="only in notes with this tag")
+    action("problems", "files that are skipped, and defects of notes")
+    action("rescan", "bring the index up to date now")
+    action("remove", "forget a vault and delete its index, never a note")
+
+
+def run(arguments: Namespace) -> int:
+    """Run `agx vault` and return its exit code."""
+    settings = load_settings()
+    configure_terminal_logging(settings)
+    return asyncio.run(_run(arguments, Vaults(settings.home)))
+
+
+async def _run(arguments: Namespace, vaults: Vaults) -> int:
+    try:
+        match arguments.action:
+            case "add":
+                return await _add(arguments, vaults)
+            case None | "list":
+                return await _list(vaults, as_json=arguments.json)
+            case action:
+                vault = await vaults.find(arguments.vault)
+                actions = {"search": _search, "problems": _problems, "rescan": _rescan}
+                if action in actions:
+                    return await actions[action](arguments, vault)
+                await vaults.remove(vault)
+                _tell(f"{vault.record.name!r} is forgotten; its notes are where they were")
+                return DONE
+    finally:
+        await vaults.close()
+
+
+async def _add(arguments: Namespace, vaults: Vaults) -> int:
+    vault, is_new = await vaults.add(arguments.path, arguments.name)
+    if not is_new:
+        _tell(f"{visible_path(str(vault.record.path))} is the vault {vault.record.name!r} already")
+    return await _rescan(arguments, vault)
+
+
+async def _rescan(arguments: Namespace, vault: Vault) -> int:
+    await vault.refresh(report=_progress(vault.record.name))
+    await _print_vault(vault, as_json=arguments.json)
+    if vault.problem is not None:
+        _tell(vault.problem)
+    return DONE if vault.problem is None else FAILED
+
+
+async def _list(vaults: Vaults, *, as_json: bool) -> int:
+    found = await vaults.list()
+    for vault in found:
+        await vault.refresh(seconds=0.5)
+        await _print_vault(vault, as_json=as_json)
+    if not found:
+        _tell("there is no vault; `agx vault add PATH` adds a folder of notes")
+    return DONE
+
+
+async def _search(arguments: Namespace, vault: Vault) -> int:
+    found = await vault.search(arguments.query, limit=arguments.limit, path=arguments.path, tags=arguments.tag)
+    for result in found.results:
+        passage = result.passage
+        if arguments.json:
+            fields = {
+                name: getattr(passage, name) for name in ("path", "heading", "line_start", "line_end", "text", "sha256")
+            }
+            print(json.dumps({**fields, "score": result.score, "matched": result.matched}))
+        else:
+            heading = f"  {control_pictures(passage.heading)}" if passage.heading else ""
+            print(f"{visible_path(passage.path)}:{passage.line_start}{heading}")
+            print("".join(f"    {control_pictures(line)}\n" for line in _excerpt(passage.text, result.matched)))
+    _tell_state(found)
+    return DONE if found.results else FAILED
+
+
+def _excerpt(text: str, matched: tuple[str, ...]) -> list[str]:
+    """Return up to three lines of a passage, those with most of the matched words."""
+    lines = [(number, line[:300]) for number, line in enumerate(text.split("\n")) if line.strip()]
+    lines.sort(key=lambda row: (-sum(word in row[1].lower() for word in matched), row[0]))
+    return [line for _, line in sorted(lines[:3])]
+
+
+def _tell_state(found: NoteSearch) -> None:
+    if found.problem is not None:
+        _tell(f"{found.problem}; these are the results of its last state")
+    if found.state.indexed < found.state.total:
+        _tell(f"{found.state.indexed:,} of {found.state.total:,} notes are indexed so far")
+    if not found.results:
+        _tell("nothing found; search for other words, or fewer of them")
+
+
+async def _problems(arguments: Namespace, vault: Vault) -> int:
+    problems = await vault.call(VaultIndex.problems)
+    for path, problem in problems.items():
+        row = {"path": path, "problem": problem}
+        print(json.dumps(row) if arguments.json else f"{visible_path(path)}: {_EXPLANATIONS[problem]}")
+    if not problems:
+        _tell("no problems")
+    return DONE
+
+
+async def _print_vault(vault: Vault, *, as_json: bool) -> None:
+    values = await describe(vault)
+    if as_json:
+        print(json.dumps(values))
+    else:
+        count = pluralize(values["notes"], "note")
+        problems = f", {pluralize(values['problems'], 'problem')}" if values["problems"] else ""
+        print(f"{vault.record.name}  {visible_path(str(vault.record.path))}  {count}{problems}  {vault.state}")
+
+
+async def describe(vault: Vault) -> dict[str, Any]:
+    """Return a vault as JSON: {id, name, path, notes, problems, state}."""
+    index, record = await vault.index(), vault.record
+    notes, problems = await asyncio.to_thread(lambda: (index.state().indexed, len(index.problems())))
+    path = str(record.path)
+    return {
+        "id": record.id,
+        "name": record.name,
+        "path": path,
+        "notes": notes,
+        "problems": problems,
+        "state": vault.state,
+    }
+
+
+def _progress(name: str) -> Callable[[IndexState], None]:
+    def report(state: IndexState) -> None:
+        if sys.stderr.isatty():
+            print(f"\ragx vault: {name}: {state.indexed:,} of {state.total:,} notes", end="", file=sys.stderr)
+            if state.indexed >= state.total:
+                print(file=sys.stderr)
+
+    return report
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= 100:
+        raise ValueError
+    return int(text)
+
+
+_positive.__name__ = "a number from 1 to 100"  # argparse names the type in its message
+
+
+def _tell(message: str) -> None:
+    print(f"agx vault: {message}", file=sys.stderr)

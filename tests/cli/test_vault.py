@@ -1,0 +1,75 @@
+"""`agx vault` and `agx mode`: notes added, searched and forgotten, and the mode of a prompt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "Notes"
+    folder.mkdir()
+    (folder / "Lease.md").write_text("# Lease\n\nIt ends in May 2027.\n\x1b[31m\n")
+    (folder / "link.md").symlink_to("Lease.md")
+    return folder
+
+
+def test_a_vault_is_added_searched_and_forgotten(agx: Any, notes: Path) -> None:
+    added = agx("vault", "add", str(notes), "--json")
+    vault = json.loads(added.stdout)
+    assert (added.returncode, added.stderr) == (0, "")
+    assert vault == {
+        "id": vault["id"],
+        "name": "Notes",
+        "path": str(notes),
+        "notes": 1,
+        "problems": 2,
+        "state": "ready",
+    }
+    again = agx("vault", "add", str(notes))
+    assert again.stdout == f"Notes  {notes}  1 note, 2 problems  ready\n"
+    assert again.stderr == f"agx vault: {notes} is the vault 'Notes' already\n"
+
+    found = agx("vault", "search", "Notes", "when does the lease end")
+    assert (found.returncode, found.stdout) == (
+        0,
+        "Lease.md:1  Lease\n    # Lease\n    It ends in May 2027.\n    ␛[31m\n\n",
+    )
+    row = json.loads(agx("vault", "search", vault["id"], "lease", "--json").stdout)
+    assert (row["path"], row["line_start"], row["line_end"], row["matched"]) == ("Lease.md", 1, 4, ["lease"])
+    missing = agx("vault", "search", "Notes", "penguin")
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert agx("vault", "problems", "Notes").stdout == (
+        "Lease.md: has control characters; indexed\nlink.md: a symbolic link; not followed\n"
+    )
+
+    assert agx("vault", "remove", "Notes").returncode == 0
+    assert agx("vault").stderr == "agx vault: there is no vault; `agx vault add PATH` adds a folder of notes\n"
+    assert sorted(path.name for path in notes.iterdir()) == ["Lease.md", "link.md"]
+
+
+def test_what_cannot_be_a_vault_is_refused_with_what_would_be_right(agx: Any, notes: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for path, words in {
+        "/": "is too much for a vault",
+        str(tmp_path.parent): "holds or lies in the folder of AgenticX",
+        str(home): "holds or lies",
+        str(notes / "Lease.md"): "is not a folder",
+        str(notes / "no"): "does not exist",
+    }.items():
+        refused = agx("vault", "add", path)
+        assert (refused.returncode, refused.stdout) == (2, ""), path
+        assert words in refused.stderr
+    assert agx("vault", "search", "nope", "x").stderr.startswith(
+        "agx: unknown vault 'nope'; known vaults: none; add one"
+    )
+
+
+def test_the_mode_of_a_prompt_is_explained(agx: Any) -> None:
+    explained = json.loads(agx("mode", "explain", "What do my notes say about the lease?", "--vault", "--json").stdout)
+    assert explained == {"kind": "vault", "reason": "it asks about the person's notes", "certain": True}
+    assert agx("mode", "explain", "Hello!").stdout == "chat: it is small talk\n"
