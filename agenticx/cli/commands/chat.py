@@ -14,16 +14,18 @@ from functools import partial
 from types import FrameType
 from typing import Any, Self, TypeVar, get_args
 
+from agenticx.cli.client.base import RewindReport, SessionInfo
 from agenticx.cli.client.handover import HandoverListener
 from agenticx.cli.client.session_lookup import LAST, find_session
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS, PendingAttachments, validate_prompt
+from agenticx.cli.commands.session_changes import take_back
 from agenticx.cli.exit_codes import DONE, FAILED, STOPPED
 from agenticx.cli.options import ANSWERS, add_turn_options
 from agenticx.cli.terminal.conversation import TerminalConversation, open_conversation
-from agenticx.cli.terminal.event_text import Note
+from agenticx.cli.terminal.event_text import Note, one_line
 from agenticx.cli.terminal.keyboard import ChatKeyboard
 from agenticx.cli.terminal.output import FallbackOutput, Output, output_for, terminal_is_dumb
-from agenticx.cli.terminal.session_views import session_rows, show_last_turn
+from agenticx.cli.terminal.session_views import rewound_files, session_rows, show_last_turn
 from agenticx.cli.terminal.turns import OutputFailed, termination_signals
 from agenticx.errors import AgenticXError, AttachmentRefused, SessionBusy
 from agenticx.messages import UserMessage, clean_text
@@ -36,13 +38,15 @@ __all__ = ["configure", "run"]
 T = TypeVar("T")
 
 _MAX_LISTED = 10
+_MAX_NUMBER_DIGITS = 6
 _SKIPPED_CHARS = 65_536
 _EPILOG = f"""\
 Type a message and Enter; Alt-Enter, or a backslash at the end of a line, begins another line, and pasted lines are one
 message. Tab completes commands, models and paths. Keys typed during an answer wait for the next prompt. Answers are
 rendered as Markdown. Ctrl-C stops the running turn, Ctrl-D quits. /help shows the commands; /attach FILE sends an
-image, PDF or text file with the next message. The model gets the AGENTS.md of the folder, and of the folders above it
-in its repository; the first lines name them.
+image, PDF or text file with the next message; /rewind takes your last message back, with what its turn changed in
+files. The model gets the AGENTS.md of the folder, and of the folders above it in its repository; the first lines name
+them.
 
 A chat starts a new session, which is stored: -c continues the last one, --session any other, and /sessions, /open and
 /new switch between them. One that is in mode auto goes on in it only if you say so. A question that waited when its
@@ -229,6 +233,8 @@ class _Chat:
     widest_mode: PermissionMode | None = None
     last_code: int = field(default=DONE)
     attachments: PendingAttachments = field(default_factory=PendingAttachments)
+    rewind_undo: tuple[str, str | None] | None = None
+    """The session that was rewound last, and the message to which `/rewind undo` goes back; None after a message."""
     wait_for_answer: Callable[[Coroutine[Any, Any, bool]], bool] | None = None
     """Runs a question to the user; None from a pipe."""
 
@@ -262,7 +268,7 @@ class _Chat:
             if line.startswith("/") and not line.startswith("//") and "\n" not in line:
                 return self.run_command(line)
             if line.strip():
-                self.last_code = FAILED
+                self.last_code, self.rewind_undo = FAILED, None
                 self.last_code = self.conversation.run_turn(self.build_message(line.removeprefix("/")))
         except OutputFailed:
             raise
@@ -306,6 +312,7 @@ class _Chat:
             "tools": self._tools,
             "model": self._model,
             "agent": self._agent,
+            "rewind": self._rewind,
             "sessions": self._sessions,
             "open": self._open,
             "new": self._new,
@@ -320,6 +327,7 @@ class _Chat:
             "/model [M]     show or change the model\n"
             "/agent [NAME]  show or choose the agent of the session; meta is the main one\n"
             "/tools         what the agent can use\n"
+            "/rewind [N]    take back your last message, or the last N, with the files as they were; /rewind undo\n"
             "/sessions [Q]  the latest sessions, or those that match Q\n"
             "/open ID       continue another session\n"
             "/new           start a new session with your next message\n"
@@ -384,6 +392,36 @@ class _Chat:
             conversation.run(conversation.change(agent=None if name == MAIN_AGENT else name))
         active = conversation.run(conversation.client.get(session.id)).record.agent
         self._print(f"agent: {visible_line(active or MAIN_AGENT)}")
+
+    def _rewind(self, word: str) -> None:
+        conversation, session = self.conversation, self.conversation.session
+        if session is None:
+            self._print("there is no message to take back; your next one starts a session")
+            return
+        if word == "undo":
+            self._undo_rewind(session)
+            return
+        if word and not (word.isascii() and word.isdigit() and len(word) < _MAX_NUMBER_DIGITS):
+            self._print_error(f"/rewind {word[:_MAX_LISTED]!r}: a number of messages to take back, or undo")
+            return
+        taken, report = conversation.run(take_back(conversation.client, session, int(word or "1")))
+        self.rewind_undo = session.id, report.undo
+        for text in taken:
+            self._print(f"taken back: {one_line(text)}")
+        self._print_rewound_files(report)
+
+    def _undo_rewind(self, session: SessionInfo) -> None:
+        if self.rewind_undo is None or self.rewind_undo[0] != session.id:
+            self._print("nothing was taken back since your last message")
+            return
+        report = self.conversation.run(self.conversation.client.rewind(*self.rewind_undo))
+        self.rewind_undo = None
+        self._print("the messages are back")
+        self._print_rewound_files(report)
+
+    def _print_rewound_files(self, report: RewindReport) -> None:
+        files = "; ".join(rewound_files(report.files))
+        self._print(f"files: {files}" if files else "no file was changed")
 
     def _sessions(self, query: str) -> None:
         query = clean_text(query)  # a terminal may send bytes that are not text

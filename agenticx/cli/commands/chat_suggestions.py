@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import get_args
 
 from agenticx.cli.client.base import SessionInfo
+from agenticx.cli.commands.session_changes import user_messages
 from agenticx.cli.terminal.conversation import TerminalConversation
+from agenticx.cli.terminal.event_text import one_line
 from agenticx.cli.terminal.line_editor import Suggestion
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.llms.model_catalog import load_model_catalog
@@ -23,14 +25,15 @@ __all__ = ["ChatSuggestions"]
 _MAX_ENTRIES = 10_000  # of a folder that are looked at
 _MAX_SUGGESTIONS = 200
 _MAX_SESSIONS = 30
+_MAX_MESSAGES = 30
 _NAME_CHARS = 40
 
 
 class ChatSuggestions:
     """The completions of a chat.
 
-    The names of models and sessions are requested when a command that takes one is typed (`prepare`); until they
-    arrive, models are completed from the catalogue.
+    The names of models and sessions and the user's messages are requested when a command that takes one is typed
+    (`prepare`); until they arrive, models are completed from the catalogue.
     """
 
     def __init__(self, conversation: TerminalConversation, commands: Sequence[str]) -> None:
@@ -38,17 +41,20 @@ class ChatSuggestions:
         self._commands = commands
         self._models: Sequence[str] = ()
         self._sessions: Sequence[SessionInfo] = ()
+        self._messages: Sequence[str] = ()
         self._request: asyncio.Task[None] | None = None
 
     def prepare(self, text: str) -> None:
         """Request the names that the beginning of a command will need."""
-        if not text.startswith(("/model", "/open")) or not (self._request is None or self._request.done()):
+        if not text.startswith(("/model", "/open", "/rewind")) or not (self._request is None or self._request.done()):
             return
         if text.startswith("/model") and not self._models:
             self._models = _catalogue_models()
             self._request = asyncio.get_running_loop().create_task(self._fetch_models())
         elif text == "/open":
             self._request = asyncio.get_running_loop().create_task(self._fetch_sessions())
+        elif text == "/rewind":
+            self._request = asyncio.get_running_loop().create_task(self._fetch_messages())
 
     async def _fetch_models(self) -> None:
         with suppress(AgenticXError):
@@ -57,6 +63,12 @@ class ChatSuggestions:
     async def _fetch_sessions(self) -> None:
         with suppress(AgenticXError):
             self._sessions = await self._conversation.client.list_sessions(limit=_MAX_SESSIONS)
+
+    async def _fetch_messages(self) -> None:
+        session, self._messages = self._conversation.session, ()
+        if session is not None:
+            with suppress(AgenticXError):
+                self._messages = await user_messages(self._conversation.client, session)
 
     def suggest(self, before: str) -> Iterator[Suggestion]:
         """Yield the completions of the text before the cursor, the last part of which they replace."""
@@ -79,6 +91,11 @@ class ChatSuggestions:
                     if session.id.startswith(typed):
                         label = f"{session.id} {visible_line(session.record.name or '', _NAME_CHARS)}"
                         yield Suggestion(session.id, len(typed), label)
+            case "/rewind":
+                for number, text in enumerate(reversed(self._messages[-_MAX_MESSAGES:]), 1):
+                    if str(number).startswith(typed):
+                        yield Suggestion(str(number), len(typed), f"{number} {one_line(text, _NAME_CHARS)}")
+                yield from _matching(["undo"], typed)
             case "/attach":
                 yield from _paths(typed, Path.cwd())
             case _:

@@ -1,22 +1,23 @@
-"""The actions of `agx sessions` that change a session: rename, pin, archive, fork and rewind."""
+"""Changes of a session: the actions of `agx sessions` that make them, and the `/rewind` of a chat."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from agenticx.cli.client.base import Client, RewindReport, SessionInfo
 from agenticx.cli.client.http import RequestRejected
 from agenticx.cli.commands.session_access import open_session, print_note
 from agenticx.cli.exit_codes import DONE
-from agenticx.cli.terminal.session_views import session_rows, transcript_of
-from agenticx.errors import SettingsError
+from agenticx.cli.terminal.session_views import rewound_files, session_rows, transcript_of
+from agenticx.errors import AgenticXError, SettingsError
 from agenticx.messages import clean_text
 from agenticx.sessions.history.transcript import MessageNotFound
-from agenticx.tools.visible import visible, visible_line
+from agenticx.tools.visible import visible
 
-__all__ = ["START", "archive", "fork", "pin", "rename", "rewind"]
+__all__ = ["START", "archive", "fork", "pin", "rename", "rewind", "take_back", "user_messages"]
 
 START = "start"
 _MAX_NAME_CHARS = 200
@@ -66,6 +67,37 @@ async def rewind(arguments: Namespace) -> int:
     return DONE
 
 
+async def take_back(client: Client, session: SessionInfo, number: int) -> tuple[list[str], RewindReport]:
+    """Rewind to before the last `number` messages of the user; return their texts, oldest first, and the report.
+
+    Raise an `AgenticXError` if the conversation has fewer.
+    """
+    messages = await _conversation(client, session)
+    sent = [at for at, message in enumerate(messages) if message["role"] == "user"]
+    if not 1 <= number <= len(sent):
+        has = {0: "no message", 1: "one message"}.get(len(sent), f"{len(sent)} messages")
+        raise AgenticXError(f"{number} messages cannot be taken back: this conversation has {has} of yours")
+    taken = [messages[at]["content"] for at in sent[-number:]]
+    for message in reversed(messages[: sent[-number]]):
+        try:
+            with _explain_unknown_message(session):
+                return taken, await client.rewind(session.id, message["message_id"])
+        except MessageNotFound:  # a call of a speech that was stopped belongs to no message: take the one before it
+            continue
+    return taken, await client.rewind(session.id, None)
+
+
+async def user_messages(client: Client, session: SessionInfo) -> list[str]:
+    """Return the texts of the user's messages in the conversation, oldest first."""
+    return [message["content"] for message in await _conversation(client, session) if message["role"] == "user"]
+
+
+async def _conversation(client: Client, session: SessionInfo) -> Sequence[dict[str, Any]]:
+    async with client.read_log(session.id) as log:
+        events = [event async for event in log]
+    return transcript_of(session, events)
+
+
 def _checked_name(text: str) -> str | None:
     """Return a session's name, None for an empty one; raise `SettingsError` for one that the server would refuse."""
     name = clean_text(text).strip()
@@ -79,9 +111,7 @@ async def _find_message(client: Client, session: SessionInfo, reference: str) ->
 
     An id that no message of the current branch has is returned as it is: it may belong to one that was rewound away.
     """
-    async with client.read_log(session.id) as log:
-        events = [event async for event in log]
-    ids = [str(message["message_id"]) for message in transcript_of(session, events)]
+    ids = [str(message["message_id"]) for message in await _conversation(client, session)]
     found = [id_ for id_ in ids if id_.startswith(reference) or id_.partition("_")[2].startswith(reference)]
     if reference not in ids and len(found) > 1:
         raise SettingsError(f"{reference!r} is the prefix of {len(found)} message ids: {', '.join(found[:5])}")
@@ -106,8 +136,7 @@ def _print_session(session: SessionInfo) -> None:
 
 
 def _print_rewind(session: SessionInfo, report: RewindReport) -> None:
-    for file in report.files:
-        reason = f": {file['reason']}" if file.get("reason") else ""
-        print(visible_line(f"{file['outcome']} {file['path']}{reason}", 2_000))
+    for line in rewound_files(report.files):
+        print(line)
     print_note(f"{session.id} now ends with {report.rewound_to or 'nothing: before its first message'}")
     print_note(f"agx sessions rewind {session.id} {report.undo or START} takes this back")

@@ -31,6 +31,7 @@ __all__ = [
     "TurnEnd",
     "replay",
     "returned_messages",
+    "rewound_files",
     "session_rows",
     "session_to_json",
     "session_to_text",
@@ -64,6 +65,13 @@ def session_rows(sessions: Sequence[SessionInfo]) -> Iterator[str]:
         yield f"{record.id}  {local_time(record.created_at)}  {name}{labels}  {folder}"
         for match in session.matches:
             yield f"    {match['role']}: {visible_line(_match_text(match), _MATCH_CHARS)}"
+
+
+def rewound_files(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each file of a rewind: its outcome, its path, and the reason if it is not as it was then."""
+    for file in files:
+        reason = f": {file['reason']}" if file.get("reason") else ""
+        yield visible_line(f"{file['outcome']} {file['path']}{reason}", _ROW_CHARS)
 
 
 def local_time(timestamp: str) -> str:
