@@ -54,6 +54,7 @@ def test_a_vault_is_added_searched_and_forgotten(agx: Any, notes: Path) -> None:
 
 def test_what_cannot_be_a_vault_is_refused_with_what_would_be_right(agx: Any, notes: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
+    home.mkdir(mode=0o700)
     for path, words in {
         "/": "is too much for a vault",
         str(tmp_path.parent): "holds or lies in the folder of AgenticX",
