@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from codecs import getincrementaldecoder
 from typing import Any, ClassVar, TypeVar
 
@@ -27,6 +28,9 @@ _MAX_DIGITS = 100
 _MAX_SHOWN_CHARS = 80  # of a field name sent by a client
 _READ_SECONDS = 30.0
 _DECODE_BYTES = 1024 * 1024
+_JSON_TYPE = re.compile(r"(?:application|text)/(?:[!#$&^\w.+-]+\+)?json", re.ASCII | re.IGNORECASE)
+"""The media types of JSON; a browser sends none of them to another origin without asking there first (CORS)."""
+_CHARSET = re.compile(r';\s*charset\s*=\s*("[^"]*"|[^;\s]*)', re.IGNORECASE)
 
 _log = get_logger(__name__)
 
@@ -86,10 +90,12 @@ def _check_type(request: Request) -> None:
         sentence = "Send the body as it is, without a Content-Encoding such as gzip."
         raise Problem("encoded_body", sentence, headers={"Accept-Encoding": "identity"})
     sent = request.headers.getlist("content-type")
-    media_type, _, parameters = ";".join(sent).partition(";")
-    charset = parameters.lower().replace('"', "").replace(" ", "")
-    if len(sent) != 1 or media_type.strip().lower() != "application/json" or charset not in ("", "charset=utf-8"):
+    if len(sent) != 1 or not _JSON_TYPE.fullmatch(sent[0].partition(";")[0].strip()):
         raise Problem("not_json", "Send the body as JSON in UTF-8, with the header Content-Type: application/json.")
+    for charset in _CHARSET.findall(sent[0]):
+        if charset.strip('"').lower().replace("_", "-") not in ("utf-8", "utf8"):
+            sentence = f"The charset {charset[:_MAX_SHOWN_CHARS]} cannot be read; send the body as JSON in UTF-8."
+            raise Problem("not_json", sentence)
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
@@ -131,8 +137,11 @@ def _parse(raw: bytes, schema: type[B]) -> B:
 
 
 def _decode_utf8(raw: bytes) -> str:
-    """Decode UTF-8 in chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls."""
-    decoder = getincrementaldecoder("utf-8")()
+    """Decode UTF-8, with a byte order mark or without one.
+
+    In chunks of 1 MiB: a decode call holds the GIL, which other threads can take between two calls.
+    """
+    decoder = getincrementaldecoder("utf-8-sig")()
     try:
         texts = [decoder.decode(raw[start : start + _DECODE_BYTES]) for start in range(0, len(raw), _DECODE_BYTES)]
         return "".join([*texts, decoder.decode(b"", final=True)])

@@ -28,8 +28,8 @@ MAX_HOLD_SECONDS = 0.15
 HEADERS = [(b"content-type", b"application/json")]
 
 
-def request(body: bytes) -> Request:
-    """Return a request whose body arrives in chunks, as from a socket."""
+def request(body: bytes, *types: str) -> Request:
+    """Return a request of these content types, JSON by default, whose body arrives in chunks, as from a socket."""
     starts = iter(range(0, len(body), 65_536))
 
     async def receive() -> Message:
@@ -37,7 +37,8 @@ def request(body: bytes) -> Request:
         end = start + 65_536
         return {"type": "http.request", "body": body[start:end], "more_body": end < len(body)}
 
-    return Request({"type": "http", "method": "POST", "headers": HEADERS}, receive)
+    headers = [(b"content-type", type_.encode()) for type_ in types] or HEADERS
+    return Request({"type": "http", "method": "POST", "headers": headers}, receive)
 
 
 def turn(more: str) -> bytes:
@@ -90,6 +91,45 @@ async def test_invalid_utf_8_is_refused_at_any_position() -> None:
     for text in (b'\xff"}', b"x" * 3_000_000 + b'\xc3"}', b"x" * 99 + b"\xc3"):
         with pytest.raises(Problem, match="it is not UTF-8"):
             await read_body(request(b'{"input":"' + text), StartTurnBody)
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        "application/json; charset=utf8",
+        'Application/JSON;charset="UTF-8"',
+        "application/json;charset=utf-8;x=y",
+        "application/json; x=y; CHARSET = utf_8 ;",
+        "text/json",
+        "application/vnd.x+json",
+        "application/problem+json; profile=a",
+    ],
+)
+async def test_json_is_read_by_any_of_its_types_with_or_without_a_byte_order_mark(type_: str) -> None:
+    for mark in ("", "\ufeff"):
+        body = await read_body(request(f'{mark}{{"input":"ü"}}'.encode(), type_), StartTurnBody)
+        assert body.input == "ü"
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        *(["text/plain"], ["text/plain; charset=application/json"], ["application/x-www-form-urlencoded"]),
+        *(["multipart/form-data; boundary=x"], ["text/plain, application/json"], ["application/jsonx"], ["+json"]),
+        *(["application/json", "text/plain"], ["application/json", "application/json"], [""]),
+    ],
+)
+async def test_a_body_of_another_type_is_refused(types: list[str]) -> None:
+    with pytest.raises(Problem) as caught:
+        await read_body(request(b'{"input":"x"}', *types), StartTurnBody)
+    assert (caught.value.status, caught.value.code) == (415, "not_json")
+
+
+@pytest.mark.parametrize("charset", ["latin-1", '"UTF-16"', "utf-8-sig", "", "utf-8; charset=ascii"])
+async def test_a_charset_that_is_not_utf_8_is_named(charset: str) -> None:
+    with pytest.raises(Problem, match=r"The charset .* cannot be read; send the body as JSON in UTF-8") as caught:
+        await read_body(request(b'{"input":"x"}', f"application/json; charset={charset}"), StartTurnBody)
+    assert (caught.value.status, caught.value.code) == (415, "not_json")
 
 
 async def test_a_character_split_between_two_decoded_chunks_is_read() -> None:

@@ -55,7 +55,7 @@ BAD_BODIES = {
     "encoded as it is": (f"{JSON}\r\nContent-Encoding: identity", "{", 400),
     "not JSON": (JSON, "{", 400),
     "not UTF-8": (JSON, '{"a":"\xff"}', 400),
-    "a BOM": (JSON, "\xef\xbb\xbf{}", 400),
+    "two BOMs": (JSON, 2 * "\xef\xbb\xbf" + "{}", 400),
     "duplicate keys": (JSON, '{"a":1,"a":1}', 400),
     "NaN": (JSON, '{"a":NaN}', 400),
     "infinity": (JSON, '{"a":1e999}', 400),
