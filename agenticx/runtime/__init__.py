@@ -24,7 +24,7 @@ from agenticx.runtime.confirm import (
 from agenticx.runtime.events import Event, EventType, RuntimeEvent, encode_envelope, envelope_adapter, envelope_schema
 from agenticx.runtime.hooks import AgentHook, Block, HookContext, HookRegistry
 from agenticx.runtime.interrupts import StopSignal
-from agenticx.runtime.repetition.loop_detector import LoopDetector
+from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.results import RunResult, TurnError
 from agenticx.runtime.sanitize import sanitize
 from agenticx.runtime.session import Session

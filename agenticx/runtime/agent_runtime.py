@@ -39,9 +39,9 @@ from agenticx.runtime.endings import Endings
 from agenticx.runtime.events import Event, EventType
 from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
+from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.model_call import call_model
 from agenticx.runtime.refused_files import record_refused_files
-from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.results import RunMethods, UserInput
 from agenticx.runtime.resume import ResumePoint
@@ -299,6 +299,7 @@ class AgentRuntime(RunMethods):
     def _new_loop_detector(self, session: Session) -> LoopDetector:
         plan, detector = session.state.plan, LoopDetector(*self._loop_thresholds)
         detector.record_state(*plan)
+        detector.record_variables(session.state.context_variables)
         return detector
 
     async def _run(self, turn: Turn, calls: Sequence[ToolCall]) -> None:

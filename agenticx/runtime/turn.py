@@ -24,8 +24,8 @@ from agenticx.runtime.confirm import ConfirmGate, DefaultConfirmGate
 from agenticx.runtime.events import EVENT_CLASSES, Event, EventType, RuntimeEvent, TurnState
 from agenticx.runtime.hooks import HookContext, HookRegistry
 from agenticx.runtime.interrupts import InterruptReason, Interrupts
-from agenticx.runtime.repetition.loop_detector import LoopDetector
-from agenticx.runtime.repetition.polling import PollBackoff
+from agenticx.runtime.loop_detector import LoopDetector
+from agenticx.runtime.polling import PollBackoff
 from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestion, ResumedTurn, ResumePoint
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering

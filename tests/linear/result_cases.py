@@ -12,9 +12,9 @@ from agenticx.clocks import SystemClock
 from agenticx.logs import LogLine, excerpt, is_secret_field, redact
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
-from agenticx.runtime.repetition.loop_detector import LoopDetector, RecordedCall, call_signature
-from agenticx.runtime.repetition.polling import PollBackoff
-from agenticx.runtime.repetition.result_text import (
+from agenticx.runtime.loop_detector import LoopDetector, RecordedCall, call_signature
+from agenticx.runtime.polling import PollBackoff
+from agenticx.runtime.result_text import (
     exit_code,
     mask_counts,
     mask_echo,

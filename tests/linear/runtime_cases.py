@@ -32,9 +32,9 @@ from agenticx.runtime.confirm import AutoApproveConfirmGate, confirm_digest
 from agenticx.runtime.events import EventType, RuntimeEvent, check_payload, encode_envelope
 from agenticx.runtime.history_text import calls_of_others_as_text, render_transcript, snippets
 from agenticx.runtime.hooks import HookRegistry
+from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.questions.confirm_digest import write_json
 from agenticx.runtime.questions.question_text import question_lines, user_question_lines
-from agenticx.runtime.repetition.loop_detector import LoopDetector
 from agenticx.runtime.reply_writer import ReplyWriter
 from agenticx.runtime.sanitize import is_valid, sanitize
 from agenticx.runtime.session import Session

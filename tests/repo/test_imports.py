@@ -60,7 +60,7 @@ def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
         "agenticx.runtime.agent_runtime: AgentRuntime",
         "agenticx.runtime.events: EventType, RuntimeEvent",
         "agenticx.runtime.compactor: ContextCompactor",
-        "agenticx.runtime.repetition.loop_detector: LoopDetector",
+        "agenticx.runtime.loop_detector: LoopDetector",
         "agenticx.runtime.hooks: AgentHook, HookRegistry",
         "agenticx.runtime: ConfirmGate, SyncConfirmGate, AsyncConfirmGate, AutoApproveConfirmGate",
         "agenticx.llms: OpenAIProvider",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 
 from agenticx.errors import AgenticXError
-from agenticx.messages import ToolCall
+from agenticx.llms.arguments import parse_arguments
+from agenticx.messages import AssistantMessage, ToolCall
 from agenticx.runtime.calls.validation import CallOutcome
 from agenticx.runtime.events import EventType
-from agenticx.runtime.repetition.loop_detector import RecordedCall
+from agenticx.runtime.loop_detector import LoopDetector, RecordedCall
 from agenticx.runtime.turn import Turn
+from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.threads import run_sized
 
 __all__ = ["LoopStopped", "check_for_loop"]
@@ -25,11 +29,16 @@ class LoopStopped(AgenticXError):
 
 async def check_for_loop(turn: Turn, calls: Sequence[ToolCall], outcomes: Sequence[CallOutcome]) -> None:
     """Check the finished round for loops: a warning appends a reminder after the results, a loop ends the turn."""
-    turn.loops.record_state(*turn.session.state.plan)
+    state = turn.session.state
+    turn.loops.record_state(*state.plan)
+    turn.loops.record_variables(state.context_variables)
+    handoffs = [call for call, outcome in zip(calls, outcomes, strict=True) if _next_agent(outcome) is not None]
+    text = _text_beside(turn, handoffs[0]) if handoffs else ""
     recorded = [_recorded_call(turn, call, outcome) for call, outcome in zip(calls, outcomes, strict=True)]
     turn.read_only_calls.clear()
-    size = sum(len(call.arguments) + len(call.result) for call in recorded)
-    await run_sized(turn.loops.record_round, recorded, size=size, name="agx loop detector")
+    size = sum(len(call.arguments) + len(call.result) for call in recorded) + len(text)
+    size += sum(len(call.arguments) for call in handoffs)
+    await run_sized(_record, turn.loops, recorded, handoffs, text, size=size, name="agx loop detector")
     verdict = turn.loops.check()
     if verdict is None:
         return
@@ -40,9 +49,34 @@ async def check_for_loop(turn: Turn, calls: Sequence[ToolCall], outcomes: Sequen
     turn.append_reminder(f"{verdict.text}. Try something else, or answer with what you have and say what is missing.")
 
 
+def _record(loops: LoopDetector, calls: Sequence[RecordedCall], handoffs: Sequence[ToolCall], text: str) -> None:
+    for handoff in handoffs:
+        loops.record_text(text)
+        loops.record_text(_passed_on(handoff))
+    loops.record_round(calls)
+
+
+def _next_agent(outcome: CallOutcome) -> TurnAgent | None:
+    return None if outcome.effect is None else outcome.effect.handover
+
+
+def _text_beside(turn: Turn, call: ToolCall) -> str:
+    """Return the text of the reply that made a call."""
+    replies = (message for message in reversed(turn.session.messages) if isinstance(message, AssistantMessage))
+    return next((reply.content for reply in replies if call in reply.tool_calls), "")
+
+
+def _passed_on(call: ToolCall) -> str:
+    """Return the arguments of a handoff but for its reason, which models find anew each time."""
+    with suppress(AgenticXError):
+        arguments = parse_arguments(call.arguments)
+        return json.dumps({name: value for name, value in arguments.items() if name != "reason"} or "")
+    return ""
+
+
 def _recorded_call(turn: Turn, call: ToolCall, outcome: CallOutcome) -> RecordedCall:
     """Return the call as it is compared: a handoff by its two agents and its result, as its reason is no work."""
-    if outcome.effect is not None and (next_agent := outcome.effect.handover) is not None:
+    if (next_agent := _next_agent(outcome)) is not None:
         return RecordedCall(tool="handoff", arguments=f"{turn.agent.name} → {next_agent.name}", result=outcome.text)
     return RecordedCall(
         tool=call.name,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import islice
 
-from agenticx.runtime.repetition.loop_detector import LoopDetector
+from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.teams.messages import (
     BaseAgentEvent,
     BaseChatMessage,

@@ -47,7 +47,7 @@ async def execute(model: ScriptedModel, names: str) -> ExecutionResult:
 
 @pytest.mark.parametrize("names", ["A", "AB", "ABC"])
 async def test_agents_that_only_hand_over_to_each_other_are_stopped_whatever_their_reasons(names: str) -> None:
-    model = ScriptedModel([[say(f"Text {n}."), call("pass_on", {"reason": f"reason {n}"})] for n in range(30)])
+    model = ScriptedModel([[say("Over to you."), call("pass_on", {"reason": f"reason {n}"})] for n in range(30)])
     result = await execute(model, names)
     assert not result.success
     assert result.events[-1].data["code"] == "loop_detected"
@@ -62,6 +62,58 @@ async def test_agents_that_work_before_they_hand_over_are_no_loop(names: str, is
     result = await execute(ScriptedModel([*script, "Done."]), names)
     assert result.result == "Done."
     assert [event for event in result.events if event.type == "error"] == []
+
+
+@pytest.mark.parametrize("names", ["A", "AB", "ABC"])
+@pytest.mark.parametrize("news", ["text", "argument", "variables", "object", "changed in place"])
+async def test_handoffs_that_bring_new_work_are_no_loop(names: str, news: str) -> None:
+    work: list[Any] = []
+
+    def passing_on(successor: str) -> Tool:
+        @tool(risk="read")
+        def pass_on(context_variables: dict[str, Any], draft: str = "") -> Result:
+            """Hand over."""
+            work.append(object())
+            if news == "changed in place":
+                context_variables["done"].append(len(work))
+            changed = {"variables": {"done": len(work)}, "object": {"done": work[-1]}}.get(news, {})
+            return Result(value="Yours.", agent=agents[successor], context_variables=changed)
+
+        return pass_on
+
+    agents: dict[str, Agent] = {}
+    for name, successor in zip(names, names[1:] + names[0], strict=True):
+        agents[name] = Agent(name=name, tools=(passing_on(successor),), max_iterations=40)
+    texts = ["Roses are red", "Violets are blue", "Sugar is sweet"] if news == "text" else ["Yours."]
+    replies = [
+        [
+            say(texts[n % len(texts)] + f" ({n // len(texts)})" * (news == "text")),
+            call("pass_on", {"draft": f"verse {n}"} if news == "argument" else {}),
+        ]
+        for n in range(15)
+    ]
+    result = await AgentExecutor(ScriptedModel([*replies, "Done."])).arun(
+        agents[names[0]], Task(description="Go"), context_variables={"done": []}
+    )
+    assert (result.result, len(work)) == ("Done.", 15)
+    assert [event for event in result.events if event.type == "error"] == []
+
+
+@pytest.mark.parametrize("news", ["text", "variables"])
+async def test_handoffs_that_alternate_between_the_same_texts_or_variables_are_a_loop(news: str) -> None:
+    agents: list[Agent] = []
+
+    @tool(risk="read")
+    def pass_on(context_variables: dict[str, int]) -> Result:
+        """Hand over."""
+        turn = {"turn": 1 - context_variables["turn"]} if news == "variables" else {}
+        return Result(agent=agents[1 - context_variables["turn"]], value="Yours.", context_variables=turn)
+
+    agents += [Agent(name=name, tools=(pass_on,), max_iterations=40) for name in ("A", "B")]
+    texts = ["Your turn.", "No, yours.", "YOURS, please."] if news == "text" else [""]
+    model = ScriptedModel([[say(texts[n % len(texts)]), call("pass_on")] for n in range(30)])
+    result = await AgentExecutor(model).arun(agents[0], Task(description="Go"), context_variables={"turn": 0})
+    assert result.events[-1].data["code"] == "loop_detected"
 
 
 async def test_a_word_of_the_user_ends_a_streak_of_handoffs() -> None:

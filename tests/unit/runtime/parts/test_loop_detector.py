@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenticx.runtime.repetition.loop_detector import LoopDetector, LoopVerdict, RecordedCall
+from agenticx.runtime.loop_detector import LoopDetector, LoopVerdict, RecordedCall
 
 
 def verdicts(calls, **thresholds):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agenticx.runtime import StopSignal
-from agenticx.runtime.repetition.result_text import reports_pending
+from agenticx.runtime.result_text import reports_pending
 from agenticx.testing import call
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool

@@ -7,7 +7,9 @@ Differences from the originally specified detector:
 2. A round in which the user (or the mode) denied a call is no part of a loop: counting restarts after it.
 3. A read-only call whose unchanged result reports that something is pending, running or queued has three times the
    thresholds (`result_text.reports_pending`; the runtime also waits before it repeats such a call: `polling`).
-4. A handoff is recorded as one call from agent to agent with its result, whatever its tool and its arguments are.
+4. A handoff is recorded as one call from agent to agent with its result, whatever its tool and the reason that it
+   gives are. A text beside it, or other arguments, that no handoff had before are progress, as are context variables
+   that were not there before.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, cast
 
 from agenticx.argument_types import check_int
 from agenticx.messages import ToolOutcome
-from agenticx.runtime.repetition.result_text import (
+from agenticx.runtime.result_text import (
     exit_code,
     mask_counts,
     mask_echo,
@@ -44,6 +46,9 @@ _CANONICAL_CHARS = 8_192
 _ECHO_CHARS = 300
 _ECHOES = 32
 _COMPARED_CHARS = 8_192
+_VARIABLE_ITEMS = 1_000
+_CONTAINERS = frozenset({list, tuple, set, frozenset})
+_SCALARS = frozenset({type(None), bool, float, str, bytes})
 
 # The weight of a round towards the thresholds, in sixths.
 _WHOLE, _HALF, _CHANGED, _NONE = 6, 3, 2, 0
@@ -88,8 +93,8 @@ class LoopDetector:
     - `generic_repeat`: the same calls with the same results, round after round.
     - `ping_pong`: two rounds of different calls in turn, each with unchanged results.
     - `no_progress`: rounds none of which had a new outcome. New are a result or a write that was not seen before, an
-      artifact, and a change of the scratchpad or the to-do list. Not new are a failure, a repetition, and a result that
-      reports that nothing was found.
+      artifact, the text of a handoff, and a change of the scratchpad, the to-do list or the context variables. Not new
+      are a failure, a repetition, and a result that reports that nothing was found.
 
     For `no_progress` some rounds count in part, because they may be legitimate work: a half, if a read with other
     arguments returned a text that is already known (unless that is a verdict: a check that passed, a yes or no,
@@ -113,6 +118,8 @@ class LoopDetector:
         self._latest: dict[bytes, bytes] = {}
         self._known_changes: dict[bytes, bytes] = {}
         self._state: bytes | None = None
+        self._variables: bytes | None = None
+        self._variable_texts = _VariableTexts()
         self._has_progress = False
         self._stale = 0  # the number of rounds without progress at the tail
         self._stale_sixths = 0  # the weight of those rounds, in sixths of a round
@@ -157,6 +164,22 @@ class LoopDetector:
     def record_artifact(self, *parts: str) -> None:
         """Record an artifact; a new one is progress of the current round."""
         if _remember(self._known_changes, _digest("artifact", *parts)):
+            self._has_progress = True
+
+    def record_text(self, text: str) -> None:
+        """Record the text of a handoff; a new one, whatever its case and blanks, is progress of the current round."""
+        if (words := " ".join(text.casefold().split())) and _remember(self._known_changes, _digest("text", words)):
+            self._has_progress = True
+
+    def record_variables(self, variables: Mapping[str, Any]) -> None:
+        """Record the context variables as they are; values that are new together are progress of the current round.
+
+        The first recorded ones are those at the beginning of the turn. Of their items at any depth the first 1,000
+        count; an object that is neither text, number nor container is new if it is another object.
+        """
+        values = _digest("variables", *self._variable_texts.of(variables))
+        first, self._variables = self._variables is None, values
+        if _remember(self._known_changes, values) and not first:
             self._has_progress = True
 
     def record_user_message(self) -> None:
@@ -249,6 +272,42 @@ class LoopDetector:
             return 0, 0
         pending = any(round_.pending for round_ in rounds[-period:])
         return count, count * (_PENDING if pending else _WHOLE)
+
+
+class _VariableTexts:
+    """Context variables as texts for comparison; objects that have none are numbered."""
+
+    def __init__(self) -> None:
+        self._numbered: dict[int, tuple[object, int]] = {}  # the objects of the last variables, by id: it keeps theirs
+        self._count = 0
+
+    def of(self, variables: Mapping[str, Any]) -> list[str]:
+        """Return texts that differ from those of other variables."""
+        texts: list[str] = []
+        numbered: dict[int, tuple[object, int]] = {}
+        left: list[Any] = [variables]
+        while left and len(texts) < _VARIABLE_ITEMS:
+            value = left.pop()
+            if type(value) is dict:
+                items = cast("dict[Any, Any]", value).items()
+                texts.append(f"dict {len(items)}")
+                left += chain.from_iterable(islice(items, _VARIABLE_ITEMS))
+            elif type(value) in _CONTAINERS:
+                texts.append(f"{type(value).__name__} {len(value)}")
+                left += islice(value, _VARIABLE_ITEMS)
+            elif type(value) is int:
+                texts.append(f"int {value:x}")  # -1 and -2 have the same hash
+            elif type(value) in _SCALARS:
+                texts.append(f"{type(value).__name__} {hash(value)}")
+            else:
+                known, number = self._numbered.get(id(value), (None, 0))
+                if known is not value:
+                    self._count += 1
+                    number = self._count
+                numbered[id(value)] = value, number
+                texts.append(f"object {number}")
+        self._numbered = numbered
+        return texts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Any
 from agenticx.clocks import Clock
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import EventType
-from agenticx.runtime.repetition.loop_detector import call_signature
-from agenticx.runtime.repetition.result_text import mask_times, reports_pending
+from agenticx.runtime.loop_detector import call_signature
+from agenticx.runtime.result_text import mask_times, reports_pending
 
 __all__ = ["POLL_DELAYS", "PollBackoff"]
 
