@@ -88,6 +88,12 @@ class _IdentifierAllocator:
         self._assigned.add(fitted)
         return fitted
 
+    def reserve(self, identifier: str) -> bool:
+        """Take `identifier` as it is; return False if it was taken before."""
+        is_free = identifier not in self._assigned
+        self._assigned.add(identifier)
+        return is_free
+
 
 class ToolNames:
     """The tool names in one request: those of the tools it declares, then those of the calls in its history.
@@ -130,9 +136,13 @@ class CallIds:
         self._allocator = _IdentifierAllocator(rule)
         self._unanswered: dict[str, str] = {}
 
-    def assign(self, call_id: str) -> str:
-        """Return the id to send for the next call, distinct from those of all other calls of the request."""
-        sent_id = self._unanswered[call_id] = self._allocator.allocate(call_id)
+    def assign(self, call_id: str, *, unchanged: bool = False) -> str:
+        """Return the id to send for the next call, distinct from those of all other calls of the request.
+
+        With `unchanged` it is `call_id` itself, whatever the rule, unless another call has that.
+        """
+        is_kept = unchanged and self._allocator.reserve(call_id)
+        sent_id = self._unanswered[call_id] = call_id if is_kept else self._allocator.allocate(call_id)
         return sent_id
 
     def pop(self, call_id: str) -> str | None:

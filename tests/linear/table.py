@@ -29,6 +29,7 @@ MODULES = [
     "http.json_lines",
     "llms.wires.json_events",
     "llms.wires.request_body",
+    "llms.wires.call_fields",
     "llms.json_values",
     "llms.memory_estimate",
     "llms.identifiers",
@@ -114,6 +115,8 @@ EXEMPT: dict[str, str] = {
             llms.file_refusals.without_refused_files llms.file_refusals.mark_refused llms.file_refusals.note_for
             llms.file_refusals.find_too_large llms.transport.errors.blocked_prompt_error
             llms.wires.openai_chat._parts.ReasoningDetails
+            llms.wires.call_fields.CallFields llms.wires.call_fields.call_states
+            llms.wires.call_fields.fields_of_calls llms.wires.call_fields.merge_fields
             llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
             llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents

@@ -204,6 +204,8 @@ def _replies(wire: str) -> list[LinearCase]:
         "unknown events": _many(wire, [], {"type": "x", "x": 1}),
         "empty events": _many(wire, [], {}),
     }
+    if wire == "openai_chat":
+        small["fields of a call"] = _many(wire, _OPENING[wire], _chat_call("", extra_content={"a": {"b": [1]}}))
     large = {f"text, {name}": _one(wire, _TEXT[wire], TEXTS[name]) for name in _SAID}
     large |= {f"call, {name}": _one(wire, _CALL[wire], make) for name, make in JSON.items()}
     large |= {f"no stream, {name}": _whole(wire, TEXTS[name]) for name in ("words", "not ASCII", "mixed")}

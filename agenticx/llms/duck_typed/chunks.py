@@ -14,7 +14,9 @@ __all__ = ["chat_event"]
 _TEXT_KINDS = frozenset({"content", "text", "token", "delta"})
 _THINKING_KINDS = frozenset({"thinking", "reasoning"})
 _KNOWN_FIELDS = ("content", "text", "tool_calls", "tool_call_chunks", "choices", "usage", "finish_reason", "error")
-_CHUNK_FIELDS = ("content", "reasoning_content", "reasoning", "refusal")
+_CHUNK_FIELDS = ("content", "reasoning_content", "reasoning", "refusal", "thinking_blocks")
+_PROVIDER_FIELDS = ("extra_content", "provider_specific_fields")
+"""Fields of a call that LiteLLM and OpenAI's SDK pass on from the provider, which expects them back."""
 
 
 def chat_event(chunk: object) -> dict[str, Any]:
@@ -84,7 +86,9 @@ def _call(call: object) -> dict[str, Any]:
     function = _field(call, "function")
     function = call if function is None else function
     index = _first_field(call, "tool_index", "index")
+    extra: dict[str, Any] = {name: value for name in _PROVIDER_FIELDS if isinstance(value := _field(call, name), dict)}
     return {
+        **extra,
         "index": index if isinstance(index, int) else None,
         "id": _first_field(call, "tool_call_id", "id"),
         "function": {

@@ -43,6 +43,9 @@ class ChatDialect:
     system_rows: bool = True
     """Whether instructions may be in a system row; else they are in the user's first one (templates of Gemma 2)."""
 
+    call_signatures: bool = False
+    """Whether calls of other models need a signature (Gemini 3 on its compatible endpoint)."""
+
     one_call: bool = True
     """Whether `parallel_tool_calls` is accepted; OpenAI's models that make one call at a time refuse the field."""
 

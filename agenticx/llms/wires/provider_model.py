@@ -65,6 +65,10 @@ def without_streaming(mode: RequestMode[Any]) -> RequestMode[Any]:
     return replace(mode, streaming=False)
 
 
+def _has_state(request: ModelRequest) -> bool:
+    return any(message.role == "assistant" and message.provider_state is not None for message in request.messages)
+
+
 FIELD_REFUSED = "the server refuses a field; retrying without it"
 STREAMING_REFUSED = "the server refuses to stream; requesting whole replies"
 
@@ -149,7 +153,7 @@ class ProviderModel(ABC, Generic[Dialect]):
 
         def try_downgrade(mode: RequestMode[Dialect], error: ModelError) -> bool:
             nonlocal replay_state
-            if replay_state and self._refuses_state(error):
+            if replay_state and self._refuses_state(error) and _has_state(request):
                 _log.warning("the server refuses its own earlier output; sending it as text", model=self.name)
                 replay_state = False
                 return True

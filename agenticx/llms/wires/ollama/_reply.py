@@ -21,6 +21,7 @@ from agenticx.llms.base import (
 )
 from agenticx.llms.json_values import arguments_json, count_in, fields_in, items_in, text_in
 from agenticx.llms.transport.errors import find_error, stream_error
+from agenticx.llms.wires.call_fields import CallFields, call_states
 from agenticx.llms.wires.json_events import JsonEventParser
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.messages import ProviderState
@@ -44,6 +45,7 @@ class OllamaReplyParser(JsonReplyParser):
             JsonEventParser(label=label, frames=LineParser(), arguments_key="arguments"), label=label, model=model
         )
         self._has_thinking = False
+        self._calls: list[tuple[str, CallFields]] = []
         self._original_names = original_names or {}
 
     def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
@@ -63,6 +65,10 @@ class OllamaReplyParser(JsonReplyParser):
     def _call_delta(self, call: dict[str, Any]) -> ToolCallDelta:
         number = self._size.allocate_call()
         function = fields_in(call, "function")
+        fields = CallFields()
+        if added := fields.add(call, function):
+            self._size.add_kept_json(added)
+        self._calls.append((text_in(call, "id"), fields))
         arguments = arguments_json(function.get("arguments"))
         name = text_in(function, "name")
         return ToolCallDelta(number, text_in(call, "id"), self._original_names.get(name, name), arguments)
@@ -79,7 +85,8 @@ class OllamaReplyParser(JsonReplyParser):
         deltas.append(Finished(stop, reason, self._provider_state()))
 
     def _provider_state(self) -> ProviderState | None:
-        """Return a state that marks the message's reasoning to be sent back; None for a reply without calls."""
-        if not (self._has_thinking and self._size.calls):
-            return None
-        return ProviderState(wire=WIRE, model=self._model, payload={"thinking": True})
+        """Return a state for a reply with calls: whether it has reasoning to send back, and its fields of the calls."""
+        payload: dict[str, Any] = {"thinking": True} if self._has_thinking else {}
+        if calls := call_states(self._calls):
+            payload["calls"] = calls
+        return ProviderState(wire=WIRE, model=self._model, payload=payload) if payload and self._calls else None

@@ -11,6 +11,7 @@ from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
 from agenticx.llms.message_attachments import content_parts
 from agenticx.llms.sampling import NO_SAMPLING
+from agenticx.llms.wires.call_fields import CallFields, fields_of_calls
 from agenticx.llms.wires.ollama._reply import WIRE
 from agenticx.llms.wires.request_body import arguments_object, body_bytes, encode_tools
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -132,15 +133,17 @@ def _encode_user_message(message: UserMessage) -> dict[str, Any]:
 def _encode_reply(message: AssistantMessage, model: str, names: ToolNames, ids: CallIds) -> dict[str, Any]:
     fields: dict[str, Any] = {"role": "assistant", "content": message.content}
     state = message.provider_state
-    if state is not None and (state.wire, state.model) == (WIRE, model) and message.reasoning:
+    payload = {} if state is None or (state.wire, state.model) != (WIRE, model) else state.payload
+    if payload.get("thinking") is True and message.reasoning:
         fields["thinking"] = message.reasoning
     if message.tool_calls:
-        fields["tool_calls"] = [_encode_call(index, call, names, ids) for index, call in enumerate(message.tool_calls)]
+        extra = fields_of_calls(payload, message.tool_calls)
+        fields["tool_calls"] = [
+            _encode_call(index, call, extra[index], names, ids) for index, call in enumerate(message.tool_calls)
+        ]
     return fields
 
 
-def _encode_call(index: int, call: ToolCall, names: ToolNames, ids: CallIds) -> dict[str, Any]:
-    return {
-        "id": ids.assign(call.id),
-        "function": {"index": index, "name": names.sent_name(call.name), "arguments": arguments_object(call.arguments)},
-    }
+def _encode_call(index: int, call: ToolCall, extra: CallFields, names: ToolNames, ids: CallIds) -> dict[str, Any]:
+    function = {"index": index, "name": names.sent_name(call.name), "arguments": arguments_object(call.arguments)}
+    return {**extra.call, "id": ids.assign(call.id), "function": {**extra.function, **function}}

@@ -17,6 +17,7 @@ from typing import Any, cast
 from agenticx.llms.base import Delta, ReplySize, ToolCallDelta
 from agenticx.llms.json_values import json_string_fragment, json_text
 from agenticx.llms.reply_limits import MAX_NAME_CHARS
+from agenticx.llms.wires.call_fields import CallFields, call_states
 
 __all__ = ["ToolCallAssembler"]
 
@@ -59,6 +60,7 @@ class _StreamedCall:
     size: int = 0
     freeform: bool = False
     fragments: list[str] = field(default_factory=list[str])
+    provider_fields: CallFields = field(default_factory=CallFields)
     _brackets: _BracketCounter = field(default_factory=_BracketCounter)
     _scanned: int = 0  # the number of fragments in which brackets were counted
     _never_complete: bool = False  # more text cannot make it an object
@@ -117,12 +119,18 @@ class ToolCallAssembler:
         id_, name = _text(fields.get("id")), _name(inner.get("name"))
         arguments = _text(inner.get("input")) if freeform else _arguments(inner.get("arguments"))
         call = self._find_or_open(_index(fields.get("index")), id_, name, arguments)
+        if added := call.provider_fields.add(fields, inner):
+            self._size.add_kept_json(added)
         if freeform:
             call.freeform = True
             arguments = json_string_fragment(arguments, first=not call.size)
         if call.has_arguments(arguments) and name == call.name and id_ == call.id and call.is_complete_object():
             return None
         return self._extend(call, id_, name, arguments)
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return the provider's fields of the calls, as a part of the provider state; empty if there are none."""
+        return call_states([(call.id, call.provider_fields) for call in self._calls])
 
     def close(self, deltas: list[Delta]) -> None:
         """Add the deltas that close the inputs of custom tools, at the end of the reply."""

@@ -25,7 +25,7 @@ def plain_text(value: object) -> str:
 
 
 class ReasoningDetails:
-    """Streamed `reasoning_details`: adjacent fragments of the same type and index are one detail."""
+    """Streamed `reasoning_details` or `thinking_blocks`: adjacent fragments of one type and index are one detail."""
 
     def __init__(self) -> None:
         self._details: list[tuple[dict[str, Any], dict[str, list[str]]]] = []
@@ -41,9 +41,9 @@ class ReasoningDetails:
             self._details.append(({}, {}))
         fields, texts = self._details[-1]
         for name, value in fragment.items():
-            if name in ("text", "summary", "data") and isinstance(value, str):
+            if name in ("text", "summary", "data", "thinking") and isinstance(value, str):
                 texts.setdefault(name, []).append(value)
-            elif value is not None or name not in fields:
+            elif value not in (None, "") or name not in fields:
                 fields[name] = value
 
     def joined(self) -> list[dict[str, Any]]:

@@ -13,18 +13,22 @@ from typing import Any, cast
 from agenticx.llms.base import Delta, Finished, StopKind, TextDelta, ThinkingDelta, UsageDelta
 from agenticx.llms.json_values import fields_in
 from agenticx.llms.transport.errors import find_error, stream_error
+from agenticx.llms.wires.call_fields import merge_fields
 from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.llms.wires.openai_chat._calls import ToolCallAssembler
 from agenticx.llms.wires.openai_chat._parts import ReasoningDetails, parse_usage, plain_text
 from agenticx.messages import ProviderState
 
-__all__ = ["REASONING_FIELDS", "WIRE", "ChatReplyParser"]
+__all__ = ["MESSAGE_FIELDS", "REASONING_FIELDS", "WIRE", "ChatReplyParser"]
 
 WIRE = "openai-chat"
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 """The fields in which compatible servers send reasoning, and expect it back."""
+
+MESSAGE_FIELDS = ("provider_specific_fields", "thinking_blocks", "reasoning_opaque")
+"""Fields of a message that its provider expects back: LiteLLM; GitHub Copilot."""
 
 _FIRST_CHOICE = (None, 0, "0", "")  # how servers number the choice that is read
 _PLAIN_DELTA_FIELDS = frozenset({"content", "role"})
@@ -73,6 +77,8 @@ class ChatReplyParser(JsonReplyParser):
         self._call_after_stop = False
         self._reasoning_field = ""
         self._reasoning_details = ReasoningDetails()
+        self._thinking_blocks = ReasoningDetails()
+        self._message_fields: dict[str, Any] = {}
 
     def feed_chunk(self, chunk: dict[str, Any]) -> list[Delta]:
         """Return the deltas of one event that is parsed already, as from a Python model; raise `ModelError`."""
@@ -125,6 +131,7 @@ class ChatReplyParser(JsonReplyParser):
     def _handle_delta(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
         plain = delta.keys() <= _PLAIN_DELTA_FIELDS
         if not plain:
+            self._keep_message_fields(delta)
             self._handle_reasoning(delta, deltas)
         text = delta.get("content")
         if type(text) is str:
@@ -148,6 +155,15 @@ class ChatReplyParser(JsonReplyParser):
                 self._call_after_stop = self.finishing
                 original = self._original_names.get(call.name)
                 deltas.append(call if original is None else replace(call, name=original))
+
+    def _keep_message_fields(self, delta: dict[str, Any]) -> None:
+        for name in MESSAGE_FIELDS:
+            if value := delta.get(name):
+                self._size.add_kept_json(value)
+                if name == "thinking_blocks" and isinstance(value, list):
+                    self._thinking_blocks.add(cast("list[object]", value))
+                else:
+                    merge_fields(self._message_fields, {name: value})
 
     def _handle_reasoning(self, delta: dict[str, Any], deltas: list[Delta]) -> None:
         """Add the reasoning of a delta; servers may send it in several fields, of which the first non-empty counts."""
@@ -205,12 +221,18 @@ class ChatReplyParser(JsonReplyParser):
         deltas.append(Finished(stop, reason, self._provider_state()))
 
     def _provider_state(self) -> ProviderState | None:
-        """Return the reasoning that some providers expect back with the results of the calls it led to."""
+        """Return what some providers expect back with the results of calls: reasoning, and fields of their own."""
         payload: dict[str, Any] = {}
         if self._reasoning_field:
             payload["field"] = self._reasoning_field
         if details := self._reasoning_details.joined():
             payload["details"] = details
+        if calls := self._calls.states():
+            payload["calls"] = calls
+        if blocks := self._thinking_blocks.joined():
+            self._message_fields["thinking_blocks"] = blocks
+        if self._message_fields:
+            payload["message"] = self._message_fields
         if not payload or not len(self._calls):
             return None
         return ProviderState(wire=WIRE, model=self._model, payload=payload)

@@ -8,11 +8,12 @@ from typing import Any, get_args
 
 from agenticx.llms.base import ModelRequest, OutputSchema
 from agenticx.llms.identifiers import CallIds, IdentifierRule, ToolNames
-from agenticx.llms.json_values import items_in, text_in
+from agenticx.llms.json_values import fields_in, items_in, text_in
 from agenticx.llms.message_attachments import DOCUMENT_TYPES, IMAGE_TYPES, chat_part, content_parts
 from agenticx.llms.sampling import NO_SAMPLING, ReasoningEffort
+from agenticx.llms.wires.call_fields import SIGNED_ID, CallFields, fields_of_calls
 from agenticx.llms.wires.chat_dialect import ChatDialect
-from agenticx.llms.wires.openai_chat._reply import REASONING_FIELDS, WIRE
+from agenticx.llms.wires.openai_chat._reply import MESSAGE_FIELDS, REASONING_FIELDS, WIRE
 from agenticx.llms.wires.openai_chat._roles import STOPPED, alternating_rows, rows_without_system
 from agenticx.llms.wires.request_body import arguments_text, body_bytes, encode_tools
 from agenticx.llms.wires.sampling_rules import SamplingRules
@@ -43,6 +44,8 @@ _DOTTED_IDS = IdentifierRule("a-zA-Z0-9_.:-", 40, first="a-zA-Z0-9", prefix="cal
 
 _SHORT_IDS = IdentifierRule("a-zA-Z0-9", 9, min_length=9)
 """Mistral: "must be a-z, A-Z, 0-9, with a length of 9"; https://github.com/jackmpcollins/magentic/issues/276"""
+
+_SKIP_SIGNATURE = "skip_thought_signature_validator"
 
 _OWN_KEYS = (
     *("model", "messages", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
@@ -163,26 +166,32 @@ class _MessageEncoder:
 
     def _encode_reply(self, message: AssistantMessage) -> dict[str, Any]:
         fields: dict[str, Any] = {"role": "assistant", "content": message.content}
+        payload = _own_payload(message, self._model)
         ids: Sequence[str] = ()
         if message.tool_calls:
-            ids = [self._ids.assign(call.id) for call in message.tool_calls]
+            is_own = bool(payload)
+            ids = [self._ids.assign(call.id, unchanged=is_own and SIGNED_ID in call.id) for call in message.tool_calls]
             fields["content"] = message.content or None
-            fields["tool_calls"] = [
-                self._encode_call(call, id_) for call, id_ in zip(message.tool_calls, ids, strict=True)
-            ]
+            calls = zip(message.tool_calls, ids, fields_of_calls(payload, message.tool_calls), strict=True)
+            fields["tool_calls"] = [self._encode_call(*call) for call in calls]
+            if self._dialect.call_signatures:
+                _add_signature(fields["tool_calls"][0])
         reasoning: dict[str, Any] = {}
         if self._dialect.returns_reasoning:
             sent_ids = {call.id: id_ for call, id_ in zip(message.tool_calls, ids, strict=True)}
-            reasoning = _reasoning(message, self._model, sent_ids)
+            reasoning = _reasoning(message, payload, sent_ids)
         if self._dialect.needs_reasoning and not reasoning.get("reasoning_content"):
             reasoning["reasoning_content"] = (
                 message.reasoning if reasoning and message.reasoning else _UNKNOWN_REASONING
             )
-        return fields | reasoning if reasoning else fields
+        fields |= reasoning
+        if kept := fields_in(payload, "message"):
+            fields |= {name: kept[name] for name in MESSAGE_FIELDS if name in kept}
+        return fields
 
-    def _encode_call(self, call: ToolCall, id_: str) -> dict[str, Any]:
+    def _encode_call(self, call: ToolCall, id_: str, extra: CallFields) -> dict[str, Any]:
         function = {"name": self._names.sent_name(call.name), "arguments": arguments_text(call.arguments)}
-        return {"id": id_, "type": "function", "function": function}
+        return {**extra.call, "id": id_, "type": "function", "function": {**extra.function, **function}}
 
 
 def _user_content(message: UserMessage, dialect: ChatDialect) -> str | list[dict[str, Any]]:
@@ -192,17 +201,25 @@ def _user_content(message: UserMessage, dialect: ChatDialect) -> str | list[dict
     return [chat_part(part) for part in content_parts(message, supported)]
 
 
-def _reasoning(message: AssistantMessage, model: str | None, sent_ids: Mapping[str, str]) -> dict[str, Any]:
+def _own_payload(message: AssistantMessage, model: str | None) -> dict[str, Any]:
+    """Return the provider state of this model's own reply, {} if it has none or is another model's."""
+    state = message.provider_state
+    return {} if state is None or (state.wire, state.model) != (WIRE, model) else state.payload
+
+
+def _add_signature(call: dict[str, Any]) -> None:
+    """Add the documented stand-in for the signature that a call of another model lacks."""
+    call.setdefault("extra_content", {"google": {"thought_signature": _SKIP_SIGNATURE}})
+
+
+def _reasoning(message: AssistantMessage, payload: dict[str, Any], sent_ids: Mapping[str, str]) -> dict[str, Any]:
     """Return the reasoning of this model's own reply, in the field in which it was received.
 
     `sent_ids` maps the original ids of the message's calls to the sent ones: details may have the original.
     """
-    state = message.provider_state
-    if state is None or (state.wire, state.model) != (WIRE, model):
-        return {}
-    if details := items_in(state.payload, "details"):
+    if details := items_in(payload, "details"):
         return {"reasoning_details": [_with_sent_id(detail, sent_ids) for detail in details]}
-    field = text_in(state.payload, "field")
+    field = text_in(payload, "field")
     return {field: message.reasoning} if field in REASONING_FIELDS else {}
 
 

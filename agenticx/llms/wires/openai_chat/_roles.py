@@ -108,11 +108,13 @@ def _joined(rows: list[Row]) -> Row:
 
 
 def _joined_values(values: list[Any], default: Any) -> Any:
-    """Return texts as one text, and lists, or lists and texts, as one list."""
+    """Return texts as one text, and lists, or lists and texts, as one list; of other values the last one."""
     if len(values) < 2:
         return values[0] if values else default
     if all(isinstance(value, str) for value in values):
         return "\n\n".join(values)
+    if not all(isinstance(value, str | list) for value in values):
+        return default
     return [part for value in values for part in (_text_parts(value) if isinstance(value, str) else value)]
 
 

@@ -43,6 +43,14 @@ _NEEDS_REASONING = re.compile(
 _REFUSES_REASONING = re.compile(
     r"reasoning_(content|details)|signature|(thinking|redacted).{0,20} block", re.IGNORECASE
 )
+_REFUSES_FIELDS = re.compile(
+    r"extra_content|provider_specific_fields|thinking_blocks|reasoning_opaque"
+    r"|tool_calls.{0,120}(extra|unknown|unexpected|unrecogni|additional propert|not permitted)"
+    r"|(extra|unknown|unexpected|unrecogni|additional propert|not permitted).{0,120}tool_calls",
+    re.IGNORECASE,
+)
+"""Refusals of fields that the server sent itself, such as a gateway's before another provider."""
+_LACKS_SIGNATURE = re.compile(r"missing (a|the|its) .?thought_?signature", re.IGNORECASE)
 _REFUSES_SCHEMAS = re.compile(r"response_format|json_schema|structured output", re.IGNORECASE)
 
 _REFUSES_ROLE_ORDER = re.compile(
@@ -72,6 +80,11 @@ _DOWNGRADES = (
         _NEEDS_REASONING,
         with_dialect(returns_reasoning=True, needs_reasoning=True),
         "the server requires earlier reasoning in requests; sending it from now on",
+    ),
+    Downgrade(
+        _LACKS_SIGNATURE,
+        with_dialect(call_signatures=True),
+        "the server requires signatures; from now on calls of other models have its stand-in for one",
     ),
     Downgrade(re.compile("stream_options"), with_dialect(stream_options=False), FIELD_REFUSED),
     Downgrade(
@@ -145,10 +158,13 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
         return ChatReplyParser(label=self.name, model=self._model, original_names=original_names)
 
     def _refuses_state(self, error: ModelError) -> bool:
-        if error.status is None or not self._mode.dialect.returns_reasoning:
+        if error.status is None:
             return False
         text = str(error)
-        return bool(_REFUSES_REASONING.search(text)) and not _NEEDS_REASONING.search(text)
+        if _REFUSES_FIELDS.search(text):
+            return True
+        refuses_reasoning = self._mode.dialect.returns_reasoning and _REFUSES_REASONING.search(text)
+        return bool(refuses_reasoning) and not (_NEEDS_REASONING.search(text) or _LACKS_SIGNATURE.search(text))
 
 
 class OpenAIProvider(OpenAIChatModel):
