@@ -19,7 +19,7 @@ from agenticx.secret_names import holds_credentials, is_secret_file, is_secret_f
 from agenticx.tools.base import ToolContext
 from agenticx.tools.builtin.edits import file_edit, file_write
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.command_output import HeadTailBuffer
+from agenticx.tools.command_output import HeadTailBuffer, TerminalLines
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.lines import count_lines, is_valid_utf8, iter_lines
@@ -338,7 +338,11 @@ TOOL_CASES = [
             "one chunk": lambda size: [b"a" * size],
             "letters": lambda size: [b"a"] * size,
             "chunks": lambda size: [b"\x80" * 4096] * (size // 4096 + 1),
+            "frames": lambda size: [b"\r12345678"] * (size // 9),
+            "empty frames": lambda size: [b"\r" * size],
+            "spinners": lambda size: [b"|\b/\b" * 1_000] * (size // 4_000),
         },
+        also=(TerminalLines,),
     ),
     LinearCase(
         of=iter_lines,

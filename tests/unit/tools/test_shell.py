@@ -151,6 +151,41 @@ def test_a_buffer_keeps_both_ends_for_any_chunk_size() -> None:
     assert small.text() == text[:120]
 
 
+BARS = "".join(f"\r{done / 30:5.1f}%|{'█' * (done // 100):30}| {done}/3000" for done in range(3001))
+OVERWRITTEN = {
+    "a progress bar": (f"{BARS}\ndone\n", f"100.0%|{'█' * 30}| 3000/3000\ndone\n"),
+    "an unfinished bar": ("10%\r20%\r", "20%\r"),
+    "a shorter frame": ("100%\r5%", "5%0%"),
+    "wide letters": ("██ 100%\r█", "██ 100%"),
+    "blanks over it": ("work\r    \rok\n", "ok\n"),
+    "an erased rest": ("a long text\r\x1b[Kok\n", "ok\n"),
+    "an erased line": ("a long text\x1b[2K\rok\n", "ok\n"),
+    "an erased beginning": ("text\x1b[1K!\rok\n", "ok  !\n"),
+    "a column": ("text\x1b[1Gok\x1b[Gn\n", "nkxt\n"),
+    "a spinner": ("|\b/\b-\b\\\b \bdone\n", "done\n"),
+    "colours": ("\x1b[31m5%\x1b[0m\r\x1b[32m10%\x1b[0m\n", "␛[32m10%␛[0m\n"),
+    "an erasure without a move": ("\x1b[31m\x1b[Kfound\x1b[m\x1b[K\n", "␛[31m␛[Kfound␛[m␛[K\n"),
+    "CRLF": ("one\r\n1%\r2%\r\n\r\n", "one\r\n2%\r\n\r\n"),
+    "a very long line": (f"{'a' * 199_999}\n", f"{'a' * 199_999}\n"),
+    "very many frames": ("\r12345" * 99_999, "12345"),
+}
+
+
+@pytest.mark.promise("F3")
+@pytest.mark.parametrize(("output", "shown"), OVERWRITTEN.values(), ids=OVERWRITTEN)
+def test_an_output_is_kept_as_a_terminal_shows_it_with_its_true_size(output: str, shown: str) -> None:
+    content = output.encode()
+    for step in (1, 7, 99_999):
+        buffer = HeadTailBuffer(200_000, 0)
+        for start in range(0, len(content), step):
+            buffer.add(content[start : start + step])
+        text = buffer.text()
+        note = text[text.rfind("[") :] if text.endswith("as by a progress bar]\n") else ""
+        assert text.removesuffix(note).rstrip("\n") == shown.rstrip("\n")
+        assert (note != "") == (shown.replace("␛", "\x1b") != output)
+        assert note == "" or f" of {len(content):,} bytes were overwritten in their line" in note
+
+
 def test_a_buffer_splits_no_character() -> None:
     buffer = HeadTailBuffer(3, 3)
     buffer.add("éééééé".encode())
