@@ -1,6 +1,7 @@
 """Images and files attached to a message: their media types, sizes and limits.
 
-The type of a file is detected from its content, never from its name: PNG, JPEG, GIF, WebP, PDF, or UTF-8 text.
+The type of a file is detected from its content, never from its name: PNG, JPEG, GIF, WebP, PDF, or text in UTF-8 or,
+with a byte order mark, in UTF-16.
 
 Files are read and checked before the turn begins, and their content is kept in the message: nothing reads a file again.
 A name with hidden characters, such as the narrow blank in the names of macOS screenshots, is kept as tools show it:
@@ -23,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agenticx.argument_types import check_path
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
+from agenticx.foreign_text import MATERIAL, decode_text, frame_text
 from agenticx.resource_exhaustion import raise_if_exhausted
 
 __all__ = [
@@ -78,8 +80,19 @@ class Attachment(BaseModel):
 
     @property
     def text(self) -> str:
-        """The content of a text file; bytes that are not UTF-8 become U+FFFD."""
-        return b64decode(self.data).decode("utf-8-sig", "replace")
+        """The content of a text file; bytes that are not text in its encoding become U+FFFD."""
+        return decode_text(b64decode(self.data)) or ""
+
+    @property
+    def framed_text(self) -> str:
+        """The content of a text file as it stands in a prompt."""
+        return frame_text(f"attached file {self.description}", self.text, MATERIAL)
+
+    @property
+    def description(self) -> str:
+        """The name, the type and the size of the file, for a prompt."""
+        name = self.name.replace("[", "(").replace("]", ")")  # it stands in brackets
+        return f"{name} ({self.media_type}, {self.size} bytes)"
 
     @property
     def estimated_chars(self) -> int:
@@ -262,7 +275,8 @@ def _detect_media_type(name: str, content: bytes, declared: str | None) -> str:
     found = _sniff(content)
     if found is None:
         raise AttachmentRefused(
-            f"{name[:80]!r} is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8; send one of these"
+            f"{name[:80]!r} is neither a PNG, JPEG, GIF or WebP image, nor a PDF, nor text in UTF-8 or UTF-16; "
+            "send one of these"
         )
     if found != "text/plain" or declared is None:
         return found
@@ -289,11 +303,8 @@ _MAGIC = {
 
 
 def _is_text(content: bytes) -> bool:
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return (
+    text = decode_text(content, strict=True)
+    return text is not None and (
         not any(character < " " and character not in _TEXT_CONTROL_CHARS for character in set(text))
         and "\x7f" not in text
     )

@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 def content_parts(message: UserMessage, supported: Container[str]) -> list[str | Attachment]:
     """Return the attachments, those not of the `supported` media types as text, and the user's text last.
 
-    Text files are written out under a line with their name. Any other unsupported file is replaced by a note, so that
+    Text files are written out in a frame with their name. Any other unsupported file is replaced by a note, so that
     the model knows that it has not seen the file.
     """
     parts = [_content_part(attachment, supported) for attachment in message.attachments]
@@ -43,8 +43,8 @@ def chat_part(part: str | Attachment) -> dict[str, Any]:
 def _content_part(attachment: Attachment, supported: Container[str]) -> str | Attachment:
     if attachment.media_type in supported:
         return attachment
-    description = f"{attachment.name} ({attachment.media_type}, {attachment.size} bytes)"
     if attachment.kind == "text":
-        return f"[attached file {description}]\n{attachment.text}\n[end of {attachment.name}]"
+        return attachment.framed_text
+    description = attachment.description
     _log.info("the model does not accept an attached file; a note in the prompt replaces it", file=description)
     return f"[attached file {description}: its content is not here, because you cannot be given files of this type]"

@@ -61,8 +61,7 @@ def _render_message(message: Message) -> str:
 
 
 def _render_file(attachment: Attachment) -> str:
-    heading = f"\n[attached {attachment.name}, {attachment.media_type}]"
-    return f"{heading}\n{attachment.text}" if attachment.kind == "text" else heading
+    return f"\n{attachment.framed_text if attachment.kind == 'text' else f'[attached {attachment.description}]'}"
 
 
 def snippets(messages: Sequence[Message]) -> str:

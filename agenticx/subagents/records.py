@@ -11,7 +11,8 @@ from unicodedata import category
 
 from agenticx.argument_types import check_int, check_number
 from agenticx.errors import InvalidArguments, ToolError
-from agenticx.messages import UserMessage, names_speaker, shown_text
+from agenticx.foreign_text import frame_text
+from agenticx.messages import UserMessage, shown_text
 from agenticx.runtime import AgentRuntime, Budget, EventType, RuntimeEvent, Session, Steering, StopSignal
 from agenticx.runtime.calls.result_rendering import truncate
 from agenticx.runtime.session import Notice
@@ -37,6 +38,7 @@ SubagentState = Literal["queued", "running", "paused", "completed", "error"]
 
 _SHOWN_CHARS = 20_000
 _STATUS_CHARS = 500
+_NOTE = "its words, not the user's"
 _LINE_CHARS = 60  # of which the beginning of a line is compared with that of an ending
 
 
@@ -187,18 +189,13 @@ class SubagentEnding:
         return EventType.SUBAGENT_ERROR, {"text": self.text, "code": self.code or "internal"}
 
     def to_model_text(self) -> str:
-        """Return the text by which the parent's model is told, with the middle of a long result left out.
-
-        A line of the result that looks like the first line of an ending, or of a speech in a team, is quoted.
-        """
+        """Return the framed text by which the parent's model is told, with the middle of a long result left out."""
         what = {
             "paused": "paused; a message resumes it",
             "completed": "completed",
             "error": "stays with the old conversation" if self.code == "forked" else f"failed: {self.code}",
         }
-        lines = self._shown_text.splitlines(keepends=True)
-        text = "".join(f"> {line}" if looks_like_ending(line) or names_speaker(line) else line for line in lines)
-        return f"[sub-agent {self.agent_id} {what[self.state]}]\n{text}".rstrip()
+        return frame_text(f"sub-agent {self.agent_id} {what[self.state]}", self._shown_text.rstrip(), _NOTE)
 
     @property
     def _shown_text(self) -> str:

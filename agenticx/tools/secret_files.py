@@ -11,13 +11,16 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 
 from agenticx.errors import ToolError
+from agenticx.foreign_text import decode_text
 from agenticx.secret_names import holds_credentials, is_secret_file, may_hold_credentials
 from agenticx.tools.paths import WorkspacePath, read_file
+from agenticx.tools.protected import is_within
 
-__all__ = ["SecretFiles", "has_secret_name", "workspace_path"]
+__all__ = ["SecretFiles", "has_secret_name", "is_private", "workspace_path"]
 
 _MAX_EXAMINED_BYTES = 1024 * 1024
 _MAX_SEARCHED_ENTRIES = 20_000
@@ -34,6 +37,17 @@ def workspace_path(path: str, workspace: Path) -> WorkspacePath:
     resolved = Path(path)
     root = workspace if resolved.is_relative_to(workspace) else Path(resolved.anchor)
     return WorkspacePath(root, resolved.relative_to(root).parts)
+
+
+def is_private(target: WorkspacePath, roots: Iterable[Path]) -> bool:
+    """Return whether `target` lies in `roots`, the private folders of AgenticX.
+
+    A workspace inside one of these folders is not private.
+    """
+    return any(
+        is_within(target.path, root) and (target.root == root or not is_within(target.root, root))
+        for root in map(Path.resolve, roots)
+    )
 
 
 class SecretFiles:
@@ -66,8 +80,13 @@ class SecretFiles:
             return True
         if status.st_nlink == 1 and not is_settings:
             return False
-        text = content[:_MAX_EXAMINED_BYTES].decode("utf-8", "replace")
+        examined = content[:_MAX_EXAMINED_BYTES]
+        text = decode_text(examined, is_cut=True) or examined.decode("utf-8", "replace")
         return holds_credentials(text, is_settings=is_settings) or (is_settings and status.st_size > len(content))
+
+    def has_unknown_names(self, status: os.stat_result) -> bool:
+        """Return whether a file has another name outside of the workspace, or one that was not found there."""
+        return status.st_nlink > 1 and status.st_nlink > len(self._names_of(status))
 
     def _names_of(self, status: os.stat_result) -> list[tuple[str, ...]]:
         if self._names is None:

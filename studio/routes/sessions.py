@@ -139,7 +139,7 @@ class SessionResponse(_SessionFields):
 class InstructionsResponse(TypedDict):
     """The AGENTS.md files whose text is in the system prompt, relative to the workspace, the nearest last.
 
-    ` (cut)` follows the name of one that is too long to be used whole.
+    ` (cut)` follows the name of one that is too long to be used whole, ` (left out: …)` that of one that is not used.
     """
 
     files: list[str]
@@ -241,8 +241,9 @@ async def change(request: Request) -> Response:
 
 
 async def instructions(request: Request) -> Response:
-    record = await services(request).store.catalog.get(request.path_params["session_id"])
-    files = await run_in_thread(agents_file_names, Path(record.workspace), name="agx instructions")
+    studio = services(request)
+    workspace = Path((await studio.store.catalog.get(request.path_params["session_id"])).workspace)
+    files = await run_in_thread(agents_file_names, workspace, studio.settings.private_paths, name="agx instructions")
     return JSONResponse(InstructionsResponse(files=files))
 
 

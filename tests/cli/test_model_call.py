@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.foreign_text import MATERIAL, frame_text
 from tests.support.wires import files
 
 NOTHING = {"input_tokens": None, "output_tokens": None, "cached_tokens": None, "reasoning_tokens": None}
@@ -172,7 +173,7 @@ def test_attached_files_are_sent_with_the_call(agx: Any, ask: Any, provider: Any
             "role": "user",
             "content": [
                 {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}},
-                {"type": "text", "text": "[attached file b.txt (text/plain, 5 bytes)]\nwords\n[end of b.txt]"},
+                {"type": "text", "text": frame_text("attached file b.txt (text/plain, 5 bytes)", "words", MATERIAL)},
                 {"type": "text", "text": "hello"},
             ],
         }

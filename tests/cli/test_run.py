@@ -16,6 +16,7 @@ import pytest
 from pydantic import ValidationError
 
 from agenticx.cli.commands.message_input import MAX_PROMPT_CHARS
+from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.testing import check_grammar, outline
 from studio.routes.turns import StartTurnBody
 from tests.support.timeouts import PATIENCE
@@ -71,13 +72,14 @@ def test_the_prompt_can_come_from_stdin(agx: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stdin", "message"),
-    [("one\ntwo\n\n", "say this:\n\none\ntwo"), ("", "say this:"), (" \n", "say this:")],
-    ids=["text", "nothing", "blanks"],
+    ("stdin", "framed"),
+    [("one\ntwo\n\n", "one\ntwo\n\n"), ("a\x1b[31mb\n", "a\x1b[31mb\n"), ("", None), (" \n", None)],
+    ids=["text", "controls", "nothing", "blanks"],
 )
-def test_piped_input_comes_after_the_task(agx: Any, stdin: str, message: str) -> None:
+def test_piped_input_comes_after_the_task(agx: Any, stdin: str, framed: str | None) -> None:
     rows = envelopes(agx("run", "say this:", "--json", stdin=stdin).stdout)
-    assert rows[0]["data"]["input"] == message
+    after = "" if framed is None else "\n\n" + frame_text("standard input", framed, MATERIAL)
+    assert rows[0]["data"]["input"] == f"say this:{after}"
 
 
 def test_a_file_as_input_comes_after_the_task(agx: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.foreign_text import MATERIAL, frame_text
 from tests.support.wires import files
 
 WRITE = "Write note.txt with the text hi"
@@ -427,7 +428,7 @@ def test_files_attached_in_a_chat_are_sent_with_the_next_message_only(
     picture = b64encode(files.contents["image/png"]).decode()
     assert first["content"] == [
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{picture}"}},
-        {"type": "text", "text": "[attached file n.txt (text/plain, 5 bytes)]\nwords\n[end of n.txt]"},
+        {"type": "text", "text": frame_text("attached file n.txt (text/plain, 5 bytes)", "words", MATERIAL)},
         {"type": "text", "text": "what is this?"},
     ]
     assert second["content"] == "and now?"

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import InvalidArguments, ModelError
+from agenticx.foreign_text import decode_text, frame_text, without_controls, without_frames
 from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.file_refusals import data_at_path, find_refused, is_undecodable
@@ -30,7 +31,7 @@ from agenticx.teams.agents.quoted_speech import quote_speakers
 from agenticx.teams.group_chats.speaker_names import named_candidates
 from tests.linear.case import LinearCase, Make
 from tests.linear.histories import HISTORIES
-from tests.linear.texts import JSON, LINES, TEXTS
+from tests.linear.texts import JSON, LINES, TEXTS, repeated
 
 __all__ = ["LLM_CASES", "parsed"]
 
@@ -153,6 +154,24 @@ _SPEAKERS = [
 
 LLM_CASES = [
     LinearCase(of=clean_text, run=clean_text, inputs=TEXTS),
+    LinearCase(
+        of=frame_text,
+        run=lambda text: frame_text("file a", text),
+        inputs={**TEXTS, "joiners": repeated("\u200d"), "emoji": repeated("👨\u200d"), "selectors": repeated("\ufe0f")},
+        also=(without_controls,),
+    ),
+    LinearCase(
+        of=without_frames,
+        run=without_frames,
+        inputs={
+            **TEXTS,
+            "first lines": repeated("[a, boundary 0123456789abcdef]\n"),
+            "labels": repeated("[a, boundary "),
+        },
+    ),
+    LinearCase(
+        of=decode_text, run=lambda text: decode_text(text.encode("utf-8", "replace")), inputs=TEXTS, where="thread"
+    ),
     LinearCase(of=shown_text, run=lambda text: shown_text(text, 220), inputs=TEXTS),
     LinearCase(of=names_speaker, run=names_speaker, inputs=TEXTS),
     LinearCase(of=quote_speakers, run=quote_speakers, inputs=TEXTS),

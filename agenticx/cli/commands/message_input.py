@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agenticx.attachments import Attachment, check_attachments, load_attachment
 from agenticx.errors import AttachmentRefused, SettingsError, ToolError
+from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.messages import clean_text
 from agenticx.tools.paths import resolve_as_shown
 from agenticx.tools.plurals import pluralize
@@ -119,7 +120,7 @@ def read_prompt(argument: str) -> str:
 
 
 def read_task(argument: str) -> str:
-    """Return the prompt of `agx run`: the argument with piped standard input after it, or as `read_prompt` for `-`.
+    """Return the prompt of `agx run`: the argument with framed piped input after it, or as `read_prompt` for `-`.
 
     A pipe that brings nothing within `_PIPE_SECONDS` is left alone, which standard error says: many programs start
     others with an open pipe that they never write to.
@@ -132,7 +133,7 @@ def read_task(argument: str) -> str:
         print(f"agx: {notice}", file=sys.stderr)
         return prompt
     piped = sys.stdin.read(MAX_PROMPT_CHARS + 1)
-    return validate_prompt(f"{prompt}\n\n{piped.rstrip()}") if piped.strip() else prompt
+    return validate_prompt(f"{prompt}\n\n{frame_text('standard input', piped, MATERIAL)}") if piped.strip() else prompt
 
 
 def _has_input(seconds: float) -> bool:

@@ -159,7 +159,7 @@ class TerminalConversation:
 
     def show_instructions(self) -> None:
         """Show the names of the files whose instructions the model gets, if there are any."""
-        if names := agents_file_names(self.workspace):
+        if names := agents_file_names(self.workspace, [self.home]):
             self.output.show_note(Note(f"instructions: {', '.join(names)}"))
 
     async def hand_over(self) -> None:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from agenticx.foreign_text import without_frames
 from agenticx.llms.base import ModelRequest, ToolSchema
 from agenticx.llms.demo.plan import HANDOFF, Plan, PlannedCall, make_plan
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
@@ -26,6 +27,7 @@ __all__ = ["DemoConversation", "least_heard_choice"]
 _SPEAKER = re.compile(r"\A([\w .-]{1,100}) said:\n")
 _CONTEXT = re.compile(r"\A\[[\w .-]{1,100} called ")  # of a handoff
 _TRANSFERRED = re.compile(r"\ATransferred to (\w+),")
+_FRAME = re.compile(r"^\[(sub-agent [^\[\]\n]*), boundary .*", re.MULTILINE)
 _REASON = "\nReason: "
 _HANDOFF_TOOL = re.compile(r"(?:handoff|transfer)_to_(\w+)")
 _EARLIER_HANDOFF = re.compile(r"\bused (?:handoff|transfer)_to_(\w{1,64})")
@@ -77,7 +79,7 @@ class DemoConversation:
         return cls(
             request=request,
             message=message,
-            text=message.content if speaker is None else message.content[speaker.end() :],
+            text=without_frames(message.content if speaker is None else message.content[speaker.end() :]),
             speaker=None if speaker is None else speaker[1],
             task=task.content,
             heard=frozenset(heard),
@@ -92,9 +94,10 @@ class DemoConversation:
 
     @property
     def subagent_endings(self) -> Sequence[str]:
-        """The texts by which the engine has told of the endings of sub-agents since the last message."""
+        """The endings of sub-agents that the engine has told of since the last message, each after its label."""
         injected = [message.content for message in self.later if isinstance(message, UserMessage) and message.injected]
-        return [text for text in injected if text.startswith("[sub-agent ")]
+        told = [text for text in injected if text.startswith("[sub-agent ")]
+        return [without_frames(_FRAME.sub(r"[\1]\n\g<0>", text)) for text in told]
 
     @property
     def calls_made(self) -> int:

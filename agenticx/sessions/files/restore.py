@@ -20,8 +20,9 @@ from agenticx.sessions.files.snapshots import SessionSnapshots
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, content_digest
 from agenticx.sessions.store.records import Fact
 from agenticx.threads import run_in_thread
-from agenticx.tools.builtin.files import file_version, is_private
+from agenticx.tools.builtin.files import file_version
 from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_file, resolve_in_workspace
+from agenticx.tools.secret_files import is_private
 
 __all__ = ["RestoredFile", "restore_files"]
 

@@ -215,7 +215,7 @@ class TurnServices:
         text = prompt_text("system") if own is None else own
         for name, value in values.items():
             text = text.replace(f"{{{name}}}", str(value))
-        return text + instructions_prompt(find_agents_files(workspace))
+        return text + instructions_prompt(find_agents_files(workspace, self.settings.private_paths))
 
     def runtime(self, model: ChatModel, settings: Settings) -> AgentRuntime:
         """Return the runtime of turns with this model and these settings; the latest one is kept for the next turn."""

@@ -90,7 +90,7 @@ class SessionTeams:
             model=model,
             models=self.models,
             tools=self.tools(record),
-            instructions=instructions_prompt(find_agents_files(workspace)),
+            instructions=instructions_prompt(find_agents_files(workspace, settings.private_paths)),
             hooks=self.hooks,
             settings=settings.model_copy(update={"max_tool_rounds": settings.max_tool_rounds}),
             clock=self.clock,

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -16,13 +15,12 @@ from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.lines import TextLine, count_lines, is_valid_utf8, iter_lines
 from agenticx.tools.paths import FolderEntry, WorkspacePath, read_file, resolve_as_shown, scan_folder
 from agenticx.tools.plurals import pluralize
-from agenticx.tools.protected import is_within
 from agenticx.tools.registry import tool
-from agenticx.tools.secret_files import SecretFiles
+from agenticx.tools.secret_files import SecretFiles, is_private
 from agenticx.tools.text_files import is_binary, to_utf8_lines, utf16_encoding
 from agenticx.tools.visible import visible_path
 
-__all__ = ["file_read", "file_version", "is_private", "list_files", "resolve_accessible"]
+__all__ = ["file_read", "file_version", "list_files", "resolve_accessible"]
 
 _MAX_LISTED_ENTRIES = 500
 _MAX_READ_BYTES = 64 * 1024 * 1024
@@ -171,17 +169,6 @@ def resolve_accessible(path: str, context: ToolContext) -> WorkspacePath:
             f"{target.shown!r} holds keys, settings or sessions of AgenticX, which no tool reads or changes"
         )
     return target
-
-
-def is_private(target: WorkspacePath, roots: Iterable[Path]) -> bool:
-    """Return whether `target` lies in `roots`, the private folders of AgenticX.
-
-    A workspace inside one of these folders is not private.
-    """
-    return any(
-        is_within(target.path, root) and (target.root == root or not is_within(target.root, root))
-        for root in map(Path.resolve, roots)
-    )
 
 
 def file_version(status: os.stat_result) -> tuple[int, int]:

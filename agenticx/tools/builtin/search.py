@@ -15,15 +15,15 @@ from pydantic import Field
 from agenticx.errors import ToolError
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import ToolContext
-from agenticx.tools.builtin.files import is_private, resolve_accessible
+from agenticx.tools.builtin.files import resolve_accessible
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.paths import WorkspacePath, read_file, scan_folder
 from agenticx.tools.patterns import LinearPattern, compile_file_globs, compile_pattern
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.registry import tool
-from agenticx.tools.secret_files import SecretFiles, has_secret_name
+from agenticx.tools.secret_files import SecretFiles, has_secret_name, is_private
 from agenticx.tools.shown_names import name_forms
-from agenticx.tools.text_files import is_binary, to_utf8_lines, utf16_encoding
+from agenticx.tools.text_files import is_binary, to_utf8_lines
 from agenticx.tools.visible import control_pictures, visible_line
 
 __all__ = ["file_search"]
@@ -140,7 +140,7 @@ class _Search:
             self.skipped += 1
             return
         text = to_utf8_lines(content)
-        if self.secrets.hold_opened(file, content if utf16_encoding(content) is None else text, status):
+        if self.secrets.hold_opened(file, content, status):
             self.secret_files.append(file.shown)
             return
         self.files += 1

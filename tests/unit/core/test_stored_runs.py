@@ -22,6 +22,7 @@ from agenticx.settings import Settings, load_settings
 from agenticx.subagents.meta_tools import session_tools
 from agenticx.testing import ScriptedModel, call, check_grammar, collect, fail, hang, outline, say, usage
 from agenticx.tools import tool
+from tests.support.endings import ending_text
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +119,7 @@ async def test_what_an_agent_was_told_of_its_sub_agent_is_part_of_the_next_tasks
     for text in ("And?", "Sure?"):
         assert (await executor.arun(agent, Task(description=text))).success
     await executor.aclose()
-    told = "[sub-agent scout-1 completed]\nRed."
+    told = ending_text("scout-1 completed", "Red.")
     assert [message.content for message in model.requests[2].messages][-1] == told
     later = [[message.content for message in request.messages] for request in model.requests[3:]]
     assert later[0][-3:] == [told, "It is red.", "And?"]

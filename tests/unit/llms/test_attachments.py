@@ -23,6 +23,7 @@ from agenticx.attachments import (
     make_attachment,
 )
 from agenticx.errors import AttachmentRefused, AttachmentTooLarge
+from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.llms.base import ModelRequest
 from agenticx.llms.wires.anthropic import _request as _anthropic_request
 from agenticx.llms.wires.chat_dialect import ChatDialect
@@ -36,7 +37,7 @@ from tests.support.wires.files import GIF, JPEG, PDF, PNG, TEXT, WEBP, contents
 
 ALL = (PNG, JPEG, GIF, WEBP, PDF, TEXT)
 QUESTION = "What is this?"
-TEXT_FILE_AS_TEXT = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
+TEXT_FILE_AS_TEXT = frame_text("attached file f.txt (text/plain, 8 bytes)", "grüße\n", MATERIAL)
 
 
 # --- validation -------------------------------------------------------------------------------------------------------
@@ -69,7 +70,17 @@ def test_a_declared_type_is_kept_only_for_kinds_of_text(declared: str | None, ke
 
 
 @pytest.mark.parametrize(
-    "content", [b"\x00\x01", b"MZ\x90", b"PK\x03\x04", "ä".encode("utf-16"), b"caf\xe9", b"RIFF\0\0\0\0WAVE", b"a\x7f"]
+    "content",
+    [
+        b"\x00\x01",
+        b"MZ\x90",
+        b"PK\x03\x04",
+        "ä".encode("utf-16-le"),
+        b"\xff\xfe\x00\xd8\x00\x00",
+        b"caf\xe9",
+        b"RIFF\0\0\0\0WAVE",
+        b"a\x7f",
+    ],
 )
 def test_other_content_is_refused_and_the_error_names_the_file(content: bytes) -> None:
     with pytest.raises(AttachmentRefused, match=r"'x\.png' is neither a PNG, .* nor text in UTF-8") as caught:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from agenticx.attachments import Attachment
 from agenticx.errors import ModelError
+from agenticx.foreign_text import MATERIAL, frame_text
 from agenticx.llms.assembly import resolve_model
 from agenticx.llms.base import Delta, Finished, ModelRequest, OutputSchema, TextDelta, ToolSchema, complete
 from agenticx.llms.catalog.resolve import find_model_facts, resolve_wire
@@ -35,7 +36,7 @@ from tests.support.wires.rules_anthropic import violations
 pytestmark = pytest.mark.anyio
 
 ALL: tuple[Capability, ...] = ("tools", "parallel", "vision", "reasoning", "structured_output")
-TEXT_FILE_AS_TEXT = "[attached file f.txt (text/plain, 8 bytes)]\ngrüße\n\n[end of f.txt]"
+TEXT_FILE_AS_TEXT = frame_text("attached file f.txt (text/plain, 8 bytes)", "grüße\n", MATERIAL)
 REQUEST_WITH_FILES = ModelRequest(messages=[UserMessage(content="What is this?", attachments=(PNG, PDF, TEXT))])
 LOOK = ToolSchema("look", "Look.", {"type": "object", "properties": {}})
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agenticx.errors import SessionBusy, SessionNotFound, StoreError
+from agenticx.foreign_text import frame_text
 from agenticx.llms.base import ChatModel
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.messages import SystemMessage
@@ -111,7 +112,7 @@ async def test_the_agents_file_of_the_workspace_is_in_the_system_prompt(tmp_path
     await hub.start(session_id, TurnRequest(input="hi"))
     await wait_for_turn_end(store, session_id)
     (request,) = model.requests
-    assert f'<agents-file path="{tmp_path}/AGENTS.md">\nUse tabs.\n</agents-file>' in request.messages[0].content
+    assert frame_text(f"file {tmp_path}/AGENTS.md", "Use tabs.") in request.messages[0].content
 
 
 async def test_one_of_64_simultaneous_starts_is_accepted_and_the_others_write_nothing(

@@ -20,6 +20,7 @@ from agenticx.subagents.records import SubagentLimits
 from agenticx.testing import ScriptedGate, ScriptedModel, check_grammar
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
+from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 from tests.support.timeouts import wait_until
 
@@ -151,7 +152,8 @@ async def test_a_stop_ends_running_queued_and_asking_subagents_in_time_and_leave
         assert await hub.open_confirms(session.id) == []
         assert await hub.open_questions(session.id) == []
         await session.run(hub, "And?")
-        assert "\n".join(notices(session.main.requests[-1])).count("failed: stopped]") == 4
+        told = told_endings(*notices(session.main.requests[-1]))
+        assert sum(one.endswith("failed: stopped") for one in told) == 4
         check_grammar(await session.envelopes())
 
 
@@ -184,7 +186,7 @@ async def test_a_question_that_expired_while_the_program_was_down_is_told_as_exp
     result = session.model("doer").requests[0].messages[-1]
     assert told in result.content, result.content
     await session.run(hub, "And?")
-    assert notices(session.main.requests[-1]) == ["[sub-agent doer-1 completed]\nI go on."]
+    assert notices(session.main.requests[-1]) == [ending_text("doer-1 completed", "I go on.")]
     check_grammar(await session.envelopes())
     await hub.close()
     await session.store.aclose()

@@ -106,7 +106,7 @@ async def test_what_an_earlier_process_spent_of_a_budget_counts(tmp_path: Path, 
             assert error["data"]["text"].startswith("the budget of 2500 tokens is exceeded")
             assert len(session.model(name).requests) <= 1
             await session.run(hub, "And?")
-            assert "failed: budget_exceeded]" in notices(session.main.requests[-1])[-1]
+            assert "failed: budget_exceeded, " in notices(session.main.requests[-1])[-1]
 
 
 async def test_a_cut_reply_without_counts_is_spent_after_a_restart_too(tmp_path: Path, open_store: OpenStore) -> None:

@@ -20,6 +20,7 @@ from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.records import ModelUnavailable, SubagentLimits, SubagentRun
 from agenticx.testing import ScriptedGate, ScriptedModel, call, check_grammar, hang, pause, say, usage
 from agenticx.tools.registry import tool
+from tests.support.endings import ending_text, told_endings
 from tests.support.jumping_clock import VIRTUAL_TIME, LoopClock
 
 pytestmark = pytest.mark.anyio
@@ -111,8 +112,8 @@ async def test_a_result_is_delivered_between_two_rounds_of_the_parent(tmp_path: 
     assert json.loads(results(events)[0][1]) == {"agent_id": "reader-1"}
     (waited,) = json.loads(results(events)[1][1])
     assert (waited["agent_id"], waited["state"]) == ("reader-1", "completed")
-    assert notices(team.session) == ["[sub-agent reader-1 completed]\nThe log is empty."]
-    assert model.requests[-1].messages[-1].content == "[sub-agent reader-1 completed]\nThe log is empty."
+    assert notices(team.session) == [ending_text("reader-1 completed", "The log is empty.")]
+    assert model.requests[-1].messages[-1].content == ending_text("reader-1 completed", "The log is empty.")
     assert team.models[0].requests[0].messages[-1].content == "Read the log"
     own = [(e.type, e.data["parent_agent_id"], e.data["depth"]) for e in events if e.type.startswith("subagent_")]
     assert own == [("subagent_started", "meta", 1), ("subagent_completed", "meta", 1)]
@@ -127,9 +128,9 @@ async def test_several_endings_are_one_message(tmp_path: Path) -> None:
 
     (notice,) = notices(team.session)
     assert sorted(notice.split("\n\n")) == [
-        "[sub-agent a-1 completed]\none",
-        "[sub-agent b-2 completed]\ntwo",
-        "[sub-agent c-3 failed: timeout.turn]\nthe turn exceeded its time limit",
+        ending_text("a-1 completed", "one"),
+        ending_text("b-2 completed", "two"),
+        ending_text("c-3 failed: timeout.turn", "the turn exceeded its time limit"),
     ]
 
 
@@ -139,7 +140,7 @@ async def test_what_ends_with_the_parent_is_delivered_at_the_start_of_its_next_t
     assert notices(team.session) == []
     _, model = await team.run(["I see."])
 
-    assert notices(team.session) == ["[sub-agent agent-1 failed: stopped]\nthe turn was stopped"]
+    assert notices(team.session) == [ending_text("agent-1 failed: stopped", "the turn was stopped")]
     assert [message.role for message in model.requests[0].messages[-2:]] == ["user", "user"]
     await team.run(["Nothing new."])
     assert len(notices(team.session)) == 1
@@ -167,8 +168,9 @@ async def test_a_paused_subagent_goes_on_with_a_message(tmp_path: Path) -> None:
     await team.run([*first, *second, "done"])
 
     paused, completed = notices(team.session)
-    assert paused.startswith("[sub-agent scout-1 paused; a message resumes it]\nIt used its 10 rounds.")
-    assert completed == "[sub-agent scout-1 completed]\nIt rains."
+    assert told_endings(paused) == ["scout-1 paused; a message resumes it"]
+    assert "\nIt used its 10 rounds." in paused
+    assert completed == ending_text("scout-1 completed", "It rains.")
     texts = [message.content for message in team.models[1].requests[0].messages]
     assert texts[0] == "work"
     assert texts[-1] == "Only the weather!"
@@ -196,7 +198,7 @@ async def test_a_cancelled_subagent_ends_as_stopped(tmp_path: Path) -> None:
     cancel = call("cancel_subagent", {"agent_id": "agent-1"})
     await team.run([spawn(), [pause(1), cancel], call("wait_subagents"), "done"])
 
-    assert notices(team.session) == ["[sub-agent agent-1 failed: stopped]\nthe turn was stopped"]
+    assert notices(team.session) == [ending_text("agent-1 failed: stopped", "the turn was stopped")]
 
 
 async def test_a_subagent_has_tools_of_its_parent_only(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ async def test_a_subagent_asks_the_gate_of_its_parent(tmp_path: Path) -> None:
 
     (request,) = gate.requests
     assert (request.agent_id, request.agent_path) == ("doer-1", ("meta", "doer-1"))
-    assert notices(team.session) == ["[sub-agent doer-1 completed]\nnot allowed"]
+    assert notices(team.session) == [ending_text("doer-1 completed", "not allowed")]
 
 
 async def test_waiting_for_a_person_counts_in_no_time_limit(tmp_path: Path) -> None:
@@ -236,7 +238,7 @@ async def test_waiting_for_a_person_counts_in_no_time_limit(tmp_path: Path) -> N
     team = Team(tmp_path, [inner, [call("act"), "leaf done"]], gate=SlowGate(True), limits=SubagentLimits(seconds=20))
     await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
 
-    assert notices(team.session) == ["[sub-agent mid-1 completed]\nmid done"]
+    assert notices(team.session) == [ending_text("mid-1 completed", "mid done")]
 
 
 async def test_subagents_that_wait_for_their_own_leave_their_place(tmp_path: Path) -> None:
@@ -244,10 +246,10 @@ async def test_subagents_that_wait_for_their_own_leave_their_place(tmp_path: Pat
     team = Team(tmp_path, [mid, ["leaf done"]], limits=SubagentLimits(running=1))
     events, _ = await team.run([spawn(name="mid"), call("wait_subagents"), "done"])
 
-    assert notices(team.session) == ["[sub-agent mid-1 completed]\nmid done"]
+    assert notices(team.session) == [ending_text("mid-1 completed", "mid done")]
     depths = {e.agent_id: (e.data["parent_agent_id"], e.data["depth"]) for e in events if e.type == "subagent_started"}
     assert depths == {"mid-1": ("meta", 1), "leaf-2": ("mid-1", 2)}
-    assert team.models[0].requests[2].messages[-1].content == "[sub-agent leaf-2 completed]\nleaf done"
+    assert team.models[0].requests[2].messages[-1].content == ending_text("leaf-2 completed", "leaf done")
 
 
 async def test_the_ending_of_an_orphan_is_delivered_above(tmp_path: Path) -> None:
@@ -256,8 +258,8 @@ async def test_the_ending_of_an_orphan_is_delivered_above(tmp_path: Path) -> Non
     await team.run(["next"])
 
     told = "\n\n".join(notices(team.session))
-    assert "[sub-agent mid-1 completed]\nmid does not wait" in told
-    assert told.count("[sub-agent leaf-2 failed: stopped]") == 1
+    assert ending_text("mid-1 completed", "mid does not wait") in told
+    assert told_endings(told) == ["leaf-2 failed: stopped", "mid-1 completed"]
 
 
 async def test_limits_of_depth_and_number_are_results_of_the_call(tmp_path: Path) -> None:
@@ -289,7 +291,7 @@ async def test_a_wait_ends_at_its_time_limit_also_while_no_place_is_free(tmp_pat
 
     (waited,) = json.loads(team.models[0].requests[2].messages[-1].content)
     assert (waited["agent_id"], waited["state"]) == ("leaf-2", "running")
-    assert "[sub-agent mid-1 completed]\nmid done" in notices(team.session)[0]
+    assert ending_text("mid-1 completed", "mid done") in notices(team.session)[0]
 
 
 async def test_waiting_for_none_keeps_the_place_to_work(tmp_path: Path) -> None:
@@ -333,7 +335,8 @@ async def test_a_budget_ends_a_subagent_and_the_parent_goes_on(tmp_path: Path) -
     events, _ = await team.run([spawn(name="greedy"), call("wait_subagents"), call("check_resources"), "what there is"])
 
     (notice,) = notices(team.session)
-    assert notice.startswith("[sub-agent greedy-1 failed: budget_exceeded]\nthe budget of 2000 tokens is exceeded")
+    assert told_endings(notice) == ["greedy-1 failed: budget_exceeded"]
+    assert "\nthe budget of 2000 tokens is exceeded" in notice
     assert json.loads(results(events)[2][1])["tokens_used"] == 2_000
     assert events[-1].type == "final"
 

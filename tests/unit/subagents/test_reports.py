@@ -14,6 +14,7 @@ from agenticx.errors import StoreError
 from agenticx.llms.scripted import call, hang
 from agenticx.sessions import MemoryStore, StoredEvent
 from agenticx.testing import check_grammar
+from tests.support.endings import ending_text
 from tests.support.intercepted_store import InterceptedStore, Write
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 from tests.support.timeouts import wait_until
@@ -153,6 +154,6 @@ async def test_an_ending_whose_turn_could_not_be_ended_is_told_once_also_after_a
     hub = session.new_hub(["ok"], {})
     await hub.recover()
     await session.run(hub, "and?")
-    assert notices(session.main.requests[0]) == ["[sub-agent a-1 failed: storage]\ndisk full"]
+    assert notices(session.main.requests[0]) == [ending_text("a-1 failed: storage", "disk full")]
     assert reports(await session.envelopes())["subagent_error", "a-1", "storage"] == 1
     await hub.close()

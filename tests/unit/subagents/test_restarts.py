@@ -21,6 +21,7 @@ from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
 from tests.support.commits import load
+from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 from tests.support.timeouts import PATIENCE
 
@@ -71,10 +72,7 @@ async def test_running_and_queued_subagents_of_a_dead_process_end_as_interrupted
         assert states == {"a-1": ("error", "interrupted"), "b-2": ("error", "interrupted")}
         await session.run(hub, "And?")
         (told,) = notices(session.main.requests[-1])
-        assert sorted(text.splitlines()[0] for text in told.split("\n\n")) == [
-            "[sub-agent a-1 failed: interrupted]",
-            "[sub-agent b-2 failed: interrupted]",
-        ]
+        assert told_endings(told) == ["a-1 failed: interrupted", "b-2 failed: interrupted"]
         log = await session.envelopes()
         check_grammar(log)
         errors = [one for one in log if one["type"] == "subagent_error"]
@@ -122,7 +120,7 @@ async def test_a_paused_subagent_goes_on_with_a_message_after_a_restart(tmp_path
         texts = [message.content for message in session.model("scout").requests[0].messages[1:]]
         assert (texts[0], texts[2], texts[-1]) == ("Look around", "seen 0", "Only the weather!")
         await session.run(hub, "And?")
-        assert notices(session.main.requests[-1])[-1] == "[sub-agent scout-1 completed]\nIt rains."
+        assert notices(session.main.requests[-1])[-1] == ending_text("scout-1 completed", "It rains.")
         check_grammar(await session.envelopes())
 
 
@@ -172,7 +170,8 @@ async def test_a_shutdown_ends_subagents_within_its_time(tmp_path: Path, open_st
     async with session.hub(["ok"]) as hub:
         assert {one["code"] for one in await hub.subagents(session.id)} == {"stopped"}
         await session.run(hub)
-        assert notices(session.main.requests[0])[0].count("failed: stopped]") == 2
+        told = told_endings(*notices(session.main.requests[0]))
+        assert told == ["a-1 failed: stopped", "b-2 failed: stopped"]
 
 
 @tool(risk="execute")
@@ -208,13 +207,9 @@ async def test_subagents_that_wait_for_a_person_go_on_after_a_restart(tmp_path: 
         for name in ("a-1", "b-2"):
             await session.wait_for_event("subagent_completed", name)
         await session.run(hub, "And?")
-        told = "\n\n".join(notices(session.main.requests[-1]))
         code = "interrupted" if end == "kill" else "stopped"
-        assert sorted(line for line in told.splitlines() if line.startswith("[")) == [
-            "[sub-agent a-1 completed]",
-            "[sub-agent b-2 completed]",
-            f"[sub-agent c-3 failed: {code}]",
-        ]
+        told = told_endings(*notices(session.main.requests[-1]))
+        assert told == ["a-1 completed", "b-2 completed", f"c-3 failed: {code}"]
         log = await session.envelopes()
         check_grammar(log)
         results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result" and one["agent_id"] != "meta"]
@@ -259,7 +254,7 @@ async def test_a_question_of_a_subagent_is_answered_after_several_restarts(
             await hub.answer_question(question.id, "the first")
         await session.wait_for_event("subagent_completed", f"leaf-{depth}")
         await session.run(hub, "And?")
-        assert f"[sub-agent leaf-{depth} completed]\nleaf ends" in notices(session.main.requests[-1])[-1]
+        assert ending_text(f"leaf-{depth} completed", "leaf ends") in notices(session.main.requests[-1])[-1]
         log = await session.envelopes()
         check_grammar(log)
         results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result"]

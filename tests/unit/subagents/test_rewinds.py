@@ -12,12 +12,13 @@ from agenticx.sessions import Hub, Store
 from agenticx.sessions.history.fork import fork
 from agenticx.testing import check_grammar
 from agenticx.tools.registry import tool
+from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import SubagentSession, notices, spawn
 
 pytestmark = pytest.mark.anyio
 
 OpenStore = Callable[[], Store]
-TOLD = "[sub-agent kid-1 completed]\n42"
+TOLD = ending_text("kid-1 completed", "42")
 WAIT = call("wait_subagents")
 
 
@@ -151,11 +152,10 @@ async def test_a_fork_is_told_of_subagents_that_stay_with_the_old_conversation(
         await session.wait_for_event("subagent_completed", "leaf-4")
         original = session.id
         await forked(session)
-        lines = "\n".join(await told(session, hub)).splitlines()
-        assert sorted(line for line in lines if line.startswith("[")) == [
-            "[sub-agent mid-2 stays with the old conversation]",
-            "[sub-agent paused-1 paused; a message resumes it]",  # told in the turn that both have
-            "[sub-agent slow-3 stays with the old conversation]",
+        assert told_endings(*await told(session, hub)) == [
+            "mid-2 stays with the old conversation",
+            "paused-1 paused; a message resumes it",  # told in the turn that both have
+            "slow-3 stays with the old conversation",
         ]
         assert [one["agent_id"] for one in await hub.subagents(session.id)] == ["late-5"]
         await hub.stop(original)
@@ -171,7 +171,7 @@ async def test_a_subagent_that_goes_on_after_a_restart_has_what_it_was_told(
         await hub.message_subagent(session.id, "mid-1", "What was it?")
         await session.wait_for_event("subagent_completed", "mid-1", 2)
         (request,) = session.model("mid").requests
-        assert notices(request) == ["[sub-agent kid-2 completed]\n42"]
+        assert notices(request) == [ending_text("kid-2 completed", "42")]
         assert [one.content for one in request.messages[-3:]] == ["I know it.", *notices(request), "What was it?"]
 
 

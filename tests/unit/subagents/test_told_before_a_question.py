@@ -23,6 +23,7 @@ from agenticx.subagents.meta_tools import session_tools
 from agenticx.teams import AssistantAgent, RoundRobinGroupChat, UserProxyAgent
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import Toolbox, tool
+from tests.support.endings import ending_text
 from tests.support.sessions import wait_for_turn_end
 from tests.support.teams.sessions import log_of
 from tests.support.teams.subagent_sessions import notices, spawn
@@ -117,7 +118,7 @@ def told(requests: Sequence[ModelRequest]) -> list[list[str]]:
 async def test_an_ending_told_before_a_question_is_not_told_again_after_restarts(
     tmp_path: Path, run: Run, asks: Any
 ) -> None:
-    ending = f"[sub-agent k-{2 if run is run_subagent else 1} completed]\nA result."
+    ending = ending_text(f"k-{2 if run is run_subagent else 1} completed", "A result.")
     lead = ScriptedModel([*START, asks])
     async with opened(tmp_path, lead) as hub:
         session_id = (await hub.create(name="Work", workspace=tmp_path)).id

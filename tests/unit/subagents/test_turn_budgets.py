@@ -65,7 +65,7 @@ async def test_a_subagent_that_outlives_its_turn_shares_its_budget_and_the_next_
         assert len(session.model("doer").requests) == 2
     async with session.hub([["I see.", usage(100, 10)]]) as hub:
         assert (await session.run(hub, "And?"))["type"] == "final"
-        assert "failed: budget_exceeded]" in notices(session.main.requests[-1])[-1]
+        assert "failed: budget_exceeded, " in notices(session.main.requests[-1])[-1]
 
 
 async def test_what_a_turn_and_those_below_it_spent_counts_after_a_restart(

@@ -14,6 +14,7 @@ from agenticx.llms.scripted import hang
 from agenticx.sessions import Hub, MemoryStore
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar
+from tests.support.endings import told_endings
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 
 pytestmark = pytest.mark.anyio
@@ -99,8 +100,7 @@ async def test_a_new_owner_reports_each_ending_once_and_the_old_one_writes_nothi
         await session.run(hubs.other, "More?")
 
         for request in session.main.requests:
-            told = [line for line in "\n".join(notices(request)).splitlines() if line.startswith("[")]
-            assert sorted(told) == ["[sub-agent a-1 completed]", "[sub-agent b-2 failed: interrupted]"]
+            assert told_endings(*notices(request)) == ["a-1 completed", "b-2 failed: interrupted"]
         assert len(session.main.requests) == 2
         before = await session.envelopes()
         await hubs.owner.close()

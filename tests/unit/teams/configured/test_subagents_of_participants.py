@@ -13,6 +13,7 @@ from agenticx.messages import UserMessage
 from agenticx.sessions import Hub
 from agenticx.sessions.hub.hub import TurnRequest
 from agenticx.tools.registry import tool
+from tests.support.endings import ending_text
 from tests.support.sessions import wait_for_event
 from tests.support.teams.configured import open_team_hub, team_file
 
@@ -61,7 +62,7 @@ async def test_a_participant_gets_the_ending_of_its_sub_agent_once(tmp_path: Pat
         session = await hub.create(team="leading")
         await run(hub, session.id)
         await run(hub, session.id, "again")
-    ending = "[sub-agent k-1 completed]\nSECRET"
+    ending = ending_text("k-1 completed", "SECRET")
     assert models.told("lead") == [[], [], [ending], [ending]]
     told, answer = models.models["lead"].requests[3].messages[-4:-2]
     assert (told.content, isinstance(told, UserMessage) and told.injected, answer.content) == (ending, True, "I see.")
@@ -87,7 +88,7 @@ async def test_an_ending_between_two_runs_reaches_the_participant_in_its_next_sp
         go_on.set()
         await wait_for_event(hub.store, session.id, "subagent_completed")
         await run(hub, session.id, "again")
-    assert models.told("lead") == [[], [], ["[sub-agent k-1 completed]\nSECRET"]]
+    assert models.told("lead") == [[], [], [ending_text("k-1 completed", "SECRET")]]
 
 
 def results_of(models: Models, name: str) -> list[str]:
@@ -125,7 +126,7 @@ async def test_an_ending_reaches_the_participant_once_also_after_a_restart_and_a
         session = await hub.create(team="leading")
         await run(hub, session.id)
         await wait_for_event(hub.store, session.id, "subagent_completed")
-    ending = "[sub-agent k-1 completed]\nSECRET"
+    ending = ending_text("k-1 completed", "SECRET")
     models = Models(lead=[call("list_subagents"), "Now.", "And?"], critic=["Fine."] * 2)
     async with open_team_hub(tmp_path, model=models) as hub:
         if rewinds:
