@@ -1,6 +1,7 @@
 """Composition of a model with the wrappers that turns need.
 
-From the inside out: the wire, the real window of a local model (`LocalModel`), capabilities (`CapabilityModel`), think
+From the inside out: the wire, the real window of a local model (`LocalModel`), limits for files (`FileLimitModel`),
+capabilities (`CapabilityModel`), think
 blocks (`ThinkBlockModel`), tools in the prompt (`XmlToolModel` or `ToolFallbackModel`), prices (`PricedModel`), and
 the model's own sampling (`SampledModel`), and around all models together retries and fallbacks (`RetryingModel`). Most
 of them act only while a reply is being opened; the path of a token has the transforms of `ThinkBlockModel`,
@@ -15,9 +16,16 @@ from agenticx.argument_types import check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import LocalModel
-from agenticx.llms.catalog.resolve import check_names, find_model_facts, local_window_query, resolve_wire
+from agenticx.llms.catalog.resolve import (
+    check_names,
+    find_file_limits,
+    find_model_facts,
+    local_window_query,
+    resolve_wire,
+)
 from agenticx.llms.sampling import Sampling
 from agenticx.llms.wrappers.capabilities import CapabilityModel
+from agenticx.llms.wrappers.file_limits import FileLimitModel
 from agenticx.llms.wrappers.pricing import PricedModel
 from agenticx.llms.wrappers.retrying import RetryingModel, RetryPolicy
 from agenticx.llms.wrappers.sampling import FallbackSamplingModel, SampledModel
@@ -73,6 +81,8 @@ def _assemble_one(
     facts, model = find_model_facts(spec), resolve_wire(spec, api_key=api_key, base_url=base_url)
     if (query_window := local_window_query(spec, base_url)) is not None:
         model = LocalModel(model, query_window)
+    if (limits := find_file_limits(spec, base_url)) is not None:
+        model = FileLimitModel(model, limits)
     model = ThinkBlockModel(CapabilityModel(model, facts))
     tools_in_prompt = settings.xml_tools == "always" or not facts.supports("tools")
     model = XmlToolModel(model) if tools_in_prompt else ToolFallbackModel(model)

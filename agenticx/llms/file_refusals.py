@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -24,6 +24,8 @@ __all__ = [
     "is_undecodable",
     "mark_refused",
     "note_for",
+    "sent_files",
+    "with_notes",
     "without_refused_files",
 ]
 
@@ -68,6 +70,10 @@ class SentFile:
     index: int
 
     @property
+    def key(self) -> tuple[str, int]:
+        return self.message.message_id, self.index
+
+    @property
     def attachment(self) -> Attachment:
         return self.message.attachments[self.index]
 
@@ -78,7 +84,12 @@ class SentFile:
 def without_refused_files(messages: Sequence[Message], model: str) -> list[Message]:
     """Return the messages with a note in the text in place of each attachment that `model` refused."""
     refused = _refused_by(messages, model)
-    return [_with_notes(message, refused) for message in messages] if refused else list(messages)
+    return with_notes(messages, refused, "your server refused it") if refused else list(messages)
+
+
+def with_notes(messages: Sequence[Message], files: Container[tuple[str, int]], reason: str) -> list[Message]:
+    """Return the messages with a note in the text in place of each of the files, which are given by `SentFile.key`."""
+    return [_with_notes(message, files, reason) for message in messages]
 
 
 def note_for(attachment: Attachment, reason: str) -> str:
@@ -87,13 +98,13 @@ def note_for(attachment: Attachment, reason: str) -> str:
     return f"[attached file {description}: its content is not here, because {reason}]"
 
 
-def _with_notes(message: Message, refused: set[tuple[str, int]]) -> Message:
+def _with_notes(message: Message, files: Container[tuple[str, int]], reason: str) -> Message:
     if not isinstance(message, UserMessage):
         return message
     notes, kept = list[str](), list[Attachment]()
     for index, attachment in enumerate(message.attachments):
-        if (message.message_id, index) in refused:
-            notes.append(note_for(attachment, "your server refused it"))
+        if attachment.kind != "text" and (message.message_id, index) in files:
+            notes.append(note_for(attachment, reason))
         else:
             kept.append(attachment)
     if not notes:
@@ -116,7 +127,7 @@ def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> 
     They are those at the path, with the name or with the number that the error gives, else those of the newest message
     with files, as those before it were accepted; of the kind that the error names, if there are any.
     """
-    sent, text = list(_sent_files(messages, model)), f"{error.param or ''} {error}"[:_MAX_CHARS]
+    sent, text = list(_sent_to(messages, model)), f"{error.param or ''} {error}"[:_MAX_CHARS]
     if not sent or error.code not in _CODES:
         return []
     if error.named_files and _NAMED.search(text):
@@ -124,7 +135,7 @@ def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> 
     if not (_NAMED.search(text) and _COMPLAINT.search(text)) or _OTHER.search(text):
         return []
     if named := [file for file in sent if file.attachment.name in text]:
-        return named
+        return [file for file in named if file.message is named[-1].message]
     same_kind = _of_named_kind(sent, text) or sent
     if (number := _ordinal(text)) is not None and number < len(same_kind):
         return [same_kind[number]]
@@ -137,7 +148,7 @@ def find_too_large(messages: Sequence[Message], model: str, error: ModelError) -
     They are those of the newest message with files: all if the body is too large, else its documents, which are the
     files that can fill a context.
     """
-    sent = list(_sent_files(messages, model))
+    sent = list(_sent_to(messages, model))
     newest = [file for file in sent if file.message is sent[-1].message]
     return newest if error.status == 413 else [file for file in newest if file.attachment.kind == "document"]
 
@@ -145,6 +156,15 @@ def find_too_large(messages: Sequence[Message], model: str, error: ModelError) -
 def mark_refused(files: Sequence[SentFile], model: str) -> tuple[RefusedFile, ...]:
     """Return the marks of files that `model` refused."""
     return tuple(RefusedFile(model=model, message_id=file.message.message_id, index=file.index) for file in files)
+
+
+def sent_files(messages: Iterable[Message]) -> Iterator[SentFile]:
+    """Yield the images and documents of a history in its order."""
+    for message in messages:
+        if isinstance(message, UserMessage):
+            for index, attachment in enumerate(message.attachments):
+                if attachment.kind != "text":
+                    yield SentFile(message, index)
 
 
 def is_undecodable(text: str) -> bool:
@@ -176,13 +196,9 @@ def data_at_path(body: bytes, text: str) -> tuple[str, ...]:
     return ()
 
 
-def _sent_files(messages: Sequence[Message], model: str) -> Iterator[SentFile]:
+def _sent_to(messages: Sequence[Message], model: str) -> Iterator[SentFile]:
     refused = _refused_by(messages, model)
-    for message in messages:
-        if isinstance(message, UserMessage):
-            for index, attachment in enumerate(message.attachments):
-                if attachment.kind != "text" and (message.message_id, index) not in refused:
-                    yield SentFile(message, index)
+    return (file for file in sent_files(messages) if file.key not in refused)
 
 
 def _of_named_kind(sent: Sequence[SentFile], text: str) -> list[SentFile]:

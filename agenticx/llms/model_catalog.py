@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from agenticx.errors import SettingsError
 from agenticx.llms.base import InlineForm
+from agenticx.llms.file_limits import FileLimits
 from agenticx.llms.prices import LongInputRates, Price
 from agenticx.llms.transport.hosts import ollama_url
 from agenticx.llms.wires.chat_dialect import ChatDialect
@@ -51,9 +52,9 @@ class Provider(BaseModel):
     server is asked on its usual port for its models. If `models_of` names another provider, both have the same models:
     their facts and the variable that overrides the base URL are those of the other. `key_check` is a path under the
     base URL that answers only to a valid key, "" if there is none. `dialect_sources` cite the documentation of its
-    `dialect`. `inline_calls` maps each form of calls in text, if the server does not parse it, to parts of the names of
-    the models that write it. `without_tools` are regular expressions for the names of models with which the server
-    refuses tools.
+    `dialect`. `files` are its limits for attached files. `inline_calls` maps each form of calls in text, if the server
+    does not parse it, to parts of the names of the models that write it. `without_tools` are regular expressions for
+    the names of models with which the server refuses tools.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,6 +70,7 @@ class Provider(BaseModel):
     price_source: str = ""
     dialect: ChatDialect | None = None
     dialect_sources: tuple[str, ...] = ()
+    files: FileLimits | None = None
     inline_calls: Mapping[InlineForm, tuple[_NonEmptyText, ...]] = {}
     without_tools: tuple[re.Pattern[str], ...] = ()
 
@@ -264,6 +266,7 @@ def _validated(kind: type[_Row], values: Mapping[str, Any], location: str) -> _R
 
 
 _TABLE_FIELDS: Mapping[tuple[int | str, ...], Iterable[str]] = {
+    ("files",): FileLimits.model_fields,
     ("dialect",): [field.name for field in fields(ChatDialect)],
     ("price",): Price.model_fields,
     ("price", "over"): LongInputRates.model_fields,

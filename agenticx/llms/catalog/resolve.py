@@ -12,6 +12,7 @@ from agenticx.http.url import Url
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import fetch_model_names, fetch_models, fetch_window
 from agenticx.llms.catalog.wire_classes import WIRES
+from agenticx.llms.file_limits import FileLimits
 from agenticx.llms.model_catalog import ModelCatalog, ModelFacts, Provider, WireName, load_model_catalog
 from agenticx.llms.wrappers.responses_fallback import ResponsesFallbackModel
 from agenticx.logs import get_logger
@@ -22,6 +23,7 @@ __all__ = [
     "ModelInfo",
     "check_names",
     "default_model_spec",
+    "find_file_limits",
     "find_model_facts",
     "list_models",
     "load_wire",
@@ -97,6 +99,16 @@ def find_model_facts(spec: str) -> ModelFacts:
         return _DEMO
     catalog = load_model_catalog()
     return catalog.model_facts(*_parse_spec(spec, catalog))
+
+
+def find_file_limits(spec: str, base_url: str | None = None) -> FileLimits | None:
+    """Return the known limits for files of the model named `spec`; None if unknown, also at another address."""
+    catalog = load_model_catalog()
+    provider, model = _parse_spec(spec, catalog)
+    limits = provider.files or (catalog.providers[provider.models_of].files if provider.models_of else None)
+    if limits is None or (base_url or provider.base_url_override() or provider.base_url) != provider.base_url:
+        return None
+    return limits.for_window(catalog.model_facts(provider, model).window)
 
 
 def local_window_query(spec: str, base_url: str | None = None) -> Callable[[], int | None] | None:
