@@ -30,7 +30,8 @@ from tests.support.timeouts import PATIENCE
         ("file_write", {"path": "a.txt", "content": "x"}, "accept_edits", "allow"),
         ("file_write", {"path": "a.txt", "content": "x"}, "plan", "deny"),
         ("bash_exec", {"command": "git -c core.pager=x log"}, "default", "ask"),
-        ("bash_exec", {"command": "rm -rf ."}, "auto", "allow"),
+        ("bash_exec", {"command": "rm -rf ."}, "auto", "ask"),
+        ("bash_exec", {"command": "rm -rf build"}, "auto", "allow"),
         ("bash_exec", {"command": f"echo {'a' * 300} | base64 -d"}, "auto", "allow"),
         ("bash_exec", {"command": f"echo {'a' * 300}"}, "default", "allow"),
         ("bash_exec", {"command": f"echo {'a' * 5_000}"}, "auto", "ask"),
@@ -320,7 +321,7 @@ def test_doctor_prints_the_assumptions_on_an_unknown_model_and_the_price_of_a_kn
 ) -> None:
     _, lines = doctor(agx, AGX_MODEL="vllm:mystery", ANTHROPIC_API_KEY="sk-canary-long-enough-4711")
     own = tmp_path / "home" / "models.toml"
-    assert f"--  capabilities vllm:mystery: {ModelFacts.ASSUMPTION} (add a row to {own})" in lines
+    assert f"--  capabilities vllm:mystery: {ModelFacts().assumption} (add a row to {own})" in lines
     (line,) = [line for line in lines if "anthropic:claude-sonnet-4-5: " in line]
     assert line.endswith(
         "takes 200,000 tokens, costs $3.00 and $15.00 per million tokens in and out, read on 2026-10-03"
