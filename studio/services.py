@@ -13,6 +13,7 @@ from starlette.requests import Request
 from agenticx.assembly import make_hub, make_toolbox
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
+from agenticx.knowledge import Vaults
 from agenticx.llms.model_cache import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
 from agenticx.sessions.hub.hub import Hub
@@ -45,6 +46,7 @@ class Services:
     workspace: Path
     tickets: Tickets
     access: AccessRules
+    vaults: Vaults
     instance: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
@@ -88,6 +90,7 @@ def make_services(
         workspace=settings.workspace_root or Path.cwd(),
         tickets=Tickets(clock),
         access=AccessRules(token, settings.allowed_hosts, settings.allowed_origins),
+        vaults=Vaults(settings.home, clock=clock),
     )
 
 

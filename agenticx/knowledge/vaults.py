@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from agenticx.knowledge.vault import VaultMissing
 from agenticx.logs import get_logger
 from agenticx.threads import run_in_thread
 
-__all__ = ["NoteSearch", "Vault", "Vaults"]
+__all__ = ["NoteSearch", "Vault", "VaultSummary", "Vaults"]
 
 T = TypeVar("T")
 
@@ -38,6 +39,14 @@ class NoteSearch:
     results: list[FoundPassage]
     state: IndexState
     problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VaultSummary:
+    """The numbers of indexed notes, and of files that are skipped or notes that have a defect."""
+
+    notes: int
+    problems: int
 
 
 class Vault:
@@ -115,6 +124,11 @@ class Vault:
         )
         return NoteSearch(results, state, self.problem)
 
+    async def summary(self) -> VaultSummary:
+        """Return the numbers of notes and problems as the index has them now."""
+        index = await self.index()
+        return await run_in_thread(lambda: VaultSummary(index.state().indexed, len(index.problems())), name="agx vault")
+
     async def call(self, function: Callable[[VaultIndex], T]) -> T:
         """Return `function(index)`, called in a thread, with the index brought up to date as for a search."""
         await self.refresh(seconds=_SEARCH_SECONDS)
@@ -141,7 +155,7 @@ class Vault:
             await run_in_thread(
                 index.refresh, stopped=self._stopped.is_set, report=report_from_thread, name="agx vault index"
             )
-        except VaultMissing as exc:
+        except (VaultMissing, sqlite3.Error, OSError) as exc:
             if self.problem is None:
                 _log.warning("a vault cannot be read; its last state is used", vault=self.record.name, error=str(exc))
             self.problem = str(exc)

@@ -23,6 +23,7 @@ from agenticx.errors import (
     ToolError,
     UnknownAgent,
 )
+from agenticx.knowledge.registry import InvalidVault, UnknownVault
 from agenticx.llms.catalog.keys import KeyInEnvironment, NoStoredKey, UnknownProvider
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exhausted_error
@@ -65,10 +66,12 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "key_not_found": ProblemKind(404, "No key of the provider is stored."),
     "message_not_found": ProblemKind(404, "No message of the session has this id."),
     "not_found": ProblemKind(404, "No route has this path, or it is not in its canonical form."),
+    "note_not_found": ProblemKind(404, "The vault has no note of this path."),
     "provider_not_found": ProblemKind(404, "No provider has this name, or it has no key."),
     "question_not_found": ProblemKind(404, "No question of an agent has this id."),
     "session_not_found": ProblemKind(404, "No session has this id."),
     "subagent_not_found": ProblemKind(404, "The session has no sub-agent of this id."),
+    "vault_not_found": ProblemKind(404, "No vault has this id or name."),
     "method_not_allowed": ProblemKind(405, "The path has other methods."),
     "too_slow": ProblemKind(408, "The body did not arrive in time."),
     "client_turn_id_reused": ProblemKind(409, "The `client_turn_id` was used for another input."),
@@ -91,9 +94,12 @@ PROBLEMS: Mapping[str, ProblemKind] = {
     "bad_day": ProblemKind(422, "A parameter is not a date."),
     "bad_format": ProblemKind(422, "The parameter `format` has another value than those it takes."),
     "bad_limit": ProblemKind(422, "The parameter `limit` is out of range."),
+    "bad_path": ProblemKind(422, "The parameter `path` cannot be used."),
     "bad_query": ProblemKind(422, "The parameter `q` is too long."),
     "bad_settings": ProblemKind(422, "A setting or a settings file cannot be used."),
+    "bad_tag": ProblemKind(422, "The parameter `tag` is too long."),
     "bad_team": ProblemKind(422, "The file of the team has a problem, or the session cannot run the team."),
+    "bad_vault": ProblemKind(422, "The folder cannot be a vault, or the name is not a free one."),
     "bad_workspace": ProblemKind(422, "The workspace is not a folder that can be used."),
     "invalid_body": ProblemKind(422, "A field of the body is missing, unknown or invalid."),
     "invalid_key": ProblemKind(422, "The text cannot be a key."),
@@ -169,6 +175,8 @@ _CODES: dict[type[AgenticXError], str] = {
     KeyInEnvironment: "key_in_environment",
     UnknownAgent: "unknown_agent",
     NothingToGoOnWith: "invalid_body",
+    InvalidVault: "bad_vault",
+    UnknownVault: "vault_not_found",
     SettingsError: "bad_settings",
     SubagentNotFound: "subagent_not_found",
     SubagentBusy: "subagent_busy",

@@ -29,6 +29,7 @@ from studio.routes import (
     teams,
     turns,
     usage,
+    vaults,
 )
 
 __all__ = ["TABLE", "is_public", "routes"]
@@ -359,6 +360,80 @@ TABLE: tuple[RouteSpec, ...] = (
         _json(teams.TeamListResponse),
     ),
     RouteSpec(
+        "GET",
+        "/api/vaults",
+        "list_vaults",
+        vaults.index,
+        "Vaults of notes",
+        _json(vaults.VaultListResponse),
+    ),
+    RouteSpec(
+        "POST",
+        "/api/vaults",
+        "add_vault",
+        vaults.add,
+        "Add a folder of notes",
+        (*_json(vaults.VaultResponse, 201), *_json(vaults.VaultResponse)),
+        body=vaults.AddVaultBody,
+        problems=("bad_vault",),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/vaults/{vault_id}",
+        "get_vault",
+        vaults.show,
+        "One vault",
+        _json(vaults.VaultResponse),
+        problems=("vault_not_found",),
+    ),
+    RouteSpec(
+        "DELETE",
+        "/api/vaults/{vault_id}",
+        "delete_vault",
+        vaults.delete,
+        "Forget a vault",
+        _NO_CONTENT,
+        problems=("vault_not_found",),
+    ),
+    RouteSpec(
+        "POST",
+        "/api/vaults/{vault_id}/rescan",
+        "rescan_vault",
+        vaults.rescan,
+        "Bring the index of a vault up to date",
+        _json(vaults.VaultResponse, 202),
+        body=vaults.RescanBody,
+        problems=("vault_not_found",),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/vaults/{vault_id}/problems",
+        "list_vault_problems",
+        vaults.problems,
+        "Files of a vault that are skipped, and defects of notes",
+        _json(vaults.VaultProblemsResponse),
+        problems=("vault_not_found",),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/vaults/{vault_id}/search",
+        "search_vault",
+        vaults.search,
+        "Search the notes of a vault",
+        _json(vaults.NoteSearchResponse),
+        query=vaults.NoteSearchQuery,
+        problems=("vault_not_found", "bad_path"),
+    ),
+    RouteSpec(
+        "GET",
+        "/api/vaults/{vault_id}/notes/{path}",
+        "get_note",
+        vaults.note,
+        "A note",
+        _json(vaults.NoteResponse),
+        problems=("vault_not_found", "note_not_found"),
+    ),
+    RouteSpec(
         "POST",
         "/api/ticket",
         "redeem_ticket",
@@ -423,7 +498,8 @@ def _route(path: str, specs: dict[str, RouteSpec]) -> Route:
         _check_query(request, spec)
         return await spec.handler(request)
 
-    return Route(path, endpoint, methods=list(specs))
+    with_slashes = path.replace("{path}", "{path:path}")  # as the path of a note has them
+    return Route(with_slashes, endpoint, methods=list(specs))
 
 
 def _check_query(request: Request, spec: RouteSpec) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.llms.catalog.resolve import ModelInfo
-from agenticx.llms.model_catalog import Capability, ModelFacts
+from agenticx.llms.model_catalog import Capability
 from studio.http.queries import RequestQuery, read_query
 from studio.services import services
 
@@ -106,7 +106,7 @@ def _model_item(model: ModelInfo) -> ModelItem:
         "max_output_tokens": facts.output,
         "abilities": {capability: facts.supports(capability) for capability in get_args(Capability)},
         "price": cast("ModelPrice | None", price),
-        "assumed": None if facts.is_known else ModelFacts.ASSUMPTION,
+        "assumed": None if facts.is_known else facts.assumption,
     }
 
 

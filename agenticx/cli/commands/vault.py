@@ -7,8 +7,8 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import configure_terminal_logging
@@ -169,28 +169,13 @@ async def _problems(arguments: Namespace, vault: Vault) -> int:
 
 
 async def _print_vault(vault: Vault, *, as_json: bool) -> None:
-    values = await describe(vault)
+    summary, record, state = await vault.summary(), vault.record, vault.state
     if as_json:
+        values = {"id": record.id, "name": record.name, "path": str(record.path), **asdict(summary), "state": state}
         print(json.dumps(values))
-    else:
-        count = pluralize(values["notes"], "note")
-        problems = f", {pluralize(values['problems'], 'problem')}" if values["problems"] else ""
-        print(f"{vault.record.name}  {visible_path(str(vault.record.path))}  {count}{problems}  {vault.state}")
-
-
-async def describe(vault: Vault) -> dict[str, Any]:
-    """Return a vault as JSON: {id, name, path, notes, problems, state}."""
-    index, record = await vault.index(), vault.record
-    notes, problems = await asyncio.to_thread(lambda: (index.state().indexed, len(index.problems())))
-    path = str(record.path)
-    return {
-        "id": record.id,
-        "name": record.name,
-        "path": path,
-        "notes": notes,
-        "problems": problems,
-        "state": vault.state,
-    }
+        return
+    problems = f", {pluralize(summary.problems, 'problem')}" if summary.problems else ""
+    print(f"{record.name}  {visible_path(str(record.path))}  {pluralize(summary.notes, 'note')}{problems}  {state}")
 
 
 def _progress(name: str) -> Callable[[IndexState], None]:

@@ -35,11 +35,20 @@ QUERIES = {
     "/api/questions": ["session_id"],
     "/api/models": ["available"],
     "/api/usage": ["session_id", "since", "until"],
+    "/api/vaults/{vault_id}/search": ["q", "limit", "path", "tag", "since"],
 }
 """The query parameters of each route; any other is refused before its handler reads it."""
 
 
 OPERATIONS = {
+    "GET /api/vaults": "list_vaults",
+    "POST /api/vaults": "add_vault",
+    "GET /api/vaults/{vault_id}": "get_vault",
+    "DELETE /api/vaults/{vault_id}": "delete_vault",
+    "POST /api/vaults/{vault_id}/rescan": "rescan_vault",
+    "GET /api/vaults/{vault_id}/problems": "list_vault_problems",
+    "GET /api/vaults/{vault_id}/search": "search_vault",
+    "GET /api/vaults/{vault_id}/notes/{path}": "get_note",
     "GET /": "get_page",
     "GET /api/confirms": "list_confirms",
     "POST /api/confirms/{request_id}": "answer_confirm",
@@ -79,6 +88,7 @@ OPERATIONS = {
 """The operation ids: generated clients make functions of these names, so that renaming one breaks them."""
 
 SCHEMAS = [
+    "AddVaultBody",
     "AttachmentBody",
     "AttachmentItem",
     "CancelSubagentBody",
@@ -90,6 +100,7 @@ SCHEMAS = [
     "CreateSessionBody",
     "Event",
     "ForkBody",
+    "FoundPassageItem",
     "HealthResponse",
     "InstructionsResponse",
     "IssueTicketBody",
@@ -102,6 +113,9 @@ SCHEMAS = [
     "ModelItem",
     "ModelListResponse",
     "ModelPrice",
+    "NoteProblemItem",
+    "NoteResponse",
+    "NoteSearchResponse",
     "ParticipantItem",
     "Problem",
     "QuestionAnswerBody",
@@ -110,6 +124,7 @@ SCHEMAS = [
     "QuestionListResponse",
     "ReadyResponse",
     "RedeemTicketBody",
+    "RescanBody",
     "ResetData",
     "ResetFrame",
     "RetrySubagentBody",
@@ -145,6 +160,9 @@ SCHEMAS = [
     "UsageItem",
     "UsageResponse",
     "UsageRow",
+    "VaultListResponse",
+    "VaultProblemsResponse",
+    "VaultResponse",
 ]
 """The schemas besides those of the events: generated clients make types of these names, as above."""
 
@@ -248,10 +266,23 @@ async def test_every_response_matches_the_document(
             "/api/keys",
         ):
             await client.request("GET", plain)
+        await use_a_vault(client, tmp_path / "notes")
         await client.request("DELETE", "/api/keys/groq")
         assert (await client.request("DELETE", "/api/keys/groq")).status_code == 404
         await client.request("DELETE", f"/api/sessions/{made['id']}")
     assert client.seen == set(documented_responses(document))
+
+
+async def use_a_vault(client: DocumentedClient, folder: Path) -> None:
+    """Add a vault, search and read it, and forget it."""
+    folder.mkdir()
+    (folder / "a.md").write_text("# A\n\nneedle\n")
+    vault = (await client.request("POST", "/api/vaults", {"path": str(folder)})).json()["id"]
+    await client.request("POST", "/api/vaults", {"path": str(folder)})
+    await client.request("POST", f"/api/vaults/{vault}/rescan")
+    for path in ("", f"/{vault}", f"/{vault}/problems", f"/{vault}/search?q=needle", f"/{vault}/notes/a.md"):
+        await client.request("GET", f"/api/vaults{path}")
+    await client.request("DELETE", f"/api/vaults/{vault}")
 
 
 async def confirm_a_tool_call(client: DocumentedClient, session_id: str) -> None:
@@ -344,7 +375,7 @@ async def test_every_parameter_of_a_route_is_declared_and_any_other_is_refused_b
             assert known == QUERIES.get(route.path, [])[: None if route.method == "GET" else 0]
             assert all(one["schema"] and (one["in"] == "path" or one["description"]) for one in declared)
             ids = {"session_id": session_id, "agent_id": "a", "request_id": "cfm_x", "question_id": "qst_x"}
-            path = route.path.format(**ids, provider="groq")
+            path = route.path.format(**ids, provider="groq", vault_id="vault_x", path="a.md")
             if route.path == "/":
                 assert (await studio.client.get("/?from=mail")).status_code == 200
                 continue

@@ -13,7 +13,15 @@ from tests.support.timeouts import PATIENCE
 ALLOWED_ORIGIN = "app://desktop"
 
 
-_IDS = {"agent_id": "a", "session_id": "ses_x", "request_id": "cfm_x", "question_id": "qst_x", "provider": "acme"}
+_IDS = {
+    "agent_id": "a",
+    "path": "a.md",
+    "provider": "acme",
+    "question_id": "qst_x",
+    "request_id": "cfm_x",
+    "session_id": "ses_x",
+    "vault_id": "vault_x",
+}
 ROUTES = [(route.method, route.path.format(**_IDS)) for route in TABLE]
 
 

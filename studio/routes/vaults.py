@@ -1,0 +1,246 @@
+"""Vaults of notes over HTTP: added, listed, searched, checked and forgotten."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from typing_extensions import TypedDict
+
+from agenticx.errors import ToolError
+from agenticx.knowledge import NoteProblem, NoteRecord, Vault, VaultIndex
+from agenticx.tools.visible import visible
+from studio.http.bodies import RequestBody, read_body
+from studio.http.problems import Problem
+from studio.http.queries import ErrorCode, RequestQuery, WholeNumber, read_query
+from studio.services import services
+
+__all__ = [
+    "AddVaultBody",
+    "NoteResponse",
+    "NoteSearchQuery",
+    "NoteSearchResponse",
+    "RescanBody",
+    "VaultListResponse",
+    "VaultProblemsResponse",
+    "VaultResponse",
+    "add",
+    "delete",
+    "index",
+    "note",
+    "problems",
+    "rescan",
+    "search",
+    "show",
+]
+
+_LIST_SECONDS = 0.2
+_DAY_START = time(tzinfo=UTC)
+
+
+class AddVaultBody(RequestBody):
+    """A folder of notes on the server's machine; without a name the vault is called as its folder."""
+
+    path: str = Field(min_length=1, max_length=4_096)
+    name: str | None = Field(None, min_length=1, max_length=100)
+
+
+class RescanBody(RequestBody):
+    """No fields."""
+
+
+class VaultResponse(TypedDict):
+    """A vault: `notes` are those that are indexed, `problems` files that are skipped and defects of notes.
+
+    `state` is "indexing" while the index is behind, and "missing" while the folder cannot be read.
+    """
+
+    id: str
+    name: str
+    path: str
+    notes: int
+    problems: int
+    state: Literal["indexing", "ready", "missing"]
+
+
+class VaultListResponse(TypedDict):
+    vaults: list[VaultResponse]
+
+
+class NoteProblemItem(TypedDict):
+    path: str
+    problem: NoteProblem
+
+
+class VaultProblemsResponse(TypedDict):
+    problems: list[NoteProblemItem]
+
+
+class NoteSearchQuery(RequestQuery):
+    """The query of a search in notes."""
+
+    q: Annotated[str, ErrorCode("bad_query")] = Field(
+        "", max_length=2_000, description="Words, a question, or phrases in double quotes."
+    )
+    limit: WholeNumber = Field(8, ge=1, le=50, description="The largest number of passages.")
+    path: Annotated[str | None, ErrorCode("bad_path")] = Field(
+        None, max_length=4_096, description="Only this note or folder, or a glob."
+    )
+    tag: Annotated[str | None, ErrorCode("bad_tag")] = Field(
+        None, max_length=200, description="Only notes with this tag or one nested below it."
+    )
+    since: Annotated[date | None, ErrorCode("bad_day")] = Field(
+        None, description="Only notes changed on this day (UTC) or later."
+    )
+
+
+class FoundPassageItem(TypedDict):
+    """A passage; lines count from 1. `score` orders the results of a search, `matched` are the words found in it."""
+
+    path: str
+    heading: str | None
+    line_start: int
+    line_end: int
+    text: str
+    sha256: str
+    score: float
+    matched: list[str]
+
+
+class NoteSearchResponse(TypedDict):
+    """The best passages; `indexed` of `total` notes were searched. `problem` says why the folder cannot be read now."""
+
+    results: list[FoundPassageItem]
+    indexed: int
+    total: int
+    problem: NotRequired[str]
+
+
+class NoteResponse(TypedDict):
+    """A note as it is now; `links` are names as it has them, `backlinks` paths of notes that link to it."""
+
+    path: str
+    title: str
+    text: str
+    sha256: str
+    tags: list[str]
+    links: list[str]
+    backlinks: list[str]
+
+
+async def index(request: Request) -> Response:
+    vaults = await services(request).vaults.list()
+    for vault in vaults:
+        await vault.refresh(seconds=_LIST_SECONDS)
+    return JSONResponse(VaultListResponse(vaults=[await _item(vault) for vault in vaults]))
+
+
+async def add(request: Request) -> Response:
+    """Add a folder as a vault and begin to index it; 200 with the vault if the folder is one already."""
+    body = await read_body(request, AddVaultBody)
+    vault, is_new = await services(request).vaults.add(Path(body.path), body.name)
+    await vault.refresh(seconds=0)
+    return JSONResponse(await _item(vault), 201 if is_new else 200)
+
+
+async def show(request: Request) -> Response:
+    vault = await _vault(request)
+    await vault.refresh(seconds=_LIST_SECONDS)
+    return JSONResponse(await _item(vault))
+
+
+async def delete(request: Request) -> Response:
+    """Forget a vault and delete its index; no note is changed."""
+    await services(request).vaults.remove(await _vault(request))
+    return Response(status_code=204)
+
+
+async def rescan(request: Request) -> Response:
+    await read_body(request, RescanBody)
+    vault = await _vault(request)
+    await vault.refresh(seconds=0)
+    return JSONResponse(await _item(vault), 202)
+
+
+async def problems(request: Request) -> Response:
+    found = await (await _vault(request)).call(VaultIndex.problems)
+    items = [NoteProblemItem(path=visible(path), problem=problem) for path, problem in found.items()]
+    return JSONResponse(VaultProblemsResponse(problems=items))
+
+
+async def search(request: Request) -> Response:
+    query = read_query(request, NoteSearchQuery)
+    vault = await _vault(request)
+    since = None if query.since is None else datetime.combine(query.since, _DAY_START)
+    tags = () if query.tag is None else (query.tag,)
+    try:
+        found = await vault.search(query.q, limit=query.limit, path=query.path, tags=tags, since=since)
+    except ToolError as exc:
+        raise Problem("bad_path", f"'path' cannot be used: {exc}.", field="path") from exc
+    results = [
+        FoundPassageItem(
+            path=result.passage.path,
+            heading=result.passage.heading,
+            line_start=result.passage.line_start,
+            line_end=result.passage.line_end,
+            text=result.passage.text,
+            sha256=result.passage.sha256,
+            score=result.score,
+            matched=list(result.matched),
+        )
+        for result in found.results
+    ]
+    response = NoteSearchResponse(results=results, indexed=found.state.indexed, total=found.state.total)
+    if found.problem is not None:
+        response["problem"] = found.problem
+    return JSONResponse(response)
+
+
+async def note(request: Request) -> Response:
+    path = request.path_params["path"]
+    vault = await _vault(request)
+    response = await vault.call(lambda index: _read_note(index, path))
+    if response is None:
+        raise Problem("note_not_found", f"The vault {vault.record.name!r} has no note {visible(path)!r}.")
+    return JSONResponse(response)
+
+
+def _read_note(index: VaultIndex, path: str) -> NoteResponse | None:
+    record: NoteRecord | None = next((found for found in index.find_notes(path) if found.path == path), None)
+    if record is None:
+        return None
+    try:
+        content = index.read(path)
+    except ToolError:  # removed meanwhile
+        return None
+    structure: dict[str, Any] = record.structure
+    return NoteResponse(
+        path=path,
+        title=record.title,
+        text=content.text,
+        sha256=content.sha256,
+        tags=structure["tags"],
+        links=[*structure["links"], *structure["embeds"]],
+        backlinks=index.backlinks(record),
+    )
+
+
+async def _vault(request: Request) -> Vault:
+    return await services(request).vaults.find(request.path_params["vault_id"])
+
+
+async def _item(vault: Vault) -> VaultResponse:
+    summary = await vault.summary()
+    record = vault.record
+    return VaultResponse(
+        id=record.id,
+        name=record.name,
+        path=str(record.path),
+        notes=summary.notes,
+        problems=summary.problems,
+        state=vault.state,
+    )

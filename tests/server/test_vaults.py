@@ -1,0 +1,86 @@
+"""Vaults over HTTP: a folder of notes is added, searched, read and forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.server.running_studio import RunningStudio, StudioMaker
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "Notes"
+    (folder / "Work & more").mkdir(parents=True)
+    (folder / "Lease.md").write_text("# Lease #house\n\nIt ends in May 2027. See [[Heron]].\n")
+    (folder / "Work & more/Heron.md").write_text("---\ntags: [project]\n---\n# Heron\n\nThe lease costs 900 EUR.\n")
+    (folder / "link.md").symlink_to("Lease.md")
+    return folder
+
+
+async def get(studio: RunningStudio, where: str, **query: Any) -> tuple[int, Any]:
+    answer = await studio.client.get(f"/api/vaults{where}", params=query)
+    return answer.status_code, answer.json()
+
+
+async def add(studio: RunningStudio, **body: Any) -> tuple[int, Any]:
+    answer = await studio.client.post("/api/vaults", json=body)
+    return answer.status_code, answer.json()
+
+
+async def test_a_vault_is_added_searched_read_and_forgotten(make_studio: StudioMaker, notes: Path) -> None:
+    async with make_studio() as studio:
+        status, vault = await add(studio, path=str(notes))
+        assert (status, vault["name"], vault["path"]) == (201, "Notes", str(notes))
+        assert (await add(studio, path=str(notes)))[0] == 200
+        at = f"/{vault['id']}"
+
+        status, found = await get(studio, f"{at}/search", q="how many EUR does it cost", limit="1")
+        assert (status, found["indexed"], found["total"]) == (200, 2, 2)
+        assert [(row["path"], row["line_start"], row["line_end"], row["heading"]) for row in found["results"]] == [
+            ("Work & more/Heron.md", 4, 6, "Heron")
+        ]
+        assert (await get(studio, f"{at}/search", q="lease", tag="house"))[1]["results"][0]["path"] == "Lease.md"
+        assert (await get(studio, f"{at}/search", q="?!"))[1]["results"] == []
+        assert await get(studio, at) == (200, {**vault, "notes": 2, "problems": 1, "state": "ready"})
+        assert (await get(studio, f"{at}/problems"))[1] == {"problems": [{"path": "link.md", "problem": "symlink"}]}
+
+        status, note = await get(studio, f"{at}/notes/Work%20&%20more/Heron.md")
+        text = (notes / "Work & more/Heron.md").read_text()
+        assert (status, note["text"], note["tags"], note["backlinks"]) == (200, text, ["project"], ["Lease.md"])
+        assert (await get(studio, f"{at}/notes/Lease.md"))[1]["links"] == ["Heron"]
+
+        (notes / "Lease.md").unlink()
+        assert (await studio.client.post(f"/api/vaults{at}/rescan")).status_code == 202
+        assert (await get(studio, f"{at}/notes/Lease.md"))[1]["code"] == "note_not_found"
+        assert (await studio.client.delete(f"/api/vaults{at}")).status_code == 204
+        assert await get(studio, "") == (200, {"vaults": []})
+        assert (notes / "Work & more/Heron.md").read_text() == text
+
+
+async def test_bad_input_is_a_problem_that_says_what_would_be_right(make_studio: StudioMaker, notes: Path) -> None:
+    async with make_studio() as studio:
+        for path in ("/", str(notes / "Lease.md"), str(notes / "none"), "a\0b"):
+            status, problem = await add(studio, path=path)
+            assert (status, problem["code"]) == (422, "bad_vault"), path
+        _, vault = await add(studio, path=str(notes), name="Mine")
+        at = f"/{vault['id']}"
+        for path, query, code in [
+            ("/nope", {}, "vault_not_found"),
+            (f"{at}/notes/none.md", {}, "note_not_found"),
+            (f"{at}/notes/link.md", {}, "note_not_found"),
+            (f"{at}/notes/../../etc/passwd", {}, "not_found"),
+            (f"{at}/search", {"limit": "0"}, "bad_limit"),
+            (f"{at}/search", {"q": "lease", "path": "[z-a]*"}, "bad_path"),
+            (f"{at}/search", {"since": "yesterday"}, "bad_day"),
+            (f"{at}/search", {"x": "1"}, "unknown_parameter"),
+        ]:
+            assert (await get(studio, path, **query))[1]["code"] == code, path
+        notes.rename(notes.with_name("away"))
+        assert (await get(studio, at))[1]["state"] == "missing"
+        _, found = await get(studio, f"{at}/search", q="lease")
+        assert (found["results"], "cannot be read" in found["problem"]) == ([], True)
