@@ -26,7 +26,7 @@ from agenticx.messages import (
     clean_text,
 )
 
-__all__ = ["messages_from_rows", "messages_to_rows", "user_message"]
+__all__ = ["in_given_shape", "messages_from_rows", "messages_to_rows", "user_message"]
 
 _MESSAGE_TYPES = frozenset({SystemMessage, UserMessage, AssistantMessage, ToolMessage})
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
@@ -84,6 +84,17 @@ def messages_to_rows(messages: Sequence[Message]) -> list[dict[str, Any]]:
     Message ids, outcomes of calls, and a provider's own state are left out: rows have no place for them.
     """
     return [_row(message) for message in messages]
+
+
+def in_given_shape(given: Sequence[object], read: Sequence[Message], result: Sequence[Message]) -> list[Any]:
+    """Return `result`, made of the messages `read` from `given`, with what was given in the place of each of them.
+
+    Messages that are new in it are rows if `given` has any.
+    """
+    if not any(map(_is_row, given)):
+        return list(result)
+    originals = {id(message): original for message, original in zip(read, given, strict=True)}
+    return [originals[id(message)] if id(message) in originals else _row(message) for message in result]
 
 
 # --- rows to messages -------------------------------------------------------------------------------------------------

@@ -14,17 +14,18 @@ Differences from the originally specified compactor:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from operator import is_not
-from typing import overload
+from typing import Any, TypeVar, overload
 
 from agenticx import user_code
 from agenticx.clocks import Clock, SystemClock
 from agenticx.errors import AgenticXError, ModelError
 from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, complete
 from agenticx.llms.duck_typed.model import adapt
+from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
 from agenticx.logs import get_logger
 from agenticx.messages import Message, SystemMessage, ToolMessage, UserMessage, clean_text
 from agenticx.runtime.history_text import (
@@ -49,6 +50,10 @@ __all__ = [
     "is_summary",
     "message_count_size",
 ]
+
+HistoryT = TypeVar("HistoryT")
+Row = Mapping[str, Any]
+History = Sequence[Message] | Sequence[Row]
 
 UsageCallback = Callable[[Usage], object]
 """Called with the usage of each summary, also of an attempt that failed."""
@@ -82,15 +87,16 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionResult(Sequence[Message]):
+class CompactionResult(Sequence[HistoryT]):
     """A shorter history; it can be used as the list of its messages, as in the published `AgentRuntime`.
 
+    Of a history of dict rows the messages are rows: those that stay, and new ones of the same form.
     Its first `replacement_count` messages replace the first `replaced_count` of the original ones. `summary` is "" if
     shortening old tool results was enough. Tokens are estimates; `usage` is the cost of the summaries as the provider
     counted it.
     """
 
-    messages: list[Message]
+    messages: list[HistoryT]
     compacted_count: int
     summary: str
     tokens_before: int
@@ -103,10 +109,10 @@ class CompactionResult(Sequence[Message]):
         return len(self.messages)
 
     @overload
-    def __getitem__(self, index: int) -> Message: ...
+    def __getitem__(self, index: int) -> HistoryT: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+    def __getitem__(self, index: slice) -> Sequence[HistoryT]: ...
+    def __getitem__(self, index: int | slice) -> HistoryT | Sequence[HistoryT]:
         return self.messages[index]
 
     @property
@@ -171,6 +177,7 @@ class ContextCompactor:
             object.__setattr__(self, "threshold_messages", max(8, self.threshold_messages))
         object.__setattr__(self, "retain_recent_messages", max(4, self.retain_recent_messages))
 
+    @overload
     async def maybe_compact(
         self,
         messages: Sequence[Message],
@@ -178,7 +185,24 @@ class ContextCompactor:
         *,
         input_tokens: int | None = None,
         on_usage: UsageCallback | None = None,
-    ) -> CompactionResult | None:
+    ) -> CompactionResult[Message] | None: ...
+    @overload
+    async def maybe_compact(
+        self,
+        messages: Sequence[Row],
+        llm: object,
+        *,
+        input_tokens: int | None = None,
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult[Row] | None: ...
+    async def maybe_compact(
+        self,
+        messages: History,
+        llm: object,
+        *,
+        input_tokens: int | None = None,
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult[Any] | None:
         """Return the compacted history, or None if it is within its limits or compaction gains nothing.
 
         `input_tokens` is the provider's count for the last call; `on_usage` is also called for a summary that failed,
@@ -186,21 +210,26 @@ class ContextCompactor:
         system messages tagged `[compacted]`. The retained tail follows; if the current request has attachments, it is
         at the head of the tail. If shortening old tool results already brings the history under `PRUNED_SHARE` of its
         limits, the result is the same messages with those results cut to head and tail.
+
+        `messages` may be dict rows of Chat Completions too; those of the result are rows then. Raises `TypeError` for
+        what is neither.
         """
-        model = adapt(llm)
+        model, history = adapt(llm), await _read(messages)
         plan = await run_sized(
             self._choose_step,
-            messages,
+            history,
             model.context_window,
             input_tokens or 0,
-            size=message_count_size(messages),
+            size=message_count_size(history),
             name=_THREAD,
         )
-        return await self._compact(plan, _Summarizer(self, model, on_usage)) if isinstance(plan, _SummaryPlan) else plan
+        if isinstance(plan, _SummaryPlan):
+            plan = await self._compact(plan, _Summarizer(self, model, on_usage))
+        return _in_shape_of(messages, history, plan)
 
     def _choose_step(
         self, messages: Sequence[Message], window: int | None, input_tokens: int
-    ) -> _SummaryPlan | CompactionResult | None:
+    ) -> _SummaryPlan | CompactionResult[Message] | None:
         """Return the next step of `maybe_compact`: a plan to summarise, a result with only pruned messages, or None."""
         if not self._is_over(messages, window, input_tokens):
             return None
@@ -215,6 +244,7 @@ class ContextCompactor:
         tokens = max(estimate_tokens(messages), input_tokens)
         return _SummaryPlan(self._parts(messages), count_characters(messages), tokens)
 
+    @overload
     async def compact(
         self,
         messages: Sequence[Message],
@@ -222,16 +252,34 @@ class ContextCompactor:
         *,
         input_tokens: int | None = None,
         on_usage: UsageCallback | None = None,
-    ) -> CompactionResult | None:
+    ) -> CompactionResult[Message] | None: ...
+    @overload
+    async def compact(
+        self,
+        messages: Sequence[Row],
+        llm: object,
+        *,
+        input_tokens: int | None = None,
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult[Row] | None: ...
+    async def compact(
+        self,
+        messages: History,
+        llm: object,
+        *,
+        input_tokens: int | None = None,
+        on_usage: UsageCallback | None = None,
+    ) -> CompactionResult[Any] | None:
         """Compact also a history within its limits, which a provider found too long; else like `maybe_compact`.
 
         Returns None if that gains nothing.
         """
-        model = adapt(llm)
-        plan = await run_sized(self._plan, messages, input_tokens or 0, size=message_count_size(messages), name=_THREAD)
-        return await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
+        model, history = adapt(llm), await _read(messages)
+        plan = await run_sized(self._plan, history, input_tokens or 0, size=message_count_size(history), name=_THREAD)
+        result = await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
+        return _in_shape_of(messages, history, result)
 
-    async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult | None:
+    async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult[Message] | None:
         """Return the history with its new messages summarised, None if that makes it no smaller."""
         parts = plan.parts
         summaries, summary = await _summarize(parts, summarizer)
@@ -244,13 +292,14 @@ class ContextCompactor:
             result, len(parts.new), summary, plan.tokens, after, summarizer.usage, replacement_count, parts.cut
         )
 
-    def is_due(self, messages: Sequence[Message], llm: object, *, input_tokens: int | None = None) -> bool:
+    def is_due(self, messages: History, llm: object, *, input_tokens: int | None = None) -> bool:
         """Return whether the history is over one of the limits.
 
         It is called in every round, so it counts no more than needed.
         """
+        history = messages_from_rows(messages)
         window = getattr(llm, "context_window", None)
-        return self._is_over(messages, window if isinstance(window, int) else None, input_tokens or 0)
+        return self._is_over(history, window if isinstance(window, int) else None, input_tokens or 0)
 
     def _is_over(self, messages: Sequence[Message], window: int | None, input_tokens: int, share: float = 1.0) -> bool:
         """Return whether the history has too many messages, or is over that share of the limits of its size."""
@@ -266,13 +315,14 @@ class ContextCompactor:
         limit = window * WINDOW_SHARE * share
         return input_tokens > limit or estimate_tokens(messages) > limit
 
-    def worth_asking(self, messages: Sequence[Message]) -> bool:
+    def worth_asking(self, messages: History) -> bool:
         """Return whether a summary can gain enough to justify its cost; decided before the model is asked.
 
         The messages that it replaces must be longer than their replacement, and a large tail must not cause a few
         small messages to be summarised in every round.
         """
-        return self._is_worth_asking(self._parts(messages), count_characters(messages))
+        history = messages_from_rows(messages)
+        return self._is_worth_asking(self._parts(history), count_characters(history))
 
     def _is_worth_asking(self, parts: _Parts, total_size: int) -> bool:
         size = count_characters(parts.new)
@@ -285,19 +335,21 @@ class ContextCompactor:
             return gain >= _MIN_GAIN_CHARS
         return size * 4 > total_size
 
-    def measure(self, messages: Sequence[Message]) -> tuple[int, int]:
+    def measure(self, messages: History) -> tuple[int, int]:
         """Return the numbers of messages and characters of a history, to be passed to `has_changed` later."""
-        return len(messages), count_characters(messages)
+        history = messages_from_rows(messages)
+        return len(history), count_characters(history)
 
-    def has_changed(self, messages: Sequence[Message], before: tuple[int, int]) -> bool:
+    def has_changed(self, messages: History, before: tuple[int, int]) -> bool:
         """Return whether a history has changed since it was measured as `before`, when a summary of it gained nothing.
 
         It has if it has grown by `retain_recent_messages` messages or to `GROWTH` times its characters, or was rewound.
         """
+        history = messages_from_rows(messages)
         count, characters = before
-        if not count <= len(messages) < count + self.retain_recent_messages:
+        if not count <= len(history) < count + self.retain_recent_messages:
             return True
-        return count_characters(messages) >= characters * GROWTH
+        return count_characters(history) >= characters * GROWTH
 
     def _parts(self, messages: Sequence[Message]) -> _Parts:
         cut, pruned = self._tail_start(messages), self._pruned(messages)
@@ -328,6 +380,16 @@ class ContextCompactor:
         left_out = len(message.content) - len(head) - len(tail)
         text = f"{head}\n[… {left_out} characters of this old result were left out …]\n{tail}"
         return message.model_copy(update={"content": text})
+
+
+async def _read(messages: History) -> list[Message]:
+    return await run_sized(messages_from_rows, messages, size=message_count_size(messages), name=_THREAD)
+
+
+def _in_shape_of(
+    given: History, read: Sequence[Message], result: CompactionResult[Message] | None
+) -> CompactionResult[Any] | None:
+    return None if result is None else replace(result, messages=in_given_shape(given, read, result.messages))
 
 
 # --- asking for summaries ---------------------------------------------------------------------------------------------
@@ -437,7 +499,7 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
     return (texts + count_attachment_characters(messages)) // _TOKEN_CHARS
 
 
-def message_count_size(messages: Sequence[Message]) -> int:
+def message_count_size(messages: Sequence[object]) -> int:
     """Return the size of a history for `run_sized`, for passes that look at each message and not at each character."""
     return _MESSAGE_CHARS * len(messages)
 

@@ -117,7 +117,7 @@ class RequestBuilder:
         before = turn.session.size_at_failed_compaction
         return before is None or self.compactor.has_changed(history, before)
 
-    async def _apply(self, turn: Turn, history: Sequence[Message], compacted: CompactionResult) -> None:
+    async def _apply(self, turn: Turn, history: Sequence[Message], compacted: CompactionResult[Message]) -> None:
         turn.session.apply_compaction(
             history, compacted.replaced_count, compacted.messages, compacted.replacement_count
         )

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, overload
 
+from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
 from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = ["OUTCOME_UNKNOWN", "is_valid", "sanitize"]
@@ -30,17 +32,23 @@ OUTCOME_UNKNOWN = (
 )
 
 
-def sanitize(messages: Sequence[Message]) -> list[Message]:
-    """Return the same conversation in a valid order.
+@overload
+def sanitize(messages: Sequence[Message]) -> list[Message]: ...
+@overload
+def sanitize(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]: ...
+def sanitize(messages: Sequence[Message] | Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return the same conversation in a valid order; that of dict rows of Chat Completions as rows.
 
-    Deterministic and idempotent; a valid history is returned unchanged.
+    Deterministic and idempotent; a valid history is returned unchanged. Raises `TypeError` for what is neither a
+    message nor a row.
     """
-    if is_valid(messages):
+    history = messages_from_rows(messages)
+    if is_valid(history):
         return list(messages)
-    result = list(messages)
+    result = history
     for repair in _PASSES:
         result = repair(result)
-    return result
+    return in_given_shape(messages, history, result)
 
 
 def is_valid(messages: Sequence[Message]) -> bool:

@@ -44,7 +44,8 @@ class Notice:
 class Session:
     """One conversation. The runtime appends to `messages`; only compaction replaces them, by `apply_compaction`.
 
-    The constructor also takes `messages` as dict rows of Chat Completions, and raises `TypeError` for anything else.
+    The constructor also takes `messages` and `compacted` as dict rows of Chat Completions, and raises `TypeError` for
+    anything else.
 
     `compacted` holds the original messages, in order, that summaries and shortened tool results have replaced in
     `messages`; `restore_compacted` puts them back. In sessions of a hub it is empty between turns: there the store
@@ -92,7 +93,7 @@ class Session:
         allowed: Iterable[str] = (),
         resumed: bool = False,
         snapshots: Snapshots | None = None,
-        compacted: Sequence[Message] = (),
+        compacted: Sequence[Message | Mapping[str, Any]] = (),
         stored_compacted: int = 0,
     ) -> None:
         _check_arguments(id, workspace, messages, state)
@@ -108,7 +109,7 @@ class Session:
         self.active_agent = None
         self.notices = []
         self.unstored_notices = []
-        self.compacted = list(compacted)
+        self.compacted = messages_from_rows(compacted)
         self.stored_compacted = stored_compacted
         self._running = None
         self._replacements = []

@@ -42,6 +42,7 @@ class AgentHook:
         """Guard the model call, after compaction and sanitizing; return new messages, or None to keep them.
 
         `messages` is what would be sent to the model, the system prompt included; the session's history stays as it is.
+        Returned messages may be dict rows of Chat Completions.
         """
 
     def after_model(self, reply: Reply, context: HookContext) -> Any:

@@ -10,7 +10,8 @@ from typing import Any, cast
 from agenticx import user_code
 from agenticx.errors import AgenticXError, HookFailed, UserCodeError
 from agenticx.llms.base import Reply
-from agenticx.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from agenticx.llms.openai_rows import messages_from_rows
+from agenticx.messages import Message
 from agenticx.runtime.hooks.base import AgentHook, Block, HookContext
 
 __all__ = ["FailureReporter", "HookRegistry"]
@@ -83,9 +84,12 @@ class HookRegistry:
             changed = await self._guard(hook.before_model, messages, context, what=what)
             if changed is None:
                 continue
-            if not _is_messages(changed):
+            if not isinstance(changed, list | tuple):
                 raise HookFailed(f"{what} must return a list of messages or None, not {type(changed).__name__}")
-            messages = list(changed)
+            try:
+                messages = messages_from_rows(cast("Sequence[object]", changed))
+            except TypeError as exc:
+                raise HookFailed(f"{what} must return messages or dict rows: {exc}") from exc
         return messages
 
     async def run_before_tool_call(self, name: str, arguments: Mapping[str, Any], context: HookContext) -> Block | None:
@@ -189,10 +193,3 @@ def _similarity(name: str, point: str) -> float:
 
 def _name_of(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-
-
-def _is_messages(value: object) -> bool:
-    if not isinstance(value, list | tuple):
-        return False
-    items = cast(Sequence[object], value)
-    return all(isinstance(item, SystemMessage | UserMessage | AssistantMessage | ToolMessage) for item in items)

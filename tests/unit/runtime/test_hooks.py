@@ -149,9 +149,12 @@ async def test_hooks_get_the_session_the_agent_and_the_round(play):
     assert contexts == [HookContext(run.session.id, "scout", 1)]
 
 
-async def test_before_model_changes_the_request_and_not_the_history(play):
+@pytest.mark.parametrize(
+    "added", [UserMessage(content="and be brief"), {"role": "user", "content": "and be brief"}], ids=["message", "row"]
+)
+async def test_before_model_changes_the_request_and_not_the_history(play, added):
     async def change(self, messages, context):
-        return [*messages, UserMessage(content="and be brief")]
+        return [*messages, added]
 
     run = await play(["Hi."], hooks=HookRegistry([hook("before_model", change)]))
 

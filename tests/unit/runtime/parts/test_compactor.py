@@ -153,6 +153,42 @@ async def test_more_than_twenty_messages_are_compacted(rows, due):
     assert (compacted is not None) is due
 
 
+def row_history(size: int) -> list[dict[str, object]]:
+    """Return 22 rows as other libraries have them, with keys that messages do not keep."""
+    call_row = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    return [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [call_row]},
+        {"role": "tool", "tool_call_id": "c1", "name": "look", "content": "r" * size},
+        *({"role": role, "content": f"{role} {n}", "name": None} for n in range(9) for role in ("user", "assistant")),
+        {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
+    ]
+
+
+async def test_a_history_of_rows_is_compacted_to_rows_of_which_those_that_stay_are_the_same_objects():
+    rows = row_history(size=3_000)
+    compacted = await compact(ContextCompactor(), rows, "SUMMARY")
+    assert compacted[0] == {"role": "system", "content": f"{TAG} Summary of 14 earlier messages:\nSUMMARY"}
+    assert list(map(id, compacted[1:])) == list(map(id, rows[-8:]))
+    assert compacted.replaced_count == 14
+    again = await ContextCompactor().compact([*compacted, *rows[-8:]], ScriptedModel(["SECOND"]))
+    assert again is None or again[0] is compacted[0]
+    mixed = await compact(ContextCompactor(), [user("go"), *rows], "SUMMARY")
+    assert mixed[0]["role"] == "system"
+
+
+async def test_of_rows_only_those_with_long_results_are_shortened_and_all_methods_take_them():
+    rows, compactor = row_history(size=60_000), ContextCompactor(threshold_messages=100)
+    pruned = await compact(compactor, rows)
+    assert [new is old for new, old in zip(pruned, rows, strict=True)].index(False) == 2
+    assert (pruned[2].keys(), len(pruned[2]["content"]) < 5_000) == ({"role", "tool_call_id", "content"}, True)
+    assert (compactor.is_due(rows, ScriptedModel()), compactor.worth_asking(rows)) == (True, True)
+    assert (before := compactor.measure(rows)) == compactor.measure(Session(messages=rows).messages)
+    assert (compactor.has_changed(rows, before), compactor.has_changed(rows[:3], before)) == (False, True)
+    with pytest.raises(TypeError, match=r"messages\[1\] must be a message"):
+        await compactor.maybe_compact([user("go"), "text"], ScriptedModel())
+
+
 @pytest.mark.parametrize(("size", "due"), [(4_800, False), (4_801, True)])
 async def test_more_than_48000_characters_are_compacted(size, due):
     history = [user("u" * size) for _ in range(10)]

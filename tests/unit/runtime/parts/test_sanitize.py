@@ -162,3 +162,22 @@ def test_leading_system_messages_are_unchanged():
 
 def _is_empty(row):
     return isinstance(row, AssistantMessage) and not row.content and not row.tool_calls
+
+
+def test_rows_are_repaired_to_rows_and_those_that_stay_are_the_same_objects():
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    rows = [
+        {"role": "user", "content": "Look.", "name": None},
+        {"role": "tool", "tool_call_id": "c0", "content": "of no call"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "user", "content": "Well?"},
+    ]
+    repaired = sanitize(rows)
+    assert repaired == [
+        rows[0],
+        rows[2],
+        {"role": "tool", "tool_call_id": "c1", "content": OUTCOME_UNKNOWN},
+        rows[3],
+    ]
+    assert repaired[1] is rows[2]
+    assert sanitize(repaired) == repaired
