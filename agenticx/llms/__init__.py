@@ -23,7 +23,7 @@ from agenticx.llms.base import (
 from agenticx.llms.sampling import Sampling, UnsupportedSampling
 
 if TYPE_CHECKING:
-    from agenticx.llms.assembly import resolve_model
+    from agenticx.llms.assembly import OpenAIProvider, resolve_model
     from agenticx.llms.catalog.resolve import default_model_spec, list_models, resolve_wire
     from agenticx.llms.demo import DemoModel
     from agenticx.llms.duck_typed.model import adapt
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from agenticx.llms.wires.anthropic import AnthropicModel
     from agenticx.llms.wires.gemini import GeminiModel
     from agenticx.llms.wires.ollama import OllamaModel
-    from agenticx.llms.wires.openai_chat import OpenAIChatModel, OpenAIProvider
+    from agenticx.llms.wires.openai_chat import OpenAIChatModel
     from agenticx.llms.wires.openai_responses import OpenAIResponsesModel
 
 __all__ = [
@@ -72,7 +72,7 @@ _LAZY_IMPORTS = {
     "GeminiModel": "agenticx.llms.wires.gemini",
     "OllamaModel": "agenticx.llms.wires.ollama",
     "OpenAIChatModel": "agenticx.llms.wires.openai_chat",
-    "OpenAIProvider": "agenticx.llms.wires.openai_chat",
+    "OpenAIProvider": "agenticx.llms.assembly",
     "OpenAIResponsesModel": "agenticx.llms.wires.openai_responses",
     "ScriptedModel": "agenticx.llms.scripted",
     "adapt": "agenticx.llms.duck_typed.model",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agenticx.argument_types import check_type
+from agenticx.argument_types import check_str, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.local_servers import LocalModel
@@ -34,7 +34,7 @@ from agenticx.llms.wrappers.tool_fallback import ToolFallbackModel
 from agenticx.llms.wrappers.xml_tools import XmlToolModel
 from agenticx.settings import Settings, load_settings
 
-__all__ = ["resolve_model"]
+__all__ = ["OpenAIProvider", "resolve_model"]
 
 
 def resolve_model(
@@ -55,6 +55,35 @@ def resolve_model(
     an address of `demo`, `UnsupportedSampling` for sampling that the model named does not take, and `TypeError` for an
     argument of another type.
     """
+    return _assemble(name, api_key, base_url, settings=settings, sampling=sampling, clock=clock)
+
+
+class OpenAIProvider(RetryingModel):
+    """A model of OpenAI, or of the server at OPENAI_BASE_URL, always over Chat Completions.
+
+    >>> OpenAIProvider(model="gpt-4o", api_key="sk-example").name
+    'openai-chat:gpt-4o'
+
+    The same model as `resolve_model` returns, with retries, fallbacks, prices and all that turns need; the bare wire is
+    `OpenAIChatModel`. Unless they are given, the key is that of OPENAI_API_KEY, else the stored one, and the address
+    that of OPENAI_BASE_URL. Raises `SettingsError` if a key is missing, and `TypeError` for an argument that is no str.
+    """
+
+    def __init__(self, model: str = "gpt-4o", api_key: str | None = None, base_url: str | None = None) -> None:
+        check_str("the name of a model", model)
+        assembled = _assemble(f"openai-chat:{model}", api_key, base_url)
+        super().__init__(assembled.model, assembled.fallbacks, assembled.policy, assembled.clock)
+
+
+def _assemble(
+    name: str,
+    api_key: str | None,
+    base_url: str | None,
+    *,
+    settings: Settings | None = None,
+    sampling: Sampling | None = None,
+    clock: Clock | None = None,
+) -> RetryingModel:
     check_names(name, api_key, base_url)
     if settings is not None:
         check_type("settings", settings, Settings, "Settings, as load_settings returns them")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agenticx.llms import OpenAIProvider
+from agenticx.llms import OpenAIChatModel
 from agenticx.runtime import AgentRuntime
 from agenticx.testing import assert_sequence, check_grammar, collect, outline
 from agenticx.tools import tool
@@ -68,7 +68,7 @@ async def aimock(folder: Path, fixtures: list[dict], *options: str) -> AsyncIter
 
 async def test_a_tool_round_with_the_aimock_server(tmp_path, agx_session):
     async with aimock(tmp_path, ADDS_AND_ANSWERS) as base_url:
-        model = OpenAIProvider("gpt-4o", api_key="sk-test", base_url=base_url)
+        model = OpenAIChatModel("gpt-4o", api_key="sk-test", base_url=base_url)
         events = await collect(AgentRuntime(model).run_turn("What is two and three?", agx_session, tools=[add]))
         await model.aclose()
     check_grammar(events)
@@ -98,7 +98,7 @@ async def test_a_tool_round_with_the_aimock_server(tmp_path, agx_session):
 )
 async def test_each_injected_fault_ends_the_turn_with_its_error_code(tmp_path, agx_session, fault, ending):
     async with aimock(tmp_path, ADDS_AND_ANSWERS, fault, "1.0") as base_url:
-        model = OpenAIProvider("gpt-4o", api_key="sk-test", base_url=base_url)
+        model = OpenAIChatModel("gpt-4o", api_key="sk-test", base_url=base_url)
         events = await collect(AgentRuntime(model).run_turn("What is two and three?", agx_session, tools=[add]))
         await model.aclose()
     check_grammar(events)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agenticx.llms import OpenAIProvider
+from agenticx.llms import OpenAIChatModel
 from agenticx.runtime import AgentRuntime
 from agenticx.settings import load_settings
 from agenticx.testing import FakeOpenAIServer, assert_sequence, check_grammar, collect, fault_plans
@@ -33,7 +33,7 @@ def anyio_backend():
 @pytest.mark.cases(quick=5)
 async def test_a_fault_ends_the_turn_as_planned(plan, agx_session):
     async with FakeOpenAIServer(plan.replies, clock=CLOCK) as server:
-        model = OpenAIProvider("fake-model", api_key="sk-test", base_url=server.base_url)
+        model = OpenAIChatModel("fake-model", api_key="sk-test", base_url=server.base_url)
         runtime = AgentRuntime(model, settings=load_settings(SETTINGS), clock=CLOCK)
         events = await collect(runtime.run_turn("go", agx_session, tools=[add]))
         await model.aclose()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from agenticx.llms.wires.chat_dialect import ChatDialect
 
 if TYPE_CHECKING:
-    from agenticx.llms.wires.openai_chat.model import OPENAI_BASE_URL, OpenAIChatModel, OpenAIProvider
+    from agenticx.llms.wires.openai_chat.model import OPENAI_BASE_URL, OpenAIChatModel
 
-__all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]
+__all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel"]
 
 
 def __getattr__(name: str) -> Any:

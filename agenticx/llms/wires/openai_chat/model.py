@@ -23,10 +23,8 @@ from agenticx.llms.wires.provider_model import (
 )
 from agenticx.llms.wires.sampling_rules import SamplingRules
 from agenticx.llms.wires.strict_schema import strict_schema
-from agenticx.provider_keys import find_key
-from agenticx.settings import provider_setting
 
-__all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel", "OpenAIProvider"]
+__all__ = ["OPENAI_BASE_URL", "ChatDialect", "OpenAIChatModel"]
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
 
@@ -165,24 +163,6 @@ class OpenAIChatModel(ProviderModel[ChatDialect]):
             return True
         refuses_reasoning = self._mode.dialect.returns_reasoning and _REFUSES_REASONING.search(text)
         return bool(refuses_reasoning) and not (_NEEDS_REASONING.search(text) or _LACKS_SIGNATURE.search(text))
-
-
-class OpenAIProvider(OpenAIChatModel):
-    """A model of OpenAI, or of the server at OPENAI_BASE_URL, always over Chat Completions.
-
-    >>> OpenAIProvider(model="gpt-4o", api_key="sk-example").name
-    'openai-chat:gpt-4o'
-
-    Unless it is given, the key is that of OPENAI_API_KEY, else the stored one.
-    """
-
-    def __init__(self, model: str = "gpt-4o", api_key: str | None = None, base_url: str | None = None) -> None:
-        found = None if api_key else find_key(["OPENAI_API_KEY"])
-        super().__init__(
-            model,
-            api_key=api_key or (found and found.value),
-            base_url=base_url or provider_setting("OPENAI_BASE_URL") or OPENAI_BASE_URL,
-        )
 
 
 def _default_dialect(host: str) -> ChatDialect:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agenticx.llms import ModelRequest, OpenAIProvider, Sampling, ToolSchema, complete
+from agenticx.llms import ModelRequest, Sampling, ToolSchema, complete
 from agenticx.llms.scripted import call, say, usage
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat import OpenAIChatModel
@@ -345,19 +345,3 @@ async def test_calls_before_a_broken_connection_are_not_run(ending: str, stop: s
     async with CHAT.serve_chunks(*CALL_AND_STOP, **how) as server, model_at(server.base_url) as model:
         reply, error = await complete(model, HELLO)
     assert ([call.name for call in reply.tool_calls], reply.stop, reply.complete, error) == (["add"], stop, True, None)
-
-
-# --- the provider of the published example -------------------------------------------------------------------------
-
-
-async def test_openai_provider_reads_key_and_address_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with FakeOpenAIServer(["hello"]) as server:
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        model = OpenAIProvider(model="gpt-4o")
-        reply, error = await complete(model, HELLO)
-        await model.aclose()
-        request = server.requests[0]
-    assert (reply.text, error, model.name) == ("hello", None, "openai-chat:gpt-4o")
-    assert (request.path, request.headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
-    assert request.headers["accept-encoding"] == "identity"
