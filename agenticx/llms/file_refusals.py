@@ -33,7 +33,7 @@ _CODES: frozenset[ModelErrorCode] = frozenset({"provider.bad_request", "provider
 _MAX_CHARS = 2_000
 _IMAGE = r"images?|picture|photo|pixels?|image_url|input_image|multi-?modal data|图片|图像"
 _DOCUMENT = r"pdf|documents?|pages?"
-_FILE = r"files?|attachments?|media|inline_?data|input_file|file_data|mime|media_?type|base64"
+_FILE = r"files?(?! an? )|attachments?|media|inline_?data|input_file|file_data|mime|media_?type|base64"
 _NAMED = re.compile(rf"(?<![a-z])(?:(?P<image>{_IMAGE})|(?P<document>{_DOCUMENT})|(?P<file>{_FILE}))(?![a-z])", re.I)
 _COMPLAINT = re.compile(
     r"exceed|too (?:large|big|small|many|long|wide|high)|larger|smaller|maximum|at most|at least|limit|invalid|illegal"
@@ -47,6 +47,9 @@ _OTHER = re.compile(
     r"(?<![a-z])(?:tools?|functions?|schema|response_format)(?![a-z])|_search|_generation", re.IGNORECASE
 )
 """Words of errors about tools, whose names and descriptions may name files; such an error names a file by its path."""
+
+_NO_MODEL = re.compile(r"model\b.{0,120}?(?:not[ _]?found|not exist)|(?:unknown|invalid|no such) model", re.IGNORECASE)
+"""Errors about a model, whose name may contain `image`."""
 
 _UNDECODABLE = re.compile(
     r"(?<![a-z])(?:images?|pdf|documents?)\W.{0,40}(?:unknown format|unsupported|invalid|corrupt|truncat|decod|identif)"
@@ -127,12 +130,13 @@ def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> 
     They are those at the path, with the name or with the number that the error gives, else those of the newest message
     with files, as those before it were accepted; of the kind that the error names, if there are any.
     """
-    sent, text = list(_sent_to(messages, model)), f"{error.param or ''} {error}"[:_MAX_CHARS]
+    sent, kind = list(_sent_to(messages, model)), (error.provider_type or "").replace("_", " ")
+    text = f"{kind if _NAMED.search(kind) else ''} {error.param or ''} {error}"[:_MAX_CHARS]
     if not sent or error.code not in _CODES:
         return []
     if error.named_files and _NAMED.search(text):
         return [file for file in sent if file.attachment.data in error.named_files]
-    if not (_NAMED.search(text) and _COMPLAINT.search(text)) or _OTHER.search(text):
+    if not (_NAMED.search(text) and _COMPLAINT.search(text)) or _OTHER.search(text) or _NO_MODEL.search(text):
         return []
     if named := [file for file in sent if file.attachment.name in text]:
         return [file for file in named if file.message is named[-1].message]

@@ -127,7 +127,7 @@ class Session:
         """Return `messages` as dict rows of Chat Completions; `Session(messages=rows)` reads them again.
 
         In a row with files the text comes first. Text files become part of the text. Message ids, outcomes of calls,
-        reasoning and a provider's own state are left out.
+        reasoning, a provider's own state and records of refused files are left out.
         """
         return messages_to_rows(self.messages)
 

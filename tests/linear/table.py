@@ -113,7 +113,8 @@ EXEMPT: dict[str, str] = {
             llms.json_values.count_in llms.json_values.first_count_in llms.json_values.cost_in
             llms.wires.json_events.malformed_reply
             llms.file_refusals.without_refused_files llms.file_refusals.mark_refused llms.file_refusals.note_for
-            llms.file_refusals.find_too_large llms.transport.errors.blocked_prompt_error
+            llms.file_refusals.find_too_large llms.file_refusals.sent_files llms.file_refusals.with_notes
+            llms.transport.errors.blocked_prompt_error
             llms.wires.openai_chat._parts.ReasoningDetails
             llms.wires.call_fields.CallFields llms.wires.call_fields.call_states
             llms.wires.call_fields.fields_of_calls llms.wires.call_fields.merge_fields
@@ -137,7 +138,8 @@ EXEMPT: dict[str, str] = {
             sessions.store.sqlite._segments.line_position
             sessions.store.sqlite._segments.envelope_bytes
             sessions.history.transcript.searchable_path_texts
-            cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput logs.hidden_members
+            cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
+            cli.terminal.output.FallbackOutput logs.hidden_members
             cli.terminal.event_text.retry_note cli.terminal.event_text.question_payload
         """,
         "it reads what the application declares, or names": """

@@ -21,6 +21,7 @@ from agenticx.llms.identifiers import ToolNames
 from agenticx.llms.json_values import cleaned
 from agenticx.llms.sampling import Sampling, SamplingField, check_sampling
 from agenticx.llms.transport.errors import ErrorReport, status_error
+from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from agenticx.llms.wires.openai_chat._request import encode_messages, sent_tool_names
@@ -221,7 +222,10 @@ def _model_error(failure: UserCodeError) -> ModelError:
     status = getattr(cause, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:  # the exceptions of provider SDKs
         return status_error(status, {}, ErrorReport(message=str(failure), type=_error_type(cause)), label=failure.what)
-    return ModelError(str(failure), code="provider.transport", provider_type=_error_type(cause))
+    kind = _error_type(cause)
+    limit = exceeded_limit(f"{type(cause).__name__} {kind or ''}", str(failure), provider="", status=None)
+    code = "context_overflow" if limit == "context_overflow" else "provider.transport"
+    return ModelError(str(failure), code=code, provider_type=kind)
 
 
 def _error_type(cause: BaseException | None) -> str | None:

@@ -53,7 +53,7 @@ _CODE_PATTERNS: dict[ModelErrorCode, re.Pattern[str]] = {
     "provider.content_filter": re.compile(r"content_?filter|content_?policy|responsible_?ai|safety", re.I),
     "provider.auth": re.compile(r"auth|permission|api_?key|forbidden|billing|credit", re.I),
     "provider.overloaded": re.compile(r"overload|unavailable|server_?error|internal|api_error|timeout", re.I),
-    "provider.bad_request": re.compile(r"invalid|bad_?request|not_?found|unsupported|unprocessable", re.I),
+    "provider.bad_request": re.compile(r"invalid|bad_?request|not_?found|unsupported|unprocessable|image", re.I),
 }
 _TAG = re.compile(r"<(/?[a-z]*)[^<>]*>", re.IGNORECASE)  # linear: none begins inside another
 _INVISIBLE = r"(?:[^!-~]|</?[a-z][^<>]{0,80}>)*"  # may be between the letters of a quoted key

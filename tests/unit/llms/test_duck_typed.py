@@ -202,6 +202,14 @@ async def test_every_exception_becomes_a_model_error(exc: BaseException) -> None
         assert (await error_of(AsyncRaisingModel()))[1].code == "provider.transport"
 
 
+async def test_a_full_context_is_recognised_in_the_words_of_an_exception_without_a_status() -> None:
+    class LlamaCpp:
+        def invoke(self, messages: Any) -> str:
+            raise ValueError("Requested tokens (5000) exceed context window of 4096")
+
+    assert (await error_of(LlamaCpp()))[1].code == "context_overflow"
+
+
 async def test_the_status_of_an_sdk_error_is_kept() -> None:
     class RateLimitError(Exception):
         status_code = 429

@@ -88,6 +88,8 @@ def history(*files: tuple[Attachment, ...]) -> list[Message]:
         ("The model `m` does not exist", []),
         ("invalid temperature: only 1 is allowed for this model", []),
         ("image_generation is not a supported tool", []),
+        ("The model `gpt-image` does not exist", []),
+        ("invalid request; please file an issue", []),
     ],
 )
 def test_the_files_that_an_error_refuses_are_found(words: str, expected: list[tuple[str, int]]) -> None:
@@ -117,6 +119,11 @@ async def test_the_file_at_the_path_of_an_error_is_left_out_alone(wire: ServedWi
         assert await events_of(model, session, "go") == ("", "hi")
     bodies = [json.dumps(request.json, ensure_ascii=False) for request in server.requests]
     assert [(PNG.data in body, BAD.data in body) for body in bodies] == [(True, True), (True, False)]
+
+
+def test_a_code_that_names_an_image_refuses_it() -> None:
+    error = ModelError("it could not be parsed", code="provider.bad_request", provider_type="image_parse_error")
+    assert [file.index for file in find_refused(history((TEXT, PNG, PDF)), "m", error)] == [1]
 
 
 async def test_a_document_that_fills_the_context_is_left_out_if_nothing_can_be_compacted() -> None:

@@ -291,6 +291,12 @@ FAILED = {"code": "server_error", "message": "m"}
             "context_length_exceeded",
             False,
         ),
+        (
+            {"type": "response.failed", "response": {"error": {"code": "image_parse_error", "message": "m"}}},
+            "provider.bad_request",
+            "image_parse_error",
+            False,
+        ),
         ({"error": {"code": 502, "message": "m"}}, "provider.overloaded", "502", True),
         (response_ended("failed", error=FAILED), "provider.overloaded", "server_error", True),
         (response_ended("failed", error=None), "provider.bad_reply", "failed", False),
