@@ -68,7 +68,8 @@ def add_turn_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--session",
         metavar="ID",
-        help="continue a session: its id, a prefix that no other id has, or `last`; it keeps its folder",
+        help="continue a session: its id, a prefix that no other id has, or `last`; it keeps its folder, unless "
+        "that is gone and --cwd names another",
     )
 
 

@@ -385,8 +385,11 @@ class AgentTeamManager:
         self._start_limits.count(above)
         run, agent.above, agent.runtime = agent.run, above, runtime
         agent.tools, agent.steering = tools_left(agent, above), Steering()
+        near = self._near(above)
         if run.is_anew:
-            agent.session, agent.turn_ids = new_session(self._near(above)), ()
+            agent.session, agent.turn_ids = new_session(near), ()
+        elif agent.session is not None:
+            agent.session.workspace = near.workspace  # the session may have been moved
         agent.turn_ids, agent.run_rounds = (*agent.turn_ids, run.turn_id), 0
         try:
             await self.reporter.record_start(agent, taken)

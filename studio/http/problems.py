@@ -30,6 +30,7 @@ from agenticx.resource_exhaustion import exhausted_error
 from agenticx.runtime.confirm import ConfirmClosed, DigestMismatch, QuestionClosed, UnknownConfirm, UnknownQuestion
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.sessions.hub.hub import HubClosed, TurnConflict, TurnFailed
+from agenticx.sessions.hub.records import WorkspaceGone
 from agenticx.sessions.hub.submission import NothingToGoOnWith
 from agenticx.subagents.records import (
     ModelUnavailable,
@@ -177,6 +178,7 @@ _CODES: dict[type[AgenticXError], str] = {
     NothingToGoOnWith: "invalid_body",
     InvalidVault: "bad_vault",
     UnknownVault: "vault_not_found",
+    WorkspaceGone: "bad_workspace",
     SettingsError: "bad_settings",
     SubagentNotFound: "subagent_not_found",
     SubagentBusy: "subagent_busy",

@@ -67,6 +67,7 @@ _OF_TURN = (
     "unknown_tool",
     "unknown_agent",
     "bad_settings",
+    "bad_workspace",
 )
 
 TABLE: tuple[RouteSpec, ...] = (
@@ -115,7 +116,15 @@ TABLE: tuple[RouteSpec, ...] = (
         "Change a session",
         _json(sessions.SessionResponse),
         body=sessions.ChangeSessionBody,
-        problems=(*_OF_SESSION, "unknown_model", "unknown_tool", "unknown_agent"),
+        problems=(
+            *_OF_SESSION,
+            "session_busy",
+            "unknown_model",
+            "unknown_tool",
+            "unknown_agent",
+            "bad_workspace",
+            "shutting_down",
+        ),
     ),
     RouteSpec(
         "DELETE",

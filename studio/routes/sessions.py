@@ -94,7 +94,10 @@ class CreateSessionBody(RequestBody):
 
 
 class ChangeSessionBody(RequestBody):
-    """The fields to change; null resets name, model, tools, system prompt and agent to their defaults."""
+    """The fields to change; null resets name, model, tools, system prompt and agent to their defaults.
+
+    A workspace is changed while no turn runs or waits, and ends what was allowed for the session.
+    """
 
     max_bytes = _MAX_BODY_BYTES
 
@@ -104,6 +107,7 @@ class ChangeSessionBody(RequestBody):
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
     system_prompt: _SystemPrompt | None = None
     agent: _AgentName | None = None
+    workspace: str = Field("", max_length=4096)
     pinned: bool = False
     archived: bool = False
 
@@ -236,6 +240,8 @@ async def change(request: Request) -> Response:
     changes = body.model_dump(exclude_unset=True)
     if body.tools is not None:
         changes["tools"] = _tool_names(studio, body.tools)
+    if "workspace" in changes:
+        changes["workspace"] = str(_workspace(studio, body.workspace))
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.catalog.get(session_id))
     return await _session_response(studio, record)
 

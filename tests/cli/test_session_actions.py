@@ -83,6 +83,24 @@ def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell
     assert shell("sessions", "rewind", "last", "msg_", stdin="").returncode in (1, 2)
 
 
+def test_a_session_whose_folder_is_gone_continues_in_another_one(shell: Any, tmp_path: Path) -> None:
+    (tmp_path / "short").mkdir()
+    shell("run", "say one", "--cwd", str(tmp_path / "short"))
+    (tmp_path / "short").rmdir()
+    for command in ("run", "chat"):
+        done = shell(command, *["say two"] * (command == "run"), "--session", "last")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "which is not a folder any more; `agx sessions move ses_" in done.stderr
+    done = shell("run", "Write a.txt with the text hi", "--yes", "--session", "last", "--cwd", ".")
+    assert (done.returncode, (shell.folder / "a.txt").read_text()) == (0, "hi")
+    (shell.folder / "b").mkdir()
+    done = shell("sessions", "move", "last", "b")
+    assert (done.returncode, done.stdout.strip().endswith("/work/b")) == (0, True)
+    assert shell("run", "say three", "--session", "last").stdout == "three\n"
+    refused = shell("sessions", "move", "last", "nowhere")
+    assert (refused.returncode, refused.stderr) == (2, "agx: 'nowhere' is not a folder; give one that exists\n")
+
+
 def test_a_session_is_forked_from_a_message(shell: Any) -> None:
     shell("run", "say one")
     shell("run", "say two", "--session", "last")

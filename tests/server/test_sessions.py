@@ -75,6 +75,33 @@ async def test_invalid_fields_of_a_session_are_422_with_a_sentence(make_studio: 
         assert (await studio.client.get("/api/sessions")).json() == {"sessions": []}
 
 
+async def test_a_session_is_moved_to_another_folder_while_no_turn_runs(make_studio: StudioMaker) -> None:
+    async with make_studio(ScriptedModel([say("one"), hang()])) as studio:
+        old, new = studio.workspace / "old", studio.workspace / "new"
+        old.mkdir()
+        session_id = await studio.session(workspace=str(old))
+        session = f"/api/sessions/{session_id}"
+        old.rename(new)
+        gone = await studio.turn(session_id)
+        assert (gone.status_code, gone.json()["code"]) == (422, "bad_workspace")
+        assert f"session {session_id} works in {str(old)!r}, which is not a folder any more" in gone.json()["detail"]
+        for folder in (str(old), "relative", "", "/tmp/\0", "/" + "a" * 300, str(studio.services.settings.home), None):
+            studio.services.settings.home.mkdir(exist_ok=True)
+            refused = await studio.client.patch(session, json={"workspace": folder})
+            assert refused.status_code == 422
+            assert refused.json()["code"] == ("bad_workspace" if folder is not None else "invalid_body")
+        moved = await studio.client.patch(session, json={"workspace": str(new)})
+        assert (moved.status_code, moved.json()["workspace"]) == (200, str(new.resolve()))
+        await studio.turn(session_id)
+        frames = await studio.events_until(session_id, "final")
+        assert next(frame.data["data"] for frame in frames if frame.type == "session_changed") == {
+            "workspace": str(new.resolve())
+        }
+        await studio.turn(session_id)
+        busy = await studio.client.patch(session, json={"workspace": str(studio.workspace)})
+        assert (busy.status_code, busy.json()["code"]) == (409, "session_busy")
+
+
 async def test_sessions_are_listed_in_pages_and_found_by_name(make_studio: StudioMaker) -> None:
     async with make_studio() as studio:
         for number in range(5):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from agenticx.cli.client.base import Client, RewindReport, SessionInfo
@@ -17,7 +19,7 @@ from agenticx.messages import clean_text
 from agenticx.sessions.history.transcript import MessageNotFound
 from agenticx.tools.visible import visible
 
-__all__ = ["START", "archive", "fork", "pin", "rename", "rewind", "take_back", "user_messages"]
+__all__ = ["START", "archive", "fork", "move", "pin", "rename", "rewind", "take_back", "user_messages"]
 
 START = "start"
 _MAX_NAME_CHARS = 200
@@ -28,6 +30,17 @@ async def rename(arguments: Namespace) -> int:
     name = _checked_name(arguments.name)
     async with open_session(arguments) as (client, session):
         _print_session(await client.change(session.id, {"name": name}))
+    return DONE
+
+
+async def move(arguments: Namespace) -> int:
+    """Change the folder of a session."""
+    folder: Path = arguments.folder.expanduser()
+    if not os.path.isdir(folder):  # noqa: ASYNC240 - nothing else runs
+        raise SettingsError(f"{str(arguments.folder)!r} is not a folder; give one that exists")
+    async with open_session(arguments) as (client, session):
+        moved = await client.change(session.id, {"workspace": os.path.realpath(folder)})  # noqa: ASYNC240
+        _print_session(moved)
     return DONE
 
 

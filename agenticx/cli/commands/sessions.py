@@ -18,7 +18,7 @@ from agenticx.cli.client.base import SessionInfo
 from agenticx.cli.client.envelopes import Envelope
 from agenticx.cli.client.session_lookup import LAST, UnknownSession, find_session, remember_last_session
 from agenticx.cli.commands.session_access import open_session, open_session_reader, open_stored_session, print_note
-from agenticx.cli.commands.session_changes import START, archive, fork, pin, rename, rewind
+from agenticx.cli.commands.session_changes import START, archive, fork, move, pin, rename, rewind
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.terminal.confirm_ui import can_prompt
 from agenticx.cli.terminal.output import output_for
@@ -50,6 +50,7 @@ examples:
   agx sessions replay a9f0                   as it was shown while it ran
   agx sessions replay ./talk.jsonl           the same for an exported file
   agx sessions rename last "The broken build"
+  agx sessions move last ~/notes/new         its folder has another place now
   agx sessions rewind last msg_d690          back to this message (agx sessions show --ids lists them)
   agx sessions usage --since 2026-01-01
   agx sessions delete ses_a9f0 --yes
@@ -95,6 +96,8 @@ def configure(parser: ArgumentParser) -> None:
     showing.add_argument("--ids", action="store_true", help="with the ids of the messages, for fork and rewind")
     renaming = add("rename", "Change the name of a session", rename, session=session_help)
     renaming.add_argument("name", metavar="NAME", help="the new name; an empty one removes it")
+    moving = add("move", "Change the folder of a session, in which its next turns work", move, session=session_help)
+    moving.add_argument("folder", metavar="FOLDER", type=Path, help="the new folder; no turn may run or wait")
     for name, summary, work in (("pin", "Pin a session", pin), ("archive", "Archive a session", archive)):
         add(name, summary, work, session=session_help).add_argument("--off", action="store_true", help="undo it")
     forking = add(

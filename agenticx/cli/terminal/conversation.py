@@ -50,6 +50,7 @@ from agenticx.llms.model_cache import ModelCache
 from agenticx.messages import UserMessage
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas
 from agenticx.runtime import AsyncConfirmGate, ConfirmAnswer
+from agenticx.sessions.hub.records import WorkspaceGone, check_folder
 from agenticx.sessions.store.base import Store
 from agenticx.sessions.store.factory import open_store, probe_store_owner
 from agenticx.settings import Settings
@@ -150,9 +151,8 @@ class TerminalConversation:
         return self.new_session_options.tools if self.session is None else self.session.record.tools
 
     def resume(self, session: SessionInfo) -> None:
-        """Continue `session` with the next message; raise SettingsError if its folder no longer exists."""
-        if not Path(session.record.workspace).is_dir():
-            raise SettingsError(f"session {session.id} works in {session.record.workspace!r}, which is not a folder")
+        """Continue `session` with the next message; raise `WorkspaceGone` if its folder no longer exists."""
+        check_folder(session.record)
         self.session, self.continued_id = session, session.id
         if self.client.persistent:
             remember_last_session(self.home, session.id)
@@ -223,7 +223,11 @@ class TerminalConversation:
         self, message: UserMessage, started: list[TurnPosition], client_turn_id: str | None = None
     ) -> int:
         """Start a turn, in a new session if there is none, and show it; `started` receives its position."""
-        session = self.session = self.session or await self.client.create(self.new_session_options)
+        if self.session is None:
+            self.session = await self.client.create(self.new_session_options)
+        else:
+            await self._notice_move(self.session)
+        session = self.session
         if self.client.persistent:
             remember_last_session(self.home, session.id)
 
@@ -242,6 +246,14 @@ class TerminalConversation:
             return position
 
         return await show_turn(self.client, session.id, start, self.output, self._confirm_responder(), self.keyboard)
+
+    async def _notice_move(self, session: SessionInfo) -> None:
+        """Forget what the user allowed if the session works in another folder by now."""
+        workspace = (await self.client.get(session.id)).record.workspace
+        if workspace != session.record.workspace:
+            self.session = replace(session, record=replace(session.record, workspace=workspace))
+            self.allowed_kinds.pop(session.id, None)
+            self.output.show_note(Note(visible_line(f"this session works in {workspace} now", 2_000)))
 
     async def ask_yes_or_no(self, question: str) -> bool:
         """Ask the user at the terminal and return the answer; an empty line and end of input are no."""
@@ -458,7 +470,17 @@ async def _open_local_client(
 
 
 async def _requested_session(client: Client, arguments: Namespace, settings: Settings) -> SessionInfo | None:
-    return None if arguments.session is None else await find_session(client, arguments.session, settings.home)
+    """Return the session to continue, moved to --cwd if its own folder is gone; None for a new one."""
+    if arguments.session is None:
+        return None
+    session = await find_session(client, arguments.session, settings.home)
+    try:
+        check_folder(session.record)
+    except WorkspaceGone:
+        if arguments.cwd is None:
+            raise
+        session = await client.change(session.id, {"workspace": str(workspace_of(arguments))})
+    return session
 
 
 def _make_local_client(
@@ -489,7 +511,8 @@ async def _resume(conversation: TerminalConversation, session: SessionInfo, argu
     folder, mode = Path(session.record.workspace), arguments.permission_mode
     if arguments.cwd is not None and arguments.cwd.resolve() != folder:
         raise SettingsError(
-            f"--cwd {str(arguments.cwd)!r}: session {session.id} works in {str(folder)!r}, which cannot be changed"
+            f"--cwd {str(arguments.cwd)!r}: session {session.id} works in {str(folder)!r}; without --cwd it goes on "
+            f"there, and `agx sessions move {session.id} FOLDER` moves it"
         )
     conversation.resume(session)
     conversation.model = arguments.model

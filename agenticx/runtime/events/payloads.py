@@ -323,6 +323,7 @@ class SessionChangedData(TypedDict, total=False):
     tools: list[str] | None
     system_prompt: str | None
     agent: str | None
+    workspace: str
     pinned: bool
     archived: bool
     rewound_to: str | None

@@ -304,12 +304,17 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
     async def change(self, session_id: str, changes: dict[str, Any]) -> SessionRecord:
         """Replace fields of the session's record and append a `session_changed` event.
 
-        Fields are name, model, permission_mode, tools, system_prompt, agent, pinned and archived; what concerns turns
-        applies from the next one on. Raises `ValueError` for another field or a value that cannot be stored, and the
-        errors of `models`, `tools` and `agents` for unknown names, `SettingsError` for an agent where there is a team.
+        Fields are name, model, permission_mode, tools, system_prompt, agent, workspace, pinned and archived; what
+        concerns turns applies from the next one on. A workspace is changed while no turn runs or waits, else
+        `SessionBusy` is raised; what the user allowed for the session ends with it. Raises `ValueError` for another
+        field or a value that cannot be stored, and the errors of `models`, `tools` and `agents` for unknown names,
+        `SettingsError` for an agent where there is a team and for a workspace that is no folder.
         """
         check_type("changes", changes, Mapping, "a dict of the fields to change")
         check_fields(changes)
+        if "workspace" in changes:
+            folder = await run_in_thread(workspace_folder, changes["workspace"], name="agx workspace")
+            changes = {**changes, "workspace": folder, "workspace_host": this_host()}
         return await self._perform(session_id, Change(changes=changes))
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindResult:

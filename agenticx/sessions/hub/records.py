@@ -7,12 +7,15 @@ them.
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast, get_args
 
+from agenticx.errors import SettingsError
 from agenticx.runtime import EventType, RuntimeEvent
 from agenticx.sessions.store.records import Fact, SessionRecord
 from agenticx.tools.permissions import PermissionMode
@@ -21,8 +24,10 @@ from agenticx.tools.visible import is_one_line, visible
 __all__ = [
     "MAX_NAME_CHARS",
     "MAX_PROMPT_BYTES",
+    "WorkspaceGone",
     "check_agent_name",
     "check_fields",
+    "check_folder",
     "check_model_name",
     "check_name",
     "check_system_prompt",
@@ -40,6 +45,19 @@ MAX_NAME_CHARS = 200
 
 _MAX_DERIVED_CHARS = 60
 _MARKS = re.compile(r"^(?:[#>*+-]+\s+|`+\w*\s*$|`+)+|[`\s]+$")
+
+
+class WorkspaceGone(SettingsError):
+    """Raised for a turn of a session whose workspace is not a folder any more."""
+
+
+def check_folder(record: SessionRecord) -> None:
+    """Raise `WorkspaceGone` unless the workspace of the session is a folder."""
+    if not os.path.isdir(record.workspace):
+        raise WorkspaceGone(
+            f"session {record.id} works in {record.workspace!r}, which is not a folder any more; `agx sessions move "
+            f"{record.id} FOLDER`, or PATCH /api/sessions/{record.id} with a workspace, moves it to another one"
+        )
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
@@ -128,10 +146,11 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "tools": _check_tools,
     "system_prompt": check_system_prompt,
     "agent": check_agent_name,
+    "workspace": partial(check_text, "workspace"),
     "pinned": _check_flag,
     "archived": _check_flag,
 }
-_REQUIRED = frozenset({"permission_mode", "pinned", "archived"})
+_REQUIRED = frozenset({"permission_mode", "workspace", "pinned", "archived"})
 
 _DIRECTION_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from agenticx.errors import AgenticXError, SessionBusy, SessionNotFound, StoreError
@@ -439,15 +440,40 @@ class SessionActor:
     # --- the session --------------------------------------------------------------------------------------------------
 
     async def change(self, changes: dict[str, Any]) -> SessionRecord:
-        """Replace fields of the session's record and append the `session_changed` event."""
+        """Replace fields of the session's record and append the `session_changed` event.
+
+        With a workspace raise `SessionBusy` while a turn or a sub-agent works or waits.
+        """
+        if "workspace" not in changes:
+            return await self._change(changes)
+        async with self._lock:
+            self._check_open()
+            await self._dispatch()
+            await self._check_free()
+            self.turns.subagents.check_free()
+            return await run_to_completion(self._move(changes))
+
+    async def _move(self, changes: dict[str, Any]) -> SessionRecord:
+        """Change the workspace; what the user allowed for the session was allowed in the former one."""
+        allowed, self.session.allowed = self.session.allowed, set()
+        try:
+            record = await self._change(changes, has_state=True)
+        except BaseException:
+            self.session.allowed = allowed
+            raise
+        self.session.workspace, self.is_here = Path(record.workspace), is_workspace_here(record, self._services.log)
+        return record
+
+    async def _change(self, changes: dict[str, Any], *, has_state: bool = False) -> SessionRecord:
         async with self.turns.record_lock:
             self._check_exists()
             if changes.get("tools") is not None:
                 changes = changes | {"tools": tuple(changes["tools"])}  # a command from elsewhere has a list
             record = replace(self._writer.record, **changes)
             self._services.check_change(record, changes)
-            event = RuntimeEvent(EventType.SESSION_CHANGED, changes)
-            await run_to_completion(self._writer.commit(None, [event], record=record))
+            shown = {name: value for name, value in changes.items() if name != "workspace_host"}
+            event = RuntimeEvent(EventType.SESSION_CHANGED, shown)
+            await run_to_completion(self._writer.commit(None, [event], record=record, has_state=has_state))
             self.session.permission_mode, self.session.active_agent = record.permission_mode, record.agent
             return record
 

@@ -18,6 +18,7 @@ from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
 from agenticx.runtime.turn import TurnWork
 from agenticx.runtime.turn_agent import TurnAgent
 from agenticx.runtime.turns.write_pacer import WritePacer
+from agenticx.sessions.hub.records import check_folder
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.hosts import check_workspace
 from agenticx.sessions.store.records import SessionRecord
@@ -187,13 +188,15 @@ class TurnServices:
     async def read_configuration(self, record: SessionRecord) -> TurnConfiguration:
         """Return the settings and the system prompt of a turn of that session that begins now, read in a thread.
 
-        Raises `SettingsError` for an unusable file, `ResourcesExhausted` if no thread could read it.
+        Raises `WorkspaceGone` for a workspace that is no folder, `SettingsError` for an unusable file,
+        `ResourcesExhausted` if no thread could read it.
         """
         has_begun, workspace = False, Path(record.workspace)
 
         def read() -> TurnConfiguration:
             nonlocal has_begun
             has_begun = True
+            check_folder(record)
             return TurnConfiguration(self.settings.in_workspace(workspace), self._system_prompt(record, workspace))
 
         try:

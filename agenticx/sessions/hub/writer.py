@@ -92,6 +92,7 @@ class SessionWriter:
         record: SessionRecord | None = None,
         searchable_ids: frozenset[str] | None = None,
         keeps_state: bool = False,
+        has_state: bool = False,
         on_stored: Callable[[], None] | None = None,
     ) -> Sequence[StoredEvent]:
         """Store `events`, their text deltas merged, with the change of the session's state.
@@ -103,7 +104,8 @@ class SessionWriter:
         between, `InterruptedTurn` reports the results that the state has, and no message is lost or taken twice.
 
         `searchable_ids` holds the ids of all messages that a search finds from now on, where some are removed from the
-        conversation. With `keeps_state` the session's state is not part of the commit. `on_stored` is called once it is
+        conversation. With `keeps_state` the session's state is not part of the commit, with `has_state` it is, also if
+        its events are of no turn and leave the conversation as it is. `on_stored` is called once it is
         known that the commit is stored, which after `Doubtful` is later. Raises as `Lease.commit` does.
         """
         async with self._lock:
@@ -115,8 +117,8 @@ class SessionWriter:
             state: StateChange | None = None
             if synced:  # all events that change messages, questions or the queue are
                 # events of no turn must not store what a running turn has not stored yet
-                has_state = not (self.state_frozen or keeps_state)
-                if has_state and (turn_id is not None or searchable_ids is not None):
+                has_state = has_state or turn_id is not None or searchable_ids is not None
+                if has_state and not (self.state_frozen or keeps_state):
                     state = self._tracker.pending_change(searchable_ids)
                 if state is not None and self._session.unstored_notices:
                     facts = (*facts, *delivered_facts(self._session, turn_id or ""))
