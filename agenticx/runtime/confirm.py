@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from agenticx.argument_types import check_callable, check_int, check_str, check_type
 from agenticx.errors import AgenticXError
@@ -61,7 +61,7 @@ _MAIN_AGENT = "meta"
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
-Remember = Literal["once", "session", "always"]
+Remember = Literal["once", "session"]
 
 
 class UnknownConfirm(AgenticXError):
@@ -97,13 +97,24 @@ class ConfirmRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmAnswer:
-    """A decision. `arguments` replaces the call's own; they are validated and assessed again."""
+    """A decision. `arguments` replaces the call's own; they are validated and assessed again.
+
+    With `remember` `"session"` the same call is not asked about again in the session. Raises `ValueError` for another
+    word, such as `"always"`: no decision outlives its session.
+    """
 
     approved: bool
     by: AnsweredBy = "user"
     remember: Remember = "once"
     arguments: Mapping[str, Any] | None = None
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        remember: Any = self.remember  # of a value of another type the gate's question says so
+        if isinstance(remember, str) and remember not in get_args(Remember):
+            raise ValueError(
+                f"remember must be 'once' or 'session', not {remember!r}: no decision outlives its session"
+            )
 
 
 class ConfirmGate(ABC):

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from typing_extensions import TypedDict
 
 from agenticx.clocks import rfc3339
-from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest
+from agenticx.runtime.confirm import AnsweredBy, ConfirmAnswer, ConfirmRequest, Remember
 from studio.http.bodies import LARGE_BODY_BYTES, RequestBody, read_body
 from studio.http.problems import Problem
 from studio.routes.session_filter import read_session_filter
@@ -65,7 +65,7 @@ class ConfirmDecisionResponse(TypedDict):
     id: str
     approved: bool
     by: AnsweredBy
-    remember: Literal["once", "session", "always"]
+    remember: Remember
     arguments: NotRequired[dict[str, Any]]
     reason: NotRequired[str]
 
@@ -83,7 +83,7 @@ async def answer(request: Request) -> Response:
     """
     request_id, body = request.path_params["request_id"], await read_body(request, ConfirmAnswerBody)
     if body.remember == "always":
-        sentence = "remember 'always' is not available yet; 'once' and 'session' are."
+        sentence = "remember must be 'once' or 'session', not 'always': no decision outlives its session."
         raise Problem("remember_unavailable", sentence, field="remember")
     confirm_answer = ConfirmAnswer(
         approved=body.approved, by=body.by, remember=body.remember, arguments=body.arguments, reason=body.reason

@@ -147,7 +147,7 @@ class ConfirmResponseData(TypedDict):
     id: str
     approved: bool
     by: Literal["user", "policy", "timeout", "stop", "restart"]
-    remember: NotRequired[Literal["once", "session", "always"]]
+    remember: NotRequired[Literal["once", "session"]]
     arguments: NotRequired[dict[str, Any]]
     reason: NotRequired[str]
 

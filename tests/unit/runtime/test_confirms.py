@@ -408,7 +408,7 @@ async def test_an_agenticx_error_raised_by_a_gate_denies_by_policy_with_its_reas
         ),
         (
             ConfirmAnswer(approved=True, remember=True),
-            "an answer whose remember is bool; it must be one of once, session, always",
+            "an answer whose remember is bool; it must be one of once, session",
         ),
         (
             ConfirmAnswer(approved=True, arguments="text"),

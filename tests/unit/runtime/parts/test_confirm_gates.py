@@ -11,6 +11,7 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -119,7 +120,16 @@ class TestAsyncConfirmGate:
             assert gate.resolve("q1", False, reason=reason) is decided
             assert (await task).reason == "not now"
 
-    @pytest.mark.parametrize("other", [{"approved": False}, {"remember": "always"}, {"arguments": {}}])
+    async def test_an_answer_for_ever_is_refused_and_the_question_waits_on(self):
+        gate = AsyncConfirmGate()
+        task = await parked(gate)
+        refusal = "remember must be 'once' or 'session', not 'always': no decision outlives its session"
+        for answer in (partial(ConfirmAnswer, approved=True), partial(gate.resolve, "q1", True)):
+            with pytest.raises(ValueError, match=refusal):
+                answer(remember="always")
+        assert gate.resolve("q1", True, remember="session") == await task
+
+    @pytest.mark.parametrize("other", [{"approved": False}, {"remember": "session"}, {"arguments": {}}])
     async def test_a_different_second_answer_is_refused(self, other):
         gate = AsyncConfirmGate()
         task = await parked(gate)
