@@ -66,8 +66,9 @@ async def open_hub(
     stay unless `settings.enabled_tools` leaves them out. `hooks` run in every turn. `system_prompt` replaces
     `config/prompts/system.md`, with the same placeholders. `agents` can answer besides the main agent: a tool that
     returns one hands over to it, and it answers the next messages of that session too, until another handoff or
-    `hub.change(id, {"agent": NAME})` (None: the main agent). `workspace` is that of sessions created without one.
-    Without `settings` they are read from the environment and the user's file.
+    `hub.change(id, {"agent": NAME})` (None: the main agent). One that is not among them acts to the end of the turn;
+    then the session goes back to its main agent (`session_changed`). `workspace` is that of sessions created without
+    one. Without `settings` they are read from the environment and the user's file.
 
     Opening the hub ends the turns that a killed process left, and resumes those that wait for an answer. At the end,
     turns are stopped as by a shutdown of the studio; one that waits for an answer goes on when it is opened again.
@@ -188,7 +189,7 @@ def make_hub(
         hooks=registry,
         system_prompt=system_prompt,
         teams=teams,
-        agents=SessionAgents(known, models=models.get, hooks=registry) if known else None,
+        agents=SessionAgents(known, models=models.get, hooks=registry),
         clock=clock,
     )
 

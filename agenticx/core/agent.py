@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 from uuid import uuid4
@@ -15,7 +15,9 @@ from agenticx.core.context_variables import copied_variables
 from agenticx.errors import AgenticXError, HookFailed
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import AgentHook
+from agenticx.runtime.turn_agent import AgentDefinition, SystemPrompt, TurnAgent, TurnAgents
 from agenticx.tools.base import Tool
+from agenticx.tools.registry import Toolbox, as_tool
 from agenticx.tools.visible import is_one_line
 
 __all__ = ["Agent"]
@@ -23,7 +25,7 @@ __all__ = ["Agent"]
 _VARIABLES = "context_variables"
 
 
-class Agent(BaseModel):
+class Agent(BaseModel, AgentDefinition):
     """An agent. It is frozen, every field has a default, and two agents are equal if all of their fields are.
 
     `name` is the agent's id in events. `role`, `goal`, `backstory` and `instructions` become the system prompt;
@@ -93,6 +95,41 @@ class Agent(BaseModel):
     def functions(self) -> Sequence[Tool | Callable[..., Any]]:
         """The same as `tools`."""
         return self.tools
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Return what `repr` and `str` show: the name, as either may become a text that a model reads."""
+        return [("name", self.name)]
+
+    def turn_agent(self, agents: TurnAgents) -> TurnAgent:
+        """Return the agent as a turn uses it.
+
+        Raises `ValueError` for a `tool_choice` that names none of its tools, `TypeError` for what is no tool or hook,
+        and `SettingsError` for an unknown model.
+        """
+        tools = Toolbox([as_tool(tool) for tool in self.tools])
+        choice = self.tool_choice
+        if choice not in (None, "auto", "none", "required") and choice not in tools:
+            known = ", ".join(tools.names) or "none"
+            raise ValueError(f"tool_choice of agent {self.name!r} names no tool of it: {choice!r}; its tools: {known}")
+        return TurnAgent(
+            name=self.name,
+            model=agents.model_of(self),
+            tools=Toolbox(()) if choice == "none" else tools,
+            hooks=agents.hooks.with_hooks(self.llm_hooks),
+            system_prompt=self._system_prompt_with(agents.task_prompt),
+            required_tool={None: None, "auto": None, "none": None, "required": ""}.get(choice, choice),
+            parallel_calls=self.parallel_tool_calls,
+            shares_history=True,
+            organization_id=self.organization_id,
+            endings_by_text=agents.endings_by_text,
+            on_handover=partial(agents.took_over, self),
+        )
+
+    def _system_prompt_with(self, task_prompt: str) -> SystemPrompt:
+        async def prompt(variables: Mapping[str, Any]) -> str:
+            return "\n\n".join(filter(None, [await self.system_prompt(variables), task_prompt]))
+
+        return prompt
 
     async def system_prompt(self, context_variables: Mapping[str, Any]) -> str:
         """Return role, goal, backstory and instructions as one text; raise `HookFailed` if a function of them fails.

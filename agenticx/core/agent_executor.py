@@ -19,7 +19,7 @@ from agenticx.core.guide_rails import GuideRail, checked_rails
 from agenticx.core.results import ChatResponse, ExecutionResult
 from agenticx.core.stored_runs import StoredRuns
 from agenticx.core.task import Task
-from agenticx.core.turn_agents import Models, TurnAgents
+from agenticx.core.turn_agents import Models, RunAgents
 from agenticx.errors import SessionBusy
 from agenticx.llms.base import close_model
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, current_turn
@@ -233,6 +233,7 @@ class AgentExecutor:
             runtime,
             session,
             acting,
+            agents,
             max_rounds=rounds,
             execute=execute_tools,
             budget=self._budget,
@@ -306,9 +307,9 @@ class AgentExecutor:
         has_own_store = self._stored is not None and self._stored.is_own
         return self._gate if has_own_store else self._own_gate
 
-    def _agents(self, task: Task | None = None, override: Any = None) -> TurnAgents:
+    def _agents(self, task: Task | None = None, override: Any = None) -> RunAgents:
         prompt = f"The answer is expected to be: {task.expected_output}" if task and task.expected_output else ""
-        return TurnAgents(
+        return RunAgents(
             lambda agent: override or self._models.of(agent),
             self._hooks,
             task_prompt=prompt,

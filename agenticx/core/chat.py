@@ -14,7 +14,7 @@ from agenticx.messages import AssistantMessage, Message, UserMessage
 from agenticx.runtime import AgentRuntime, Budget, ConfirmGate, Session, TurnContext, current_turn
 from agenticx.runtime.events import Event
 from agenticx.runtime.results import own_events, turn_error
-from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 
 __all__ = ["chat_response", "run_chat"]
 
@@ -23,6 +23,7 @@ async def run_chat(
     runtime: AgentRuntime,
     session: Session,
     acting: TurnAgent,
+    agents: TurnAgents,
     *,
     max_rounds: int,
     execute: bool,
@@ -38,7 +39,12 @@ async def run_chat(
     if not session.messages:
         raise ValueError("messages must not be empty: the last one is what is answered")
     context = TurnContext(
-        agent=acting, max_rounds=max_rounds, on_exhausted="error", execute_tools=execute, budget=budget
+        agent=acting,
+        agents=agents,
+        max_rounds=max_rounds,
+        on_exhausted="error",
+        execute_tools=execute,
+        budget=budget,
     )
     parent = current_turn()
     if parent is not None and parent.accepts_children:

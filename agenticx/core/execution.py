@@ -18,7 +18,7 @@ from agenticx.core.guide_rails import GuideRail, GuideRailContext, GuideRailVerd
 from agenticx.core.results import ExecutionResult
 from agenticx.core.run_stats import RunUsage, round_count
 from agenticx.core.task import Task
-from agenticx.core.turn_agents import TurnAgents
+from agenticx.core.turn_agents import RunAgents
 from agenticx.errors import InvalidArguments, WorkFailed
 from agenticx.logs import bound_ids, get_logger
 from agenticx.messages import AssistantMessage, Message, ToolCall, UserMessage, clean_text
@@ -89,7 +89,7 @@ class Execution:
     agent: Agent
     task: Task
     prompt: str
-    agents: TurnAgents
+    agents: RunAgents
     acting: TurnAgent
     runtime: AgentRuntime
     session: Session | None
@@ -219,7 +219,14 @@ class Execution:
         return self.runtime.run_turn(self.prompt, session, output_type=self._output, context=context)
 
     def _context(self, agent: TurnAgent, parent: Turn | None) -> TurnContext:
-        return TurnContext(agent=agent, parent=parent, gate=self.gate, on_exhausted="error", budget=self.budget)
+        return TurnContext(
+            agent=agent,
+            agents=self.agents,
+            parent=parent,
+            gate=self.gate,
+            on_exhausted="error",
+            budget=self.budget,
+        )
 
     def _end_attempt(self, number: int, session: Session, events: Sequence[Event]) -> None:
         before = self._attempt.problem

@@ -6,25 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agenticx.core.agent import Agent
 from agenticx.core.guide_rails import GuideRailVerdict
 from agenticx.messages import ToolCall
 from agenticx.runtime.events import RuntimeEvent
 from agenticx.runtime.events.payloads import FinalUsageData
+from agenticx.runtime.turn_agent import ToolResult, TurnAgents, TurnChange
 
 __all__ = ["ChatResponse", "ExecutionResult", "ExecutionStats", "Response", "Result"]
 
 
-class Result(BaseModel):
+class Result(BaseModel, TurnChange):
     """A tool's result that hands over to `agent` or changes the context variables; `value` is read by the model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: str = ""
     agent: Agent | None = None
-    context_variables: dict[str, Any] = {}
+    context_variables: dict[str, Any] = Field(default={}, repr=False)
+
+    async def tool_result(self, agents: TurnAgents) -> ToolResult:
+        handover = None if self.agent is None else await agents.taking_over(self.agent)
+        return ToolResult(text=self.value, variables=self.context_variables, handover=handover)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,7 @@ class ChatResponse:
 
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     agent: Agent | None = None
-    context_variables: dict[str, Any] = field(default_factory=dict[str, Any])
+    context_variables: dict[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
 
 Response = ChatResponse

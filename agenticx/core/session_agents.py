@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from agenticx.argument_types import check_type
 from agenticx.core.agent import Agent
-from agenticx.core.turn_agents import TurnAgents
 from agenticx.errors import UnknownAgent
 from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.agent_runtime import MAIN_AGENT
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.turn_agent import TurnAgent
-from agenticx.tools.base import Tool
+from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 
 __all__ = ["SessionAgents", "checked_agents"]
 
 
 class SessionAgents:
-    """The `AgentSource` of a hub: the agents that it was opened with, and those that took over since.
+    """The `AgentSource` of a hub: the agents that it was opened with, or those of their names that took over since.
 
     `models` finds a model by name; `hooks` run while any agent acts.
     """
@@ -29,35 +27,50 @@ class SessionAgents:
         self._models = models
         self._hooks = hooks
 
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
     def check_name(self, name: str) -> None:
         """Raise `UnknownAgent` for the name of no agent."""
+        if not self._by_name:
+            raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
         if name not in self._by_name:
-            known = ", ".join(map(repr, self._by_name)) or "none"
+            known = ", ".join(map(repr, self._by_name))
             raise UnknownAgent(f"unknown agent {name!r}; known agents: {known}; null stands for the main agent")
 
-    def agent(self, name: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgent:
-        """Return the agent of that name for one turn; raises as `check_name` does, and the error of `models`."""
+    def agent(self, name: str, agents: TurnAgents) -> TurnAgent:
+        """Return the agent of that name for the turn of `agents`; raises as `check_name` does."""
         self.check_name(name)
-        return self._for_turn(default, override).of(self._by_name[name])
+        return agents.of(self._by_name[name])
 
-    def main_tools(self, tools: Sequence[Tool], *, default: ChatModel, override: ChatModel | None) -> Sequence[Tool]:
-        """Return the main agent's tools for one turn."""
-        return self._for_turn(default, override).handing_over(tools)
+    def for_turn(self, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
+        """Return the agents of one turn; to find their models raises the error of `models`."""
 
-    def _for_turn(self, default: ChatModel, override: ChatModel | None) -> TurnAgents:
         def model_of(agent: Agent) -> ChatModel:
             if override is not None or agent.model is None:
                 return override or default
             return self._models(agent.model) if isinstance(agent.model, str) else adapt(agent.model)
 
-        return _TurnAgents(model_of, self._hooks, by_name=self._by_name)
+        return _TurnAgents(model_of, self._hooks, self._by_name)
 
 
 class _TurnAgents(TurnAgents):
     """The agents of one turn of a hub, whose models are found on its event loop."""
 
-    async def taking_over(self, agent: Agent) -> TurnAgent:
+    def __init__(self, model_of: Callable[[Agent], ChatModel], hooks: HookRegistry, by_name: dict[str, Agent]) -> None:
+        super().__init__(model_of, hooks)
+        self._by_name = by_name
+
+    async def taking_over(self, agent: AgentDefinition) -> TurnAgent:
         return self.of(agent)
+
+    def took_over(self, agent: AgentDefinition) -> None:
+        """Let `agent` answer the next messages if it has the name of one of the hub's agents; a restart finds that."""
+        if agent.name in self._by_name and isinstance(agent, Agent):
+            self._by_name[agent.name] = agent
 
 
 def checked_agents(agents: Iterable[Agent]) -> tuple[Agent, ...]:

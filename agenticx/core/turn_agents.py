@@ -1,26 +1,19 @@
-"""Agents as the runtime uses them, and their tools, whose results may hand over."""
+"""The agents of an executor's run, and their models."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from inspect import isawaitable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from agenticx.core.agent import Agent
 from agenticx.core.case_tools import ENDINGS_BY_NAME
-from agenticx.core.results import Result
-from agenticx.llms.base import ChatModel, ToolSchema
+from agenticx.llms.base import ChatModel
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.runtime.hooks import HookRegistry
-from agenticx.runtime.turn_agent import EndReason, SystemPrompt, ToolResult, TurnAgent
+from agenticx.runtime.turn_agent import AgentDefinition, TurnAgents
 from agenticx.settings import Settings
-from agenticx.threads import run_in_thread
-from agenticx.tools.base import Assessment, Tool, ToolContext, is_idempotent, is_parallel, runs_in_thread
-from agenticx.tools.registry import Toolbox, as_tool
 
-__all__ = ["Models", "TurnAgents"]
+__all__ = ["Models", "RunAgents"]
 
 
 class Models:
@@ -65,12 +58,11 @@ class Models:
         return self._resolved[name]
 
 
-class TurnAgents:
-    """The agents of one run, each as the runtime uses it.
+class RunAgents(TurnAgents):
+    """The agents of one run; those to which it hands over are added to `taken_over`.
 
-    `model_of` returns the model of an agent. `hooks` run while any of them acts, before its own. An agent to which a
-    handoff is made is the last of `taken_over` from then on, and added to `by_name`. With `resolve_on_text` an answer
-    that names one of the tools `case_*` ends the turn as that does.
+    `model_of`, `hooks` and `task_prompt` are as in `TurnAgents`. With `resolve_on_text` an answer that names one of the
+    tools `case_*` ends the turn as that does.
     """
 
     def __init__(
@@ -78,16 +70,11 @@ class TurnAgents:
         model_of: Callable[[Agent], ChatModel],
         hooks: HookRegistry,
         *,
-        by_name: dict[str, Agent] | None = None,
         task_prompt: str = "",
         resolve_on_text: bool = False,
     ) -> None:
-        self._model_of = model_of
-        self._hooks = hooks
-        self._task_prompt = task_prompt
-        self._endings: Mapping[str, EndReason] = ENDINGS_BY_NAME if resolve_on_text else {}
-        self._made: dict[int, tuple[Agent, TurnAgent]] = {}
-        self._by_name: dict[str, Agent] = {} if by_name is None else by_name
+        endings = ENDINGS_BY_NAME if resolve_on_text else None
+        super().__init__(model_of, hooks, task_prompt=task_prompt, endings_by_text=endings)
         self.taken_over: list[Agent] = []
 
     @property
@@ -95,93 +82,6 @@ class TurnAgents:
         """The agent that took over last, if one did."""
         return self.taken_over[-1] if self.taken_over else None
 
-    def of(self, agent: Agent) -> TurnAgent:
-        """Return `agent` as the runtime uses it.
-
-        Raises `ValueError` for a `tool_choice` that names none of its tools, `TypeError` for what is no tool or hook,
-        and `SettingsError` for an unknown model.
-        """
-        if id(agent) not in self._made:
-            self._made[id(agent)] = (agent, self._make(agent))
-        return self._made[id(agent)][1]
-
-    async def taking_over(self, agent: Agent) -> TurnAgent:
-        """Return the agent of a handoff as `of` does; its model is found in a thread, as that may send requests."""
-        return await run_in_thread(self.of, agent, name="agx models")
-
-    def handing_over(self, tools: Sequence[Tool]) -> list[Tool]:
-        """Return the tools as ones that hand over to an agent which they return."""
-        return [_AgentTool(tool, self) for tool in tools]
-
-    def _make(self, agent: Agent) -> TurnAgent:
-        tools = Toolbox(self.handing_over([as_tool(tool) for tool in agent.tools]))
-        choice = agent.tool_choice
-        if choice not in (None, "auto", "none", "required") and choice not in tools:
-            known = ", ".join(tools.names) or "none"
-            raise ValueError(f"tool_choice of agent {agent.name!r} names no tool of it: {choice!r}; its tools: {known}")
-        return TurnAgent(
-            name=agent.name,
-            model=self._model_of(agent),
-            tools=Toolbox(()) if choice == "none" else tools,
-            hooks=self._hooks.with_hooks(agent.llm_hooks),
-            system_prompt=self._system_prompt(agent),
-            required_tool={None: None, "auto": None, "none": None, "required": ""}.get(choice, choice),
-            parallel_calls=agent.parallel_tool_calls,
-            shares_history=True,
-            organization_id=agent.organization_id,
-            endings_by_text=self._endings,
-            on_handover=partial(self._hand_over_to, agent),
-        )
-
-    def _hand_over_to(self, agent: Agent) -> None:
-        self._by_name[agent.name] = agent
-        self.taken_over.append(agent)
-
-    def _system_prompt(self, agent: Agent) -> SystemPrompt:
-        async def prompt(variables: Mapping[str, Any]) -> str:
-            return "\n\n".join(filter(None, [await agent.system_prompt(variables), self._task_prompt]))
-
-        return prompt
-
-
-class _AgentTool:
-    """A tool of an agent; a `Result` or an `Agent` that it returns becomes a change of the turn."""
-
-    def __init__(self, tool: Tool, agents: TurnAgents) -> None:
-        self._tool = tool
-        self._agents = agents
-        self.idempotent = is_idempotent(tool)
-        self.parallel = is_parallel(tool)
-        self.runs_in_thread = runs_in_thread(tool)
-
-    @property
-    def schema(self) -> ToolSchema:
-        return self._tool.schema
-
-    @property
-    def read_only(self) -> bool:
-        return self._tool.read_only
-
-    @property
-    def timeout(self) -> float | None:
-        return self._tool.timeout
-
-    def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
-        return self._tool.assess(arguments, context)
-
-    def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return self._tool.validate(arguments)
-
-    async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> object:
-        """Run the tool; a `Result` or an `Agent` that it returns becomes a `ToolResult`."""
-        returned: Any = self._tool.run(arguments, context)
-        value: object = await returned if isawaitable(returned) else returned
-        match value:
-            case Agent():
-                handover = await self._agents.taking_over(value)
-                return ToolResult(text=json.dumps({"assistant": value.name}), handover=handover)
-            case Result():
-                handover = None if value.agent is None else await self._agents.taking_over(value.agent)
-                return ToolResult(text=value.value, variables=value.context_variables, handover=handover)
-            case _:
-                return value
+    def took_over(self, agent: AgentDefinition) -> None:
+        if isinstance(agent, Agent):
+            self.taken_over.append(agent)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agenticx.argument_types import check_int, check_str, check_type
@@ -49,7 +50,7 @@ from agenticx.runtime.session import Session, checked_session
 from agenticx.runtime.structured_output import TurnOutput
 from agenticx.runtime.tool_calls import ToolCalls
 from agenticx.runtime.turn import EventSink, Turn, TurnContext, TurnWork
-from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 from agenticx.runtime.turn_task import TurnTask, begin_turn, wait_for_abandoned_turn
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.settings import Settings, load_settings
@@ -98,6 +99,7 @@ class AgentRuntime(RunMethods):
         self._settings = settings or load_settings()
         self._clock = clock or SystemClock()
         self._model = _resolve(llm, self._settings) if isinstance(llm, str) else adapt(llm)
+        self._models_by_name: dict[str, ChatModel] = {}  # of agents that tools returned
         self._max_rounds = max_tool_rounds or _max_tool_rounds(self._settings)
         self._turn_seconds = self._clock.real(self._settings.turn_timeout_seconds)
         self._loop_thresholds = (loop_warning_threshold, loop_critical_threshold)
@@ -238,8 +240,9 @@ class AgentRuntime(RunMethods):
         return turn
 
     async def aclose(self) -> None:
-        """Close the connections that the model keeps on the running event loop."""
-        await close_model(self._model)
+        """Close the connections that its models keep on the running event loop."""
+        for model in (self._model, *self._models_by_name.values()):
+            await close_model(model)
 
     def _new_turn(
         self,
@@ -252,7 +255,8 @@ class AgentRuntime(RunMethods):
         sampling: Sampling | None = None,
     ) -> Turn:
         context = context or TurnContext()
-        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, context.shares_history)
+        shares_history = context.shares_history or _has_senders(session)
+        agent = context.agent or self._agent_with(agent_id, tools, system_prompt, sampling, shares_history)
         if context.parent is not None and agent.name == MAIN_AGENT:
             raise ValueError(f"a turn below another one needs an agent_id of its own; {MAIN_AGENT!r} is the main agent")
         if context.parent is not None and agent.organization_id is None:
@@ -268,6 +272,7 @@ class AgentRuntime(RunMethods):
             interrupts=Interrupts(self._turn_seconds),
             settings=self._settings,
             gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
+            agents=context.agents or TurnAgents(partial(self._model_of, agent, context.parent), self.agent.hooks),
             context=context,
         )
 
@@ -289,6 +294,21 @@ class AgentRuntime(RunMethods):
             sampling=agent.sampling if sampling is None else agent.sampling.updated(self._checked_sampling(sampling)),
             shares_history=shares_history,
         )
+
+    def _model_of(self, acting: TurnAgent, parent: Turn | None, agent: AgentDefinition) -> ChatModel:
+        """Return the model of an agent that a tool returned; one that names none has that of the `acting` agent.
+
+        A name is one of those that the turn above knows, if there is one.
+        """
+        if agent.model is None:
+            return acting.model
+        if parent is not None:
+            return parent.agents.model_of(agent)
+        if not isinstance(agent.model, str):
+            return adapt(agent.model)
+        if agent.model not in self._models_by_name:
+            self._models_by_name[agent.model] = _resolve(agent.model, self._settings)
+        return self._models_by_name[agent.model]
 
     def _checked_sampling(self, sampling: Sampling) -> Sampling:
         """Return `sampling`; raise `TypeError` if it is none, `UnsupportedSampling` if the model does not take it."""
@@ -313,6 +333,8 @@ class AgentRuntime(RunMethods):
             await self._endings.failed(turn, failure)
         finally:
             turn.steering.close()
+            if turn.context.agents is None:  # nobody finds the agent again that has taken over
+                turn.session.active_agent = None
             turn.session.end_turn(turn)
 
     async def _interruptible(self, turn: Turn, calls: Sequence[ToolCall]) -> None:
@@ -479,6 +501,11 @@ class AgentRuntime(RunMethods):
         reply, message_id = await self._think(turn, request)
         turn.append_reply(reply, message_id)
         await self._endings.final(turn, reply.text, message_id, "partial")
+
+
+def _has_senders(session: Session) -> bool:
+    """Return whether an agent that took over has spoken in the session; its name is in its replies."""
+    return any(message.role == "assistant" and message.sender for message in session.messages)
 
 
 def _resolve(name: str, settings: Settings) -> ChatModel:

@@ -71,7 +71,8 @@ class ResumePoint:
 
     The reply that made them is in the session's messages. `questions` are those about these calls, by call id. A turn
     with `work` has no calls: its work begins anew, and finds the `questions` that it has asked, by their own ids, and
-    the turns below it, `children`, which go on when they are begun again.
+    the turns below it, `children`, which go on when they are begun again. `handed_over_to` is the agent that acts, if a
+    call of the turn has handed over.
     """
 
     round: int
@@ -80,6 +81,7 @@ class ResumePoint:
     state: TurnState = "executing"
     usage: Usage | None = None
     last_text: str = ""
+    handed_over_to: str | None = None
     children: Sequence[ResumedTurn] = ()
 
 

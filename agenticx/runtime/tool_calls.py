@@ -31,7 +31,7 @@ from agenticx.runtime.calls.validation import CallOutcome, PendingCall, read_cal
 from agenticx.runtime.events import EventType, check_payload
 from agenticx.runtime.structured_output import OutputCallResult
 from agenticx.runtime.turn import Turn
-from agenticx.runtime.turn_agent import ToolResult
+from agenticx.runtime.turn_agent import ToolResult, TurnChange
 from agenticx.settings import Settings
 from agenticx.threads import run_sized
 from agenticx.tools.base import Tool, ToolContext, ToolOutput, runs_in_thread
@@ -210,8 +210,11 @@ class ToolCalls:
                     value = await reject_unfinished(await value if isawaitable(value) else value)
                 task = asyncio.current_task()
                 late = task is not None and task.cancelling() > 0
-                (pending.partial if late else pending.value).append(value)
-                effect = value if isinstance(value, ToolResult) else None
+                returned = pending.partial if late else pending.value
+                returned.append(value)
+                effect = await value.tool_result(turn.agents) if isinstance(value, TurnChange) else None
+                if effect is not None:
+                    returned[:] = [effect]
                 text, truncated = await render_value_async(value if effect is None else effect.text, limit)
                 if late:
                     pending.partial[:] = [ToolOutput(text, truncated)]

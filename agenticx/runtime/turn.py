@@ -30,7 +30,7 @@ from agenticx.runtime.resume import CallJournal, NullCallJournal, ResumedQuestio
 from agenticx.runtime.session import Session
 from agenticx.runtime.steering import Steering
 from agenticx.runtime.structured_output import MAX_REPAIRS, TurnOutput
-from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent
+from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent, TurnAgents
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
@@ -113,7 +113,9 @@ class TurnContext:
     are sent to the model with its next call. With a `pacer` text deltas are written at its ticks. `permission_mode`
     takes the place of the session's for this turn.
 
-    `agent` takes the place of the runtime's, whose `shares_history` is given here. `max_rounds` is the largest number
+    `agent` takes the place of the runtime's, whose `shares_history` is given here. `agents` makes the agents to which a
+    tool hands over by returning them; by default they have the runtime's hooks, and its model if they name none, act to
+    the end of the turn, and the next one is the runtime's agent's again. `max_rounds` is the largest number
     of model calls, `on_exhausted` the end of a turn that has used them; by default both are the runtime's, which pauses
     agents other than `meta`. `"partial"` asks the model for what it found so far, `"answer"` for its answer, both
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
@@ -144,6 +146,7 @@ class TurnContext:
     pacer: WritePacer | None = None
     permission_mode: PermissionMode | None = None
     agent: TurnAgent | None = None
+    agents: TurnAgents | None = None
     shares_history: bool = False
     max_rounds: int | None = None
     on_exhausted: OnExhausted | None = None
@@ -176,7 +179,7 @@ class Turn:
     has gone, and set once the turn has ended. `agent` is the one that acts now; its name, tools, hooks and model's name
     are fields of their own. A call may hand over to `next_agent` or end the turn with the reason `ending`; its result
     is `handover` then. `calling_replies` holds the ids of the replies with which the acting agent has made calls.
-    `loop` runs the turn. `gate` is asked before risky calls.
+    `loop` runs the turn. `gate` is asked before risky calls. `agents` makes those to which calls hand over.
 
     `unreported` is what budgets count of a call without counts, until its usage is emitted.
 
@@ -193,6 +196,7 @@ class Turn:
     clock: Clock
     loops: LoopDetector
     gate: ConfirmGate
+    agents: TurnAgents = field(repr=False)
     settings: Settings = field(repr=False)
     id: str = field(init=False)
     session_id: str = field(init=False)

@@ -1,7 +1,14 @@
-"""The agent that acts in a turn: its model, instructions and tools, all of which a handoff replaces."""
+"""The agent that acts in a turn: its model, instructions and tools, all of which a handoff replaces.
+
+A tool hands over by returning a `TurnChange`, such as an `Agent` or a `Result` of `agenticx.core`; `TurnAgents` makes
+of it the agent that acts next, in every turn alike. Such a value is never sent to a model, see
+`calls.result_rendering`.
+"""
 
 from __future__ import annotations
 
+import json
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,9 +16,18 @@ from typing import Any, Literal
 from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import NO_SAMPLING, Sampling
 from agenticx.runtime.hooks import HookRegistry
+from agenticx.threads import run_in_thread
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["EndReason", "SystemPrompt", "ToolResult", "TurnAgent"]
+__all__ = [
+    "AgentDefinition",
+    "EndReason",
+    "SystemPrompt",
+    "ToolResult",
+    "TurnAgent",
+    "TurnAgents",
+    "TurnChange",
+]
 
 SystemPrompt = str | Callable[[Mapping[str, Any]], Awaitable[str]] | None
 """Instructions, or a function that is given the context variables before each model call and returns them."""
@@ -20,8 +36,69 @@ EndReason = Literal["resolved", "not_resolved", "handoff"]
 """The `reason` of `final` in a turn that a call, or an answer that mentions one, has ended."""
 
 
+class TurnChange(ABC):
+    """A base class of the values by which a tool changes the turn as well as answers its call."""
+
+    @abstractmethod
+    async def tool_result(self, agents: TurnAgents) -> ToolResult:
+        """Return the change as the turn makes it; `agents` makes the agent that takes over."""
+
+
+class AgentDefinition(TurnChange):
+    """A base class of agents as applications describe them; a tool that returns one hands over to it."""
+
+    name: str
+    model: Any
+
+    @abstractmethod
+    def turn_agent(self, agents: TurnAgents) -> TurnAgent:
+        """Return the agent as a turn uses it; raise `ValueError`, `TypeError` or `SettingsError` if it cannot be used.
+
+        Runs in a thread. Its model is `agents.model_of(self)`; its own hooks follow `agents.hooks`, and
+        `agents.task_prompt` its instructions. `agents.took_over(self)` is called once it acts.
+        """
+
+    async def tool_result(self, agents: TurnAgents) -> ToolResult:
+        return ToolResult(text=json.dumps({"assistant": self.name}), handover=await agents.taking_over(self))
+
+
+class TurnAgents:
+    """The agents to which a turn can hand over, each as the turn uses it.
+
+    `model_of` returns the model of an agent. `hooks` run while any of them acts. `task_prompt` ends their instructions;
+    `endings_by_text` are those of each `TurnAgent`.
+    """
+
+    def __init__(
+        self,
+        model_of: Callable[[Any], ChatModel],
+        hooks: HookRegistry,
+        *,
+        task_prompt: str = "",
+        endings_by_text: Mapping[str, EndReason] | None = None,
+    ) -> None:
+        self.model_of = model_of
+        self.hooks = hooks
+        self.task_prompt = task_prompt
+        self.endings_by_text: Mapping[str, EndReason] = endings_by_text or {}
+        self._made: dict[int, tuple[AgentDefinition, TurnAgent]] = {}
+
+    def of(self, agent: AgentDefinition) -> TurnAgent:
+        """Return `agent` as the turn uses it, the same for the same object; raises as `turn_agent` does."""
+        if id(agent) not in self._made:
+            self._made[id(agent)] = (agent, agent.turn_agent(self))
+        return self._made[id(agent)][1]
+
+    async def taking_over(self, agent: AgentDefinition) -> TurnAgent:
+        """Return the agent of a handoff as `of` does, in a thread: to find its model may take requests."""
+        return await run_in_thread(self.of, agent, name="agx models")
+
+    def took_over(self, agent: AgentDefinition) -> None:
+        """Take note that `agent` acts from now on; it did not if its handoff was blocked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TurnAgent:
+class TurnAgent(TurnChange):
     """An agent as a turn uses it.
 
     `name` is the `agent_id` of its events. `required_tool` is the tool to call first: the name of one, `""` for any,
@@ -37,7 +114,7 @@ class TurnAgent:
     model: ChatModel
     tools: Toolbox
     hooks: HookRegistry
-    system_prompt: SystemPrompt = None
+    system_prompt: SystemPrompt = field(default=None, repr=False)
     sampling: Sampling = NO_SAMPLING
     required_tool: str | None = None
     parallel_calls: bool = True
@@ -46,13 +123,16 @@ class TurnAgent:
     endings_by_text: Mapping[str, EndReason] = field(default_factory=dict[str, EndReason])
     on_handover: Callable[[], None] = lambda: None
 
+    async def tool_result(self, agents: TurnAgents) -> ToolResult:
+        return ToolResult(text=json.dumps({"assistant": self.name}), handover=self)
+
     def ending_of(self, answer: str) -> EndReason | None:
         """Return the reason with which the text of an answer ends the turn, None if it is an answer like any other."""
         return next((reason for text, reason in self.endings_by_text.items() if text in answer), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult:
+class ToolResult(TurnChange):
     """A value that a tool may return to change the turn as well as to answer its call.
 
     `variables` are merged into the context variables. With `handover`, that agent acts from the next model call on;
@@ -68,6 +148,9 @@ class ToolResult:
     ending: EndReason | None = None
     target: str = ""
     answer: str = ""
+
+    async def tool_result(self, agents: TurnAgents) -> ToolResult:
+        return self
 
     def handoff_data(self, from_agent: str) -> dict[str, str]:
         """Return the payload of the `handoff` event of a result that hands over."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from collections import UserDict, UserList, deque
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -11,6 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from agenticx.errors import ToolError
 from agenticx.messages import clean_text
+from agenticx.runtime.turn_agent import TurnChange
 from agenticx.threads import LARGE, run_in_thread, run_sized
 from agenticx.tools.base import ToolOutput
 
@@ -21,6 +25,7 @@ _ENTRY_CHARS = 16
 
 _CONTAINERS = frozenset({dict, list, tuple})
 _SCALARS = frozenset({float, bool, type(None)})
+_PLAIN = _SCALARS | {str, int, bytes}
 
 
 def render_value(value: object, limit: int) -> tuple[str, bool]:
@@ -28,7 +33,12 @@ def render_value(value: object, limit: int) -> tuple[str, bool]:
 
     Text is returned as it is, bytes as UTF-8 with replacement characters, None as "", models and JSON values as JSON,
     anything else as its `repr`. May raise any exception of the value's own code: call it as user code.
+
+    Raises `ToolError` for a value that has an agent in it, or another change of the turn: only as the very value that a
+    tool returns it has an effect, and what belongs to an agent, such as its instructions, is not for a model to read.
     """
+    if not isinstance(value, str):
+        _reject_changes_in(value)
     match value:
         case str():
             return truncate(value, limit)
@@ -94,6 +104,41 @@ async def reject_unfinished(value: object) -> object:
 
 
 _UNFINISHED = "Error: the tool returned {kind}; it must {remedy} and return that."
+
+
+def _reject_changes_in(value: object) -> None:
+    """Raise `ToolError` if there is a `TurnChange` in containers, dataclasses and models, at any depth.
+
+    The `repr` of any other object shows no more of an agent than its name.
+    """
+    seen, unread = set[int](), [value]
+    while unread:
+        item: Any = unread.pop()
+        if isinstance(item, TurnChange):
+            place = "" if item is value else f" in a {type(value).__name__}"
+            raise ToolError(
+                f"Error: the tool returned a value of type {type(item).__name__}{place}, which no model may read. To "
+                "hand over, return the agent or a Result with it by itself; else return a text or plain values."
+            )
+        if id(item) not in seen:
+            seen.add(id(item))
+            unread += [child for child in _children(item) if type(child) not in _PLAIN]
+
+
+def _children(item: Any) -> Sequence[Any]:
+    """Return the values in a container, the fields of a dataclass or model, and nothing for any other object."""
+    if isinstance(item, dict | MappingProxyType | UserDict):
+        mapping = cast("Mapping[Any, Any]", item)
+        return [*mapping.keys(), *mapping.values()]
+    if isinstance(item, list | tuple | set | frozenset | deque | UserList):
+        return [*cast("Iterable[Any]", item)]
+    if isinstance(item, BaseModel):
+        return [*vars(item).values(), *(item.__pydantic_extra__ or {}).values()]
+    if isinstance(item, SimpleNamespace):
+        return [*vars(item).values()]
+    if is_dataclass(item) and not isinstance(item, type):
+        return [getattr(item, one.name, None) for one in fields(item)]
+    return ()
 
 
 def truncate(text: str, limit: int) -> tuple[str, bool]:

@@ -120,6 +120,11 @@ class InterruptedTurn:
             case _:
                 pass
 
+    @property
+    def has_handed_over(self) -> bool:
+        """True if another agent acts than the one with which the turn began."""
+        return self.acting_agent_id != self.agent_id
+
     # --- resuming -----------------------------------------------------------------------------------------------------
 
     def open_questions(self, again: Collection[str] = ()) -> Iterator[tuple[str, ResumedQuestion]]:
@@ -216,6 +221,7 @@ def resume_point(
         state="executing",
         usage=turn.usage,
         last_text=turn.text,
+        handed_over_to=turn.acting_agent_id if turn.has_handed_over else None,
     )
 
 

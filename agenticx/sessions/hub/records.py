@@ -179,12 +179,33 @@ def _shorten(line: str) -> str:
     return f"{at_a_word.rstrip(' ,;:.-')}…"
 
 
-def with_switch(batch: Sequence[RuntimeEvent], record: SessionRecord) -> tuple[Sequence[RuntimeEvent], SessionRecord]:
-    """Return a batch with a handoff, and the record, with the change of the active agent by the last one."""
-    after = max(at for at, event in enumerate(batch) if event.type is EventType.HANDOFF) + 1
-    agent = batch[after - 1].data["to_agent"]
-    changed = RuntimeEvent(EventType.SESSION_CHANGED, {"agent": agent})
-    return [*batch[:after], changed, *batch[after:]], replace(record, agent=agent)
+def with_switch(
+    batch: Sequence[RuntimeEvent], record: SessionRecord, *, has_agent: Callable[[str], bool], has_guest: bool
+) -> tuple[Sequence[RuntimeEvent], SessionRecord, bool]:
+    """Return a batch with the changes of the session's active agent, the record, and whether a guest acts after it.
+
+    The last handoff of the batch decides. A guest is an agent that the hub does not have (`has_agent`), so that no
+    later process could find it: the record has the main agent meanwhile, and the end of the turn says so. `has_guest`
+    says whether one acts before the batch.
+    """
+    events, agent = list(batch), record.agent
+    places = [place for place, event in enumerate(events) if event.type is EventType.HANDOFF]
+    if places:
+        name = events[places[-1]].data["to_agent"]
+        has_guest = not has_agent(name)
+        agent = None if has_guest else name
+        if not has_guest:
+            events.insert(places[-1] + 1, _agent_change(name))
+        elif record.agent is not None:  # before the handoff, which says who acts now
+            events.insert(places[-1], _agent_change(None))
+    if has_guest and events[-1].terminal:
+        events.insert(len(events) - 1, _agent_change(agent))
+        has_guest = False
+    return events, replace(record, agent=agent), has_guest
+
+
+def _agent_change(name: str | None) -> RuntimeEvent:
+    return RuntimeEvent(EventType.SESSION_CHANGED, {"agent": name})
 
 
 def name_announcement(derived: Fact, record: SessionRecord) -> tuple[Sequence[RuntimeEvent], Fact]:

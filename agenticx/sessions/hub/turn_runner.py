@@ -190,7 +190,8 @@ class TurnRunner:
             pacer=services.pacer,
             permission_mode=running.turn.permission_mode,
             agent=setup.agent,
-            shares_history=services.agents is not None,
+            agents=setup.agents,
+            shares_history=bool(services.agents),
             on_exhausted=configuration.settings.on_exhausted,
             budget=await self._budgets.of(running.turn.id) if self._budgets.has_limits else None,
         )
@@ -232,7 +233,7 @@ class TurnRunner:
         if self.children.waiting.by_id and batch[-1].terminal:
             await self.children.end_waiting_below(running.turn.id)
         if running.started.done():
-            stored = await self._write_later_events(running.turn.id, batch)
+            stored = await self._write_later_events(running, batch)
         else:
             stored = await self._write_first_events(running, batch)
             running.started.set_result(stored[0].seq - 1)
@@ -262,13 +263,19 @@ class TurnRunner:
                 turn.id, first, begins=turn, record=named, facts=[fact], on_stored=on_stored
             )
 
-    async def _write_later_events(self, turn_id: str, batch: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
+    async def _write_later_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> Sequence[StoredEvent]:
         """Store events of a turn that has begun; with a handoff, the session's active agent changes in one commit."""
-        if all(event.type is not EventType.HANDOFF for event in batch):
-            return await self._writer.commit(turn_id, batch)
+        is_last_of_guest = running.has_guest and batch[-1].terminal
+        if not is_last_of_guest and all(event.type is not EventType.HANDOFF for event in batch):
+            return await self._writer.commit(running.turn.id, batch)
         async with self.record_lock:
-            events, record = with_switch(batch, self._writer.record)
-            return await self._writer.commit(turn_id, events, record=record)
+            events, record, running.has_guest = with_switch(
+                batch, self._writer.record, has_agent=self._services.has_agent, has_guest=running.has_guest
+            )
+            stored = await self._writer.commit(running.turn.id, events, record=record)
+            if stored[-1].terminal:
+                self._session.active_agent = record.agent
+            return stored
 
     async def announce_name(self) -> None:
         """Append, after a turn, the event of the name that it gave, unless the user gave another one meanwhile."""
@@ -389,6 +396,9 @@ class TurnRunner:
         may_repeat = partial(self._services.is_repeatable, loaded.record)
         self._session.messages += interrupted.missing_messages(self._session.messages, may_repeat)
         events = interrupted.closing_events(self._session.messages, code, text)
+        if interrupted.has_handed_over and not self._services.has_agent(interrupted.acting_agent_id):
+            events.insert(len(events) - 1, RuntimeEvent(EventType.SESSION_CHANGED, {"agent": loaded.record.agent}))
+            self._session.active_agent = loaded.record.agent
         await self._writer.commit(turn.id, events)
         if code == "interrupted":
             log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
@@ -416,7 +426,7 @@ class TurnRunner:
         self.children.waiting.add(found.outliving, outlive_parents=True)
         for resumed in found.outliving:
             self.children.resume(resumed)
-        setup = None if turn is None or found.point is None else await self._setup_again(loaded, turn)
+        setup = None if turn is None or found.point is None else await self._setup_again(loaded, turn, found.point)
         if turn is None or found.point is None or setup is None:
             await self.end_interrupted(loaded, turn)
             return False
@@ -467,9 +477,14 @@ class TurnRunner:
         is_repeatable, has_work = partial(services.is_repeatable, record), services.has_work(record)
         return await resumable_turns(services.log, loaded, messages, is_repeatable, has_work=has_work)
 
-    async def _setup_again(self, loaded: Loaded, turn: TurnRecord) -> TurnSetup | None:
-        """Return the setup with which a turn of an earlier process goes on; None if that is impossible now."""
+    async def _setup_again(self, loaded: Loaded, turn: TurnRecord, point: ResumePoint) -> TurnSetup | None:
+        """Return the setup with which a turn of an earlier process goes on; None if that is impossible now.
+
+        The agent that acted goes on, which this process may not know.
+        """
         services, record = self._services, loaded.record
+        if point.handed_over_to is not None:
+            record = replace(record, agent=point.handed_over_to)
         try:
             setup = services.setup(record, turn.model, turn.sampling)
             return replace(setup, configuration=await services.read_configuration(record))

@@ -16,7 +16,7 @@ from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
 from agenticx.runtime.turn import TurnWork
-from agenticx.runtime.turn_agent import TurnAgent
+from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.hub.records import check_folder
 from agenticx.sessions.store.base import Log, Store
@@ -41,16 +41,18 @@ class AgentSource(Protocol):
     place of all.
     """
 
+    def __len__(self) -> int: ...
+    def __contains__(self, name: object, /) -> bool: ...
     def check_name(self, name: str) -> None:
         """Raise `UnknownAgent` for the name of no agent."""
         ...
 
-    def agent(self, name: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgent:
-        """Return the agent of that name for one turn; raises as `check_name` does."""
+    def agent(self, name: str, agents: TurnAgents) -> TurnAgent:
+        """Return the agent of that name for the turn of `agents`; raises as `check_name` does."""
         ...
 
-    def main_tools(self, tools: Sequence[Tool], *, default: ChatModel, override: ChatModel | None) -> Sequence[Tool]:
-        """Return the main agent's tools for one turn, with those that may hand over to one of these agents."""
+    def for_turn(self, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
+        """Return the agents of one turn, to which it can hand over."""
         ...
 
 
@@ -78,13 +80,15 @@ class TurnConfiguration:
 class TurnSetup:
     """The model and the tools with which a turn runs; its `configuration` is read as it begins, unless given.
 
-    An `agent` takes the place of these and of the system prompt. With `work` it calls no model, see `TurnContext`.
+    An `agent` takes the place of these and of the system prompt. `agents` are those to which the turn can hand over,
+    None for those that tools return. With `work` it calls no model, see `TurnContext`.
     """
 
     model: ChatModel
     tools: Sequence[Tool]
     configuration: TurnConfiguration | None = None
     agent: TurnAgent | None = None
+    agents: TurnAgents | None = None
     work: TurnWork | None = None
 
 
@@ -126,24 +130,25 @@ class TurnServices:
         work = work or self._work(record)
         check_workspace(record, self.log)
         model = self.models(model_name or record.model)
-        tools, agent = self.tools(record), None
+        tools, agent, agents = self.tools(record), None, None
         if work is None and (record.agent is not None or self.agents is not None):
-            override = None if model_name is None else model
-            agents = self._agents_for(record.agent)
-            if record.agent is None:
-                tools = agents.main_tools(tools, default=model, override=override)
-            else:
-                agent = agents.agent(record.agent, default=model, override=override)
+            source = self._agents_for(record.agent)
+            agents = source.for_turn(default=model, override=None if model_name is None else model)
+            agent = None if record.agent is None else source.agent(record.agent, agents)
         if sampling is not None:
             check_sampling(model if agent is None else agent.model, sampling)
             agent = None if agent is None else replace(agent, sampling=sampling)
-        return TurnSetup(model=model, tools=tools, agent=agent, work=work)
+        return TurnSetup(model=model, tools=tools, agent=agent, agents=agents, work=work)
 
     def _agents_for(self, name: str | None) -> AgentSource:
         """Return the agents besides the main one; raise `UnknownAgent` if there are none."""
         if self.agents is None:
             raise UnknownAgent(f"unknown agent {name!r}: there is the main agent only, which null stands for")
         return self.agents
+
+    def has_agent(self, name: str) -> bool:
+        """Return whether sessions can have the agent of that name, which a later process finds too."""
+        return self.agents is not None and name in self.agents
 
     async def check_team(self, record: SessionRecord) -> None:
         """Raise `SettingsError` for a session with a team that it cannot run."""

@@ -30,8 +30,10 @@ def unreported_turn(events: Sequence[StoredEvent], agent_id: str) -> Sequence[Ev
             envelope: dict[str, Any] = json.loads(event.frame_json)
             if event.type == "team_message":
                 is_unreported = is_unreported and envelope["data"]["message"]["source"] != agent_id
-            elif envelope["agent_id"] == agent_id:
-                turn_id, is_unreported = event.turn_id, event.type == "final"
+            elif event.type == "turn_started" and envelope["agent_id"] == agent_id:
+                turn_id, is_unreported = event.turn_id, False
+            elif event.turn_id == turn_id:  # the last event, of the agent or of one that has taken over
+                is_unreported = True
         if not is_unreported:
             return None
         return [_decoded(event) for event in events if event.turn_id == turn_id]

@@ -26,7 +26,8 @@ class RunningTurn:
     end left to a later try; never for a suspended turn. `derived_name` becomes the name of a session without one once
     the turn has begun. `open_questions` are those that a resumed turn is to ask again, by id; each event is set once
     the question is asked, or the turn is closed. `setup` is that with which it runs; it is None while a turn of an
-    earlier process waits for the application to run its work again: nothing of it runs then.
+    earlier process waits for the application to run its work again: nothing of it runs then. `has_guest` says that an
+    agent acts which the hub does not have, so that the session goes back to its main agent at the end of the turn.
     """
 
     turn: TurnRecord
@@ -40,6 +41,7 @@ class RunningTurn:
     suspended: bool = False
     open_questions: Mapping[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     task: asyncio.Task[None] | None = None
+    has_guest: bool = False
 
     @property
     def waits_for_work(self) -> bool:
