@@ -11,8 +11,6 @@ from agenticx.errors import ModelError
 
 __all__ = ["Downgrade", "find_downgrade"]
 
-_REPORTED_IN_STREAMS = frozenset({"provider.bad_request", "provider.bad_reply"})
-
 T = TypeVar("T")
 """The thing that is downgraded: a request, a request mode, a model."""
 
@@ -31,8 +29,7 @@ def find_downgrade(current: T, error: ModelError, candidates: Iterable[Downgrade
 
     Some servers report a refusal inside a response with status 200.
     """
-    is_reported = error.status is not None or error.code in _REPORTED_IN_STREAMS
-    if not is_reported or error.provider_type == "protocol_error":
+    if error.status is None and not _is_reported_in_stream(error):
         return None
     text = str(error)
     return next(
@@ -42,4 +39,15 @@ def find_downgrade(current: T, error: ModelError, candidates: Iterable[Downgrade
             if downgrade.error_pattern.search(text) and downgrade.apply(current) != current
         ),
         None,
+    )
+
+
+def _is_reported_in_stream(error: ModelError) -> bool:
+    """Return whether the server reported an error without a status, other than a failure of ours or of the network."""
+    if error.provider_type is None:
+        return error.code in ("provider.bad_request", "provider.bad_reply")
+    return error.provider_type != "protocol_error" and error.code in (
+        "provider.bad_request",
+        "provider.bad_reply",
+        "provider.overloaded",
     )

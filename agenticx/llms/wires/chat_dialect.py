@@ -49,6 +49,9 @@ class ChatDialect:
     one_call: bool = True
     """Whether `parallel_tool_calls` is accepted; OpenAI's models that make one call at a time refuse the field."""
 
+    required_calls: bool = True
+    """Whether a call can be required with `tool_choice`; several servers refuse that of models that think."""
+
     images: bool = True
     """Whether messages may have images; models without vision refuse."""
 

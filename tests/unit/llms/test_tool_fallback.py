@@ -22,7 +22,7 @@ from agenticx.testing import FakeOpenAIServer, ScriptedModel, call, collect, fai
 from agenticx.tools.builtin import builtin_tools
 from agenticx.tools.registry import tool
 from tests.support.wires.chunk_server import chunk_server
-from tests.support.wires.served import SERVED_WIRES, ServedWire
+from tests.support.wires.served import CHAT, SERVED_WIRES, ServedWire
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +86,13 @@ async def test_a_refusal_of_tools_is_recognised_with_any_status_and_on_every_wir
         model = RetryingModel(ToolFallbackModel(bare))
         replies = [await complete(model, WITH_TOOLS) for _ in range(2)]
     assert [(reply.text, error) for reply, error in replies] == [("hi", None)] * 2
+
+
+async def test_a_refusal_of_tools_inside_a_reply_is_recognised() -> None:
+    event = {"error": {"message": "This model does not support tool calling", "type": "server_error", "code": 500}}
+    answers = [CHAT.body(CHAT.event(event)), CHAT.body(CHAT.hi, CHAT.end)]
+    async with FakeOpenAIServer(answers) as server, CHAT.open_model(server.base_url) as bare:
+        assert (await complete(ToolFallbackModel(bare), WITH_TOOLS))[0].text == "hi"
 
 
 async def test_a_model_that_accepts_tools_gets_them_natively() -> None:

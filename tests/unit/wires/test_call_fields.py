@@ -149,6 +149,12 @@ async def test_fields_of_a_message_go_back_with_its_calls() -> None:
     }
 
 
+async def test_reasoning_details_go_back_to_any_server_that_sent_them() -> None:
+    details = [{"type": "reasoning.encrypted", "data": "s", "id": "c1", "index": 0}]
+    row = await second_round(streamed({"reasoning": "hm", "reasoning_details": details}, {"tool_calls": [CALL]}))
+    assert (row["reasoning_details"], "reasoning" in row) == (details, False)
+
+
 async def test_a_reply_with_more_fields_than_a_reply_may_have_is_refused() -> None:
     fields = {"tool_calls": [{**CALL, "extra_content": {"data": "x" * 9_000_000}}]}
     async with FakeOpenAIServer([streamed(fields, fields, fields)]) as server:

@@ -78,7 +78,7 @@ def request_body(
         body["stream_options"] = {"include_usage": True}
     if request.tools:
         body["tools"] = encode_tools(request.tools, names)
-        if request.tool_choice != "auto":
+        if request.tool_choice == "none" or (request.tool_choice == "required" and dialect.required_calls):
             body["tool_choice"] = _tool_choice(request, names)
         if dialect.one_call and not request.parallel_calls:
             body["parallel_tool_calls"] = False
@@ -177,9 +177,11 @@ class _MessageEncoder:
             if self._dialect.call_signatures:
                 _add_signature(fields["tool_calls"][0])
         reasoning: dict[str, Any] = {}
-        if self._dialect.returns_reasoning:
+        if details := items_in(payload, "details"):  # whatever the dialect: no server sends them and refuses them
             sent_ids = {call.id: id_ for call, id_ in zip(message.tool_calls, ids, strict=True)}
-            reasoning = _reasoning(message, payload, sent_ids)
+            reasoning["reasoning_details"] = [_with_sent_id(detail, sent_ids) for detail in details]
+        elif self._dialect.returns_reasoning and (field := text_in(payload, "field")) in REASONING_FIELDS:
+            reasoning[field] = message.reasoning
         if self._dialect.needs_reasoning and not reasoning.get("reasoning_content"):
             reasoning["reasoning_content"] = (
                 message.reasoning if reasoning and message.reasoning else _UNKNOWN_REASONING
@@ -212,17 +214,7 @@ def _add_signature(call: dict[str, Any]) -> None:
     call.setdefault("extra_content", {"google": {"thought_signature": _SKIP_SIGNATURE}})
 
 
-def _reasoning(message: AssistantMessage, payload: dict[str, Any], sent_ids: Mapping[str, str]) -> dict[str, Any]:
-    """Return the reasoning of this model's own reply, in the field in which it was received.
-
-    `sent_ids` maps the original ids of the message's calls to the sent ones: details may have the original.
-    """
-    if details := items_in(payload, "details"):
-        return {"reasoning_details": [_with_sent_id(detail, sent_ids) for detail in details]}
-    field = text_in(payload, "field")
-    return {field: message.reasoning} if field in REASONING_FIELDS else {}
-
-
 def _with_sent_id(detail: dict[str, Any], sent_ids: Mapping[str, str]) -> dict[str, Any]:
+    """Return a detail with the sent id of its call, if it has the id of one; `sent_ids` are by the original ids."""
     sent_id = sent_ids.get(text_in(detail, "id"))
     return detail if sent_id is None else {**detail, "id": sent_id}

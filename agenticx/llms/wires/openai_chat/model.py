@@ -42,13 +42,19 @@ _REFUSES_REASONING = re.compile(
     r"reasoning_(content|details)|signature|(thinking|redacted).{0,20} block", re.IGNORECASE
 )
 _REFUSES_FIELDS = re.compile(
-    r"extra_content|provider_specific_fields|thinking_blocks|reasoning_opaque"
+    r"extra_content|provider_specific_fields|thinking_blocks|reasoning_opaque|reasoning_details"
     r"|tool_calls.{0,120}(extra|unknown|unexpected|unrecogni|additional propert|not permitted)"
     r"|(extra|unknown|unexpected|unrecogni|additional propert|not permitted).{0,120}tool_calls",
     re.IGNORECASE,
 )
 """Refusals of fields that the server sent itself, such as a gateway's before another provider."""
 _LACKS_SIGNATURE = re.compile(r"missing (a|the|its) .?thought_?signature", re.IGNORECASE)
+_REFUSES_REQUIRED_CALLS = re.compile(
+    r"(not|n't|un)\W?.{0,12}support.{0,40}tool_choice|function calling mode"
+    r"|tool_choice.{0,60}(\bnot\b|n't|unsupported|\bonly\b|incompatible|must be|should be)",
+    re.IGNORECASE,
+)
+"""DeepSeek and Alibaba, whose models cannot be made to call while they think; Moonshot; gateways."""
 _REFUSES_SCHEMAS = re.compile(r"response_format|json_schema|structured output", re.IGNORECASE)
 
 _REFUSES_ROLE_ORDER = re.compile(
@@ -59,9 +65,12 @@ _REFUSES_ROLE_ORDER = re.compile(
     r"|alternate (between )?user ?(/|and|or)|alternate between .?(user|assistant)"
     # Qwen's: `system` anywhere but in the first row, and a history without a row of the user
     r"|system message must be (at the beginning|the first)|no user query found"
-    # Perplexity; DeepSeek; llama.cpp
-    r"|should alternate with assistant|successive user or assistant messages"
-    r"|(2|two) or more assistant messages at the end",
+    # Perplexity; DeepSeek; llama.cpp; Gemini; GLM
+    r"|should alternate with assistant|successive user or assistant messages|角色信息不正确"
+    r"|(2|two) or more assistant messages at the end|function call turn comes immediately after"
+    # gateways before Anthropic, Bedrock and Gemini; OpenRouter's for several of them
+    r"|(first|last) message (role )?(must|should|in a)|(conversation|history) must (start|begin|end) with"
+    r"|(assistant|response) (message |response )?prefill",
     re.IGNORECASE,
 )
 _REFUSES_SYSTEM_ROWS = re.compile(
@@ -83,6 +92,11 @@ _DOWNGRADES = (
         _LACKS_SIGNATURE,
         with_dialect(call_signatures=True),
         "the server requires signatures; from now on calls of other models have its stand-in for one",
+    ),
+    Downgrade(
+        _REFUSES_REQUIRED_CALLS,
+        with_dialect(required_calls=False),
+        "the server does not take `tool_choice`; from now on no call is required",
     ),
     Downgrade(re.compile("stream_options"), with_dialect(stream_options=False), FIELD_REFUSED),
     Downgrade(

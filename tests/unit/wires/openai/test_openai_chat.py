@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain, repeat
 from typing import Any
 
@@ -177,6 +178,25 @@ async def test_messages_tools_and_limits_in_the_form_of_chat_completions() -> No
         "tool_choice": "required",
         "max_tokens": 9,
     }
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Thinking mode does not support this tool_choice",
+        "deepseek-reasoner does not support this `tool_choice`",
+        "The tool_choice parameter does not support being set to required or object in thinking mode",
+        "tool_choice 'specified' is incompatible with thinking enabled",
+        "Only tool_choice auto is supported; tool_choice must be auto",
+        "Function calling mode `ANY` is not enabled for api version v1beta",
+    ],
+)
+async def test_a_call_is_no_longer_required_once_the_server_has_refused_that(refusal: str) -> None:
+    request = replace(HELLO, tools=[ToolSchema("look", "", {"type": "object"})], tool_choice="required")
+    async with FakeOpenAIServer([status(400, refusal), "a", "b"]) as server, model_at(server.base_url) as model:
+        assert [(await complete(model, request))[0].text for _ in range(2)] == ["a", "b"]
+        assert ["tool_choice" in sent.json for sent in server.requests] == [True, False, False]
+        assert all(sent.json["tools"] for sent in server.requests)
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,17 @@ async def test_other_servers_get_the_rows_as_they_are() -> None:
         (500, "Jinja Exception: System message must be at the beginning."),
         (400, "No user query found in messages."),
         (400, "Cannot have 2 or more assistant messages at the end of the list."),
+        (400, "Assistant response prefill is incompatible with enable_thinking."),
+        (400, "This model does not support assistant message prefill. The conversation must end with a user message."),
+        (400, 'messages: first message must use the "user" role'),
+        (400, "invalid_message_role: The last message in a Gemini request must not be from the assistant"),
+        (400, "Please ensure that multiturn requests alternate between user and model."),
+        (
+            400,
+            "Please ensure that function call turn comes immediately after a user turn or after a function response "
+            "turn.",
+        ),
+        (400, "messages 角色信息不正确"),
     ],
 )
 async def test_a_refusal_of_the_order_is_recognised(code: int, words: str) -> None:
@@ -245,9 +256,10 @@ async def test_a_template_without_a_place_for_instructions_gets_them_from_the_us
         assert [sent.json["messages"][0]["role"] for sent in server.requests[-2:]] == ["user", "user"]
 
 
-async def test_a_refusal_inside_a_stream_is_answered_as_one_before_it() -> None:
+@pytest.mark.parametrize("kind", [{}, {"code": 500, "type": "server_error"}], ids=["LM Studio", "llama.cpp"])
+async def test_a_refusal_inside_a_stream_is_answered_as_one_before_it(kind: dict[str, Any]) -> None:
     words = 'Error rendering prompt with jinja template: "Conversation roles must alternate user/assistant/…"'
-    refusal = RawReply(b"event: error\n" + sse({"error": {"message": words}}))
+    refusal = RawReply(b"event: error\n" + sse({"error": {"message": words, **kind}}))
     async with FakeOpenAIServer([refusal, say("first"), say("second")]) as server:
         model = OpenAIChatModel("m", base_url=server.base_url)
         request = ModelRequest(messages=messages_from_rows(ROWS))
