@@ -349,6 +349,7 @@ def _asked_by(request: ConfirmRequest | QuestionRequest) -> Generator[None]:
 class SyncConfirmGate(ConfirmGate):
     """A gate that asks at the terminal: y or yes approves, anything else (and end of input) denies.
 
+    If standard input is a pipe or a file, its lines are the answers.
     The question shows the call, with long texts shortened, and the agent if it is not the main one; none
     of its text can hide or imitate other lines (`question_lines`). One daemon thread does all reading, so neither the
     event loop nor the end of the process waits for Enter. A line typed while no question is open is dropped.
@@ -362,7 +363,7 @@ class SyncConfirmGate(ConfirmGate):
         self._started = False
         self._line_requested = threading.Semaphore(0)
         self._prompt = ""
-        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Future[str]] | None = None
+        self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Future[str | None]] | None = None
         self._reading = False
 
     async def ask(self, request: ConfirmRequest, announce: Callable[[], None]) -> ConfirmAnswer:
@@ -377,19 +378,21 @@ class SyncConfirmGate(ConfirmGate):
         question_text = "\n".join(line.text for line in question_lines(question, context, _ASKING.get()))
         async with self._lock:
             line = await self._prompt_for_line(f"{question_text}\nAllow this? [y/N] ")
-        return line.strip().lower() in {"y", "yes"}
+        return line is not None and line.strip().lower() in {"y", "yes"}
 
     async def request_answer(self, text: str, options: Sequence[str]) -> str | None:
-        """Return the line that the user types, or the option whose number it is; None without a terminal."""
-        if self._read_line is _read_line and not _has_terminal():
-            return None
+        """Return the line that the user types, or the option whose number it is; None at the end of a pipe."""
         question_text = "\n".join(line.text for line in user_question_lines(text, options, _ASKING.get()))
         async with self._lock:
-            return parse_choice(await self._prompt_for_line(f"{question_text}\nYour answer: "), options)
+            line = await self._prompt_for_line(f"{question_text}\nYour answer: ")
+        if line is None:
+            return "" if _has_terminal() else None
+        return parse_choice(line, options)
 
-    async def _prompt_for_line(self, prompt: str) -> str:
+    async def _prompt_for_line(self, prompt: str) -> str | None:
+        """Return the next line of input, None at its end."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[str] = loop.create_future()
+        future: asyncio.Future[str | None] = loop.create_future()
         self._waiting = (loop, future)
         try:
             if self._reading:  # the thread still reads for an expired question: its next line answers this one
@@ -411,7 +414,7 @@ class SyncConfirmGate(ConfirmGate):
             try:
                 line = self._read_line(self._prompt)
             except (EOFError, OSError, ValueError):  # no terminal, or it was closed
-                line = ""
+                line = None
             self._reading = False
             waiting = self._waiting
             if waiting is not None:
@@ -436,6 +439,9 @@ class DefaultConfirmGate(SyncConfirmGate):
         _log.warning("a call is denied: there is no confirm gate and no terminal", tool_name=tool_name)
         return ConfirmAnswer(approved=False, by="policy", reason=_NOBODY_TO_ASK)
 
+    async def request_answer(self, text: str, options: Sequence[str]) -> str | None:
+        return await super().request_answer(text, options) if _has_terminal() else None
+
 
 _NOBODY_TO_ASK = (
     "Nobody can be asked: the application gave no confirm gate, and there is no terminal. To allow such calls, it can "
@@ -451,12 +457,14 @@ def _has_terminal() -> bool:
         return False
 
 
-def _set_line(future: asyncio.Future[str], line: str) -> None:
+def _set_line(future: asyncio.Future[str | None], line: str | None) -> None:
     if not future.done():
         future.set_result(line)
 
 
 def _read_line(prompt: str) -> str:
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without one
+        raise EOFError
     discard_typed_ahead()
     sys.stderr.write(prompt)
     sys.stderr.flush()

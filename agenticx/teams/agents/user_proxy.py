@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from agenticx import user_code
 from agenticx.errors import AgenticXError
 from agenticx.messages import new_id
-from agenticx.runtime import AgentRuntime, Session, StopSignal, TurnContext, ask_person, current_turn
+from agenticx.runtime import (
+    AgentRuntime,
+    Session,
+    StopSignal,
+    SyncConfirmGate,
+    TurnContext,
+    ask_person,
+    current_turn,
+)
+from agenticx.runtime.confirm import DefaultConfirmGate
 from agenticx.runtime.events import Event
 from agenticx.runtime.questions.user_question import AnsweredBy
 from agenticx.runtime.results import own_events, turn_error
@@ -52,10 +61,11 @@ class UserProxyAgent(BaseChatAgent):
     """A participant whose answers a person gives, through `input_func(prompt)` or `(prompt, cancellation_token)`.
 
     The function is plain, and then runs in a thread, or async. Without one the person is asked as by the tool
-    `ask_user`: in a session, or at the gate of the turn or team in which the agent speaks, else at the terminal. After
-    a restart the question in a stored session waits on and can be answered: a configured team goes on by itself then, a
-    team of the application's own once its `run` is called again on that session, without a task. After a handoff to
-    this agent the answer hands back to its source. Without an answer it says that there is none.
+    `ask_user`: in a session, or at the gate of the turn or team in which the agent speaks, else at the terminal; if
+    standard input is a pipe or a file, its next line is the answer. After a restart the question in a stored session
+    waits on and can be answered: a configured team goes on by itself then, a team of the application's own once its
+    `run` is called again on that session, without a task. After a handoff to this agent the answer hands back to its
+    source. Without an answer it says that there is none.
     """
 
     def __init__(
@@ -69,6 +79,7 @@ class UserProxyAgent(BaseChatAgent):
         super().__init__(name, description)
         self._input = input_func
         self._settings = settings
+        self._terminal = SyncConfirmGate()
         self._unreported: Sequence[Event] | None = None  # those of an ended turn whose answer nobody has got yet
         self._heard = set[str]()  # ids of the messages before that
 
@@ -147,7 +158,7 @@ class UserProxyAgent(BaseChatAgent):
             raise asyncio.CancelledError
 
     def _runtime(self) -> AgentRuntime:
-        return AgentRuntime(NoModel(self.name), settings=self._settings)
+        return AgentRuntime(NoModel(self.name), self._terminal, settings=self._settings)
 
     def _context(self, question: str) -> TurnContext:
         """Return the context of a turn that asks: below the one in which the code runs, if there is one."""
@@ -158,8 +169,9 @@ class UserProxyAgent(BaseChatAgent):
 
         parent = current_turn()
         if parent is None or not parent.accepts_children:
-            parent = None
-        return TurnContext(work=ask, parent=parent, gate=team_gate())
+            return TurnContext(work=ask, gate=team_gate())
+        own_gate = self._terminal if isinstance(parent.gate, DefaultConfirmGate) else None
+        return TurnContext(work=ask, parent=parent, gate=team_gate() or own_gate)
 
     def restore(self, events: Sequence[StoredEvent], heard: Sequence[BaseChatMessage]) -> None:
         """Go on from a session's log; an answer that was given, but not reported to the team, is the next one."""

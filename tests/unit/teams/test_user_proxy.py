@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import io
+from ast import literal_eval
 from typing import Any
 
 import pytest
 
+from agenticx.runtime import AgentRuntime, Session
 from agenticx.teams import (
     AgentId,
     CancellationToken,
     HandoffMessage,
     Response,
+    RoundRobinGroupChat,
     SingleThreadedAgentRuntime,
     TextMessage,
     UserInputFailed,
     UserInputRequestedEvent,
     UserProxyAgent,
 )
+from agenticx.testing import ScriptedModel, call, say
+from agenticx.tools import tool
 from tests.unit.teams.chat_agents import Saying
 
 pytestmark = pytest.mark.anyio
@@ -133,3 +139,28 @@ def second_by_place(prompt: str, token: Any, /) -> str:
 )
 async def test_only_a_parameter_for_the_token_gets_it(function: Any, said: str) -> None:
     assert (await answer(UserProxyAgent("person", input_func=function))).content == said
+
+
+@pytest.mark.parametrize("way", ["alone", "in a team", "in a session", "in a tool"])
+async def test_without_a_function_the_lines_of_a_pipe_are_the_answers(way: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("324 m\n\nlast line"))
+    person = UserProxyAgent("person")
+    team = RoundRobinGroupChat([person], max_turns=4, session=Session() if way == "in a session" else None)
+
+    async def run_team() -> list[str]:
+        messages = (await team.run(task="How high?")).messages
+        return [message.content for message in messages if isinstance(message, TextMessage)][1:]
+
+    @tool(risk="read")
+    async def ask() -> str:
+        """Ask."""
+        return repr(await run_team())
+
+    if way == "in a tool":
+        with ScriptedModel([call("ask"), say("Thanks.")]) as model:
+            await AgentRuntime(model, tools=[ask]).run("Go")
+        said = literal_eval(model.requests[1].messages[-1].content)
+    else:
+        said = [(await answer(person)).content for _ in range(4)] if way == "alone" else await run_team()
+    no_answer = ["The user did not want to answer.", "The user did not answer: nobody can be asked now."]
+    assert said == ["324 m", no_answer[0], "last line", no_answer[1]]
