@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from agenticx.argument_types import check_type
 from agenticx.core.agent import Agent
@@ -15,15 +16,19 @@ from agenticx.runtime.turn_agent import AgentDefinition, TurnAgent, TurnAgents
 
 __all__ = ["SessionAgents", "checked_agents"]
 
+_REMEMBERED_SESSIONS = 1_000
+
 
 class SessionAgents:
-    """The `AgentSource` of a hub: the agents that it was opened with, or those of their names that took over since.
+    """The `AgentSource` of a hub: the agents that it was opened with.
 
-    `models` finds a model by name; `hooks` run while any agent acts.
+    In a session an agent of the same name that has taken over there takes the place of one, while this process keeps
+    it. `models` finds a model by name; `hooks` run while any agent acts.
     """
 
     def __init__(self, agents: Iterable[Agent], *, models: Callable[[str], ChatModel], hooks: HookRegistry) -> None:
         self._by_name = {agent.name: agent for agent in agents}
+        self._taken_over: dict[str, Agent] = {}  # the last one, by the id of its session
         self._models = models
         self._hooks = hooks
 
@@ -41,12 +46,13 @@ class SessionAgents:
             known = ", ".join(map(repr, self._by_name))
             raise UnknownAgent(f"unknown agent {name!r}; known agents: {known}; null stands for the main agent")
 
-    def agent(self, name: str, agents: TurnAgents) -> TurnAgent:
-        """Return the agent of that name for the turn of `agents`; raises as `check_name` does."""
+    def agent(self, name: str, session_id: str, agents: TurnAgents) -> TurnAgent:
+        """Return the agent of that name for a turn of the session, that of `agents`; raises as `check_name` does."""
         self.check_name(name)
-        return agents.of(self._by_name[name])
+        taken_over = self._taken_over.get(session_id)
+        return agents.of(self._by_name[name] if taken_over is None or taken_over.name != name else taken_over)
 
-    def for_turn(self, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
+    def for_turn(self, session_id: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
         """Return the agents of one turn; to find their models raises the error of `models`."""
 
         def model_of(agent: Agent) -> ChatModel:
@@ -54,23 +60,34 @@ class SessionAgents:
                 return override or default
             return self._models(agent.model) if isinstance(agent.model, str) else adapt(agent.model)
 
-        return _TurnAgents(model_of, self._hooks, self._by_name)
+        return _TurnAgents(model_of, self._hooks, partial(self._took_over, session_id))
+
+    def _took_over(self, session_id: str, agent: AgentDefinition) -> None:
+        """Let `agent` answer the next messages if it has the name of one of the hub's agents; a restart finds that."""
+        self._taken_over.pop(session_id, None)
+        if agent.name in self._by_name and isinstance(agent, Agent):
+            self._taken_over[session_id] = agent
+        while len(self._taken_over) > _REMEMBERED_SESSIONS:
+            del self._taken_over[next(iter(self._taken_over))]
 
 
 class _TurnAgents(TurnAgents):
     """The agents of one turn of a hub, whose models are found on its event loop."""
 
-    def __init__(self, model_of: Callable[[Agent], ChatModel], hooks: HookRegistry, by_name: dict[str, Agent]) -> None:
+    def __init__(
+        self,
+        model_of: Callable[[Agent], ChatModel],
+        hooks: HookRegistry,
+        on_taken_over: Callable[[AgentDefinition], None],
+    ) -> None:
         super().__init__(model_of, hooks)
-        self._by_name = by_name
+        self._on_taken_over = on_taken_over
 
     async def taking_over(self, agent: AgentDefinition) -> TurnAgent:
         return self.of(agent)
 
     def took_over(self, agent: AgentDefinition) -> None:
-        """Let `agent` answer the next messages if it has the name of one of the hub's agents; a restart finds that."""
-        if agent.name in self._by_name and isinstance(agent, Agent):
-            self._by_name[agent.name] = agent
+        self._on_taken_over(agent)
 
 
 def checked_agents(agents: Iterable[Agent]) -> tuple[Agent, ...]:

@@ -14,9 +14,10 @@ from agenticx.core import Agent, AgentExecutor, Task
 from agenticx.runtime import ConfirmGate
 from agenticx.sessions import MemoryStore
 from agenticx.settings import load_settings
-from agenticx.teams import AssistantAgent, RoundRobinGroupChat
+from agenticx.teams import AgentTeamManager, AssistantAgent, RoundRobinGroupChat
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
-from agenticx.tools import tool
+from agenticx.tools import ToolContext, as_tool, decide, tool
+from agenticx.tools.base import is_idempotent, is_parallel
 
 pytestmark = pytest.mark.anyio
 
@@ -124,6 +125,13 @@ async def in_executor_in_a_tool(
     await collect(outer.run_turn("Go", session))
 
 
+async def in_subagent(model: ScriptedModel, tools: Sequence[Any], gate: ConfirmGate | None, session: Session) -> None:
+    manager = AgentTeamManager(AgentRuntime(model), session=session)
+    outer = ScriptedModel([call("spawn_subagent", {"task": "Go"}), call("wait_subagents"), "Done."])
+    runtime = AgentRuntime(outer, gate, tools=[*tools, *manager.meta_tools()])
+    await collect(runtime.run_turn("Go", session))
+
+
 WAYS = [
     in_runtime,
     in_executor,
@@ -133,6 +141,7 @@ WAYS = [
     in_team,
     in_team_with_session,
     in_executor_in_a_tool,
+    in_subagent,
 ]
 
 
@@ -175,6 +184,16 @@ async def test_at_the_terminal_a_declared_risk_is_asked_about(
     assert ran == ["look", "change", "decorated", "bare"]
     assert results == ["done", "done", "Denied by the user.", "done", "done"]
     assert capsys.readouterr().err.count("Allow this? [y/N]") == 2
+
+
+def test_a_tool_of_undeclared_risk_is_never_taken_for_one_that_reads() -> None:
+    for made in (decorated, as_tool(bare)):
+        assessment = made.assess({}, ToolContext(workspace=Path()))
+        assert (assessment.risk, assessment.undeclared) == ("execute", True)
+        assert (made.read_only, is_parallel(made), is_idempotent(made)) == (False, False, False)
+        for mode in ("default", "accept_edits"):
+            assert [decide(mode, assessment, has_gate=given).decision for given in (True, False)] == ["ask", "allow"]
+        assert decide("plan", assessment, has_gate=False).decision == "deny"
 
 
 # --- with a gate ------------------------------------------------------------------------------------------------------

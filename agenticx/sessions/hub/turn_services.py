@@ -47,12 +47,12 @@ class AgentSource(Protocol):
         """Raise `UnknownAgent` for the name of no agent."""
         ...
 
-    def agent(self, name: str, agents: TurnAgents) -> TurnAgent:
-        """Return the agent of that name for the turn of `agents`; raises as `check_name` does."""
+    def agent(self, name: str, session_id: str, agents: TurnAgents) -> TurnAgent:
+        """Return the agent of that name for a turn of the session, that of `agents`; raises as `check_name` does."""
         ...
 
-    def for_turn(self, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
-        """Return the agents of one turn, to which it can hand over."""
+    def for_turn(self, session_id: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
+        """Return the agents of one turn of the session, to which it can hand over."""
         ...
 
 
@@ -133,8 +133,8 @@ class TurnServices:
         tools, agent, agents = self.tools(record), None, None
         if work is None and (record.agent is not None or self.agents is not None):
             source = self._agents_for(record.agent)
-            agents = source.for_turn(default=model, override=None if model_name is None else model)
-            agent = None if record.agent is None else source.agent(record.agent, agents)
+            agents = source.for_turn(record.id, default=model, override=None if model_name is None else model)
+            agent = None if record.agent is None else source.agent(record.agent, record.id, agents)
         if sampling is not None:
             check_sampling(model if agent is None else agent.model, sampling)
             agent = None if agent is None else replace(agent, sampling=sampling)

@@ -129,6 +129,24 @@ async def test_an_agent_whose_handoff_was_blocked_does_not_answer_for_another_on
     assert prompts(model) == ["You are the main agent", "You do invoices", "You do invoices"]
 
 
+async def test_an_agent_that_took_over_in_one_session_does_not_answer_in_another(tmp_path: Path) -> None:
+    customers = iter(["Ann", "Ben"])
+
+    @tool(risk="read")
+    def transfer_to_own_billing() -> Agent:
+        """Hand over to an agent that knows the customer."""
+        return billing.model_copy(update={"instructions": f"You serve {next(customers)}."})
+
+    calls = [call("transfer_to_own_billing"), "Yes?"]
+    model = ScriptedModel([*calls, *calls, "To Ann.", "To Ben."])
+    async with opened(tmp_path, model, tools=(transfer_to_own_billing,)) as hub:
+        sessions = [await hub.create(name=name, system_prompt="You are the main agent.") for name in ("Ann", "Ben")]
+        for session in (*sessions, *sessions):
+            await collect(hub.run_turn(session.id, "An invoice!"))
+    main = "You are the main agent"
+    assert prompts(model) == [main, "You serve Ann", main, "You serve Ben", "You serve Ann", "You serve Ben"]
+
+
 async def test_agents_hand_back_and_forth_over_several_messages(tmp_path: Path) -> None:
     script = [call("transfer_to_billing"), "Yes?", call("transfer_to_triage"), "What else?", "Hello."]
     model = ScriptedModel(script)
