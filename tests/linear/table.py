@@ -112,6 +112,7 @@ EXEMPT: dict[str, str] = {
             llms.json_values.text_in llms.json_values.json_string_fragment
             llms.json_values.count_in llms.json_values.first_count_in llms.json_values.cost_in
             llms.wires.json_events.malformed_reply
+            llms.transport.overflow.exceeds_account_limit
             llms.file_refusals.without_refused_files llms.file_refusals.mark_refused llms.file_refusals.note_for
             llms.file_refusals.find_too_large llms.file_refusals.sent_files llms.file_refusals.with_notes
             llms.transport.errors.blocked_prompt_error

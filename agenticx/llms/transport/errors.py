@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from agenticx.errors import ModelError, ModelErrorCode
 from agenticx.llms.file_refusals import is_undecodable
-from agenticx.llms.transport.overflow import exceeded_limit
+from agenticx.llms.transport.overflow import exceeded_limit, exceeds_account_limit
 from agenticx.messages import clean_text
 from agenticx.secret_names import is_real_key
 
@@ -228,7 +228,8 @@ def _end_of_secret(text: str, end: int, rest: str) -> int:
 
 
 def _code_from_status(status: int, report: ErrorReport, label: str) -> ModelErrorCode:
-    if status in (401, 402, 403) or _BAD_KEY.search(report.search_text):
+    is_refused = status in (401, 402, 403) or bool(_BAD_KEY.search(report.search_text))
+    if is_refused and not exceeds_account_limit(report.message):
         return "provider.auth"
     if (exceeded := _exceeded_limit(report, label, status)) is not None:
         return exceeded

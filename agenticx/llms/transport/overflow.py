@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-__all__ = ["exceeded_limit"]
+__all__ = ["exceeded_limit", "exceeds_account_limit"]
 
 _CODE = re.compile(
-    r"context_?(length|window|size|limit)_?exceed|exceed_context_size|contextwindowexceeded|outofcontext"
+    r"(context|prompt|input)[ _]?(length|window|size|limit)[ _]?exceed|exceed_context_size|contextwindowexceeded"
+    r"|outofcontext"
     r"|(prompt|input|context|max)_?tokens?_?(limit_?)?(exceeded|reached)|tokens?_?limit_?(exceeded|reached)"
-    r"|(request|payload|prompt|input|context)_too_(large|long)",
+    r"|(request|payload|prompt|input|context|(?<!_)tokens)_too_(large|long)",
     re.IGNORECASE,
 )
 """Codes and types: OpenAI and many others; llama.cpp; LiteLLM; Volcano; GitHub Copilot and Models; Anthropic."""
@@ -41,7 +42,9 @@ _RATE = re.compile(
     re.IGNORECASE,
 )
 _OUTPUT = re.compile(r"max(imum)?[ _]?((output|completion|new)[ _]?)?tokens|(output|completion) tokens", re.IGNORECASE)
-_INPUT = re.compile(r"\b(inputs?|prompts?|messages?|conversation|history)\b|prompt_|input_|输入|提示", re.IGNORECASE)
+_INPUT = re.compile(
+    r"\b(inputs?|prompts?|messages?|conversation|history|in (the )?request)\b|prompt_|input_|输入|提示", re.IGNORECASE
+)
 _OUTPUT_COUNT = re.compile(
     r"(\d+)(?: tokens)? (?:in|for) the (?:completion|output)|requested (\d+) output tokens|(\d+) `?max_new_tokens"
     r"|max_(?:completion_)?tokens'? is too large: (\d+)",
@@ -54,7 +57,7 @@ _MORE = r"(?:exceed\w*|(?:longer|larger|greater|bigger|more) than|beyond|too (?:
 _GAP = r"(?:[^.;。]|\.(?=\S)){0,80}?"
 _INPUT_NOUN = (
     r"(?:\b|(?<=num_)|(?<=prompt_)|(?<=input_)|(?<=total_))"
-    r"(?:prompt|inputs?|messages?|tokens?|conversation|history|request|payload|body)"
+    r"(?:prompt|inputs?|messages?|tokens|token (?:count|length)|conversation|history|request|payload|body)"
 )
 """The subject of a sentence that says that there is too much input."""
 
@@ -69,31 +72,41 @@ _WORDING = re.compile(
             rf"reached (?:the )?(?:max\w* )?{_CONTEXT}",
             rf"{_CONTEXT} (?:is |of )?only|context the overflows|context shift is disabled",
             rf"request(?:ed)? .{{0,40}}\bthan .{{0,40}}{_CONTEXT}",
-            rf"{_CONTEXT} is [\d,.]+k? tokens",
+            rf"{_CONTEXT} is [\d,.]+k? tokens|context overflow|slot context|\bn_ctx",
+            rf"{_INPUT_NOUN} {_MORE} (?:the |this )?(?:model'?s? )?context\b",
             # The limit is named: OpenAI, OpenRouter, vLLM, xAI, Fireworks, Bedrock, Ernie.
-            r"max(?:imum)? (?:context|input|prompt|model|sequence|total) (?:token )?(?:length|size|tokens?)(?: is|:)",
+            r"max(?:imum)? (?:context|input|prompt|model|sequence|total) (?:token )?"
+            r"(?:length|size|tokens?|characters)(?: is|:)",
             r"(?:prompt|input) token count .{0,40}(?:exceed|supports (?:only )?up to|only supports)",
             r"max_model_len|max_seq_len|max_num_tokens|max_position_embeddings",
-            r"range of input length|reduce the (?:length|number) of (?:the |your )?(?:tokens|messages|prompt|input)",
+            r"(?:prompt|input) (?:length|size|tokens?) \(?[\d,]{1,12}\)? (?:tokens )?exceeds?\b"
+            r"|(?:prompt|input|total) tokens? (?:limit )?exceeded|requested [\d,]{1,12} tokens?,? but only",
+            r"shorten (?:your|the) (?:prompt|input|messages?|conversation)|range of input length",
+            r"reduce the (?:length|number) of (?:the |your )?(?:tokens|messages|prompt|input)",
             # The prompt is too long: Anthropic, Bedrock, Fireworks, GitHub Models, nginx, Cohere, Google.
-            rf"{_INPUT_NOUN} (?:entity |body |size |token length |length )?(?:is |are |was )?too (?:long|large|big)\b",
-            r"too many (?:input |prompt )?tokens|\d tokens? > \d",
+            rf"(?:{_INPUT_NOUN}|\bcontext) (?:entity |body |text |size |token length |length )?(?:is |are |was )?"
+            r"too (?:long|large|big)\b|too (?:long|large) (?:a )?(?:prompt|input|request|context)\b",
+            r"too many (?:input |prompt )?tokens|too many total text bytes",
+            r"\d tokens? > \d|\btokens?:? [\d,]{1,12} > \d",
             r"exceed\w* (?:the )?(?:model'?s? )?(?:max\w* )?(?:(?:input|prompt) )?tokens? (?:limit|count|length)",
-            r"exceed\w* (?:the )?max\w* (?:number|amount) of tokens|exceeded max input",
-            r"(?:must|should) have (?:less|fewer) than \d+ tokens|tokens? limit (?:is )?(?:exceeded|reached)",
+            r"exceed\w* (?:the )?max\w* (?:allowed )?"
+            r"(?:(?:number|amount) of tokens|(?:input|prompt|context|request|payload)\b)",
+            r"(?:must|should) have (?:less|fewer) than \d+ tokens",
+            r"tokens? limit (?:of [\d,]{1,12} )?(?:is |was )?(?:exceeded|reached)",
+            r"content[- ]length (?:limit )?exceeded",
             r"tokens of image and text exceed max message tokens",
             r"limit on max bytes to request body",
             r"invalid '(?:messages|input)(?:\[\d+\]|\.content|\.text|\.output){0,4}': (?:string|array) too long",
             # Chinese gateways.
-            r"(?:上下文|输入|提示词?|prompt|tokens?|消息|对话|内容)[^。;；图]{0,20}(?:过长|超长|超出|超过)",
+            r"(?:上下文|输入|提示词?|prompt|tokens?|消息|对话|内容)[^。;；图]{0,20}(?:过长|超长|超限|超出|超过)",
             r"(?:超出|超过)[^。;；图]{0,12}(?:上下文|最大长度|长度限制)",
         )
     ),
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(
-    rf"{_INPUT_NOUN}\b`?{_GAP}(?:(?:is|are|was|were) too (?:long|large|big)"
-    rf"|(?:{_MORE}|(?:must|should) (?:not )?(?:be|have) (?:<=?|less than|fewer than|at most|no more)"
+    rf"(?:{_INPUT_NOUN}|\bsequence)\b`?{_GAP}(?:(?:is|are|was|were) too (?:long|large|big)"
+    rf"|(?:{_MORE}|(?:must|should) (?:not )?(?:be|have) (?:<=?|(?:less|fewer|shorter|smaller) than|at most|no )"
     rf"|(?:over|above) the){_GAP}{_LIMIT_NOUN})",
     re.IGNORECASE,
 )
@@ -102,14 +115,15 @@ _SENTENCE = re.compile(
 _OTHER_PART = re.compile(
     r"image|picture|photo|pixel|video|audio|\bpdf|\bpages?\b|\bfile|document|attachment|\btools?\b|tool_|function|schema"
     r"|\bnames?\b|title|description|\bids?\b|_id\b|\bkey|header|\bur[il]\b|\bstop\b|metadata|logprob|temperature|penalty"
-    r"|input should|\btime|seconds|deadline|retries|attempts|connections|concurren|candidate|choices|cache|batch"
+    r"|input should be (?:less|greater)"
+    r"|\brate\b|embedding|depth|nest|propert|\btime|seconds|deadline|retries|attempts|connections|concurren|candidate|choices|cache|batch"
     r"|图片|图像|文件",
     re.IGNORECASE,
 )
 """Parts of a request with limits of their own, which no summary makes smaller; `Input should be` is any field's."""
 
-_LONG_CONTEXT = re.compile(r"long context (?:beta|requests?\b)", re.IGNORECASE)
-"""Anthropic's refusals, some with status 429, of requests over 200,000 tokens that an account may not make."""
+_ACCOUNT_LIMIT = re.compile(r"long context (?:beta|requests?\b)|prompt tokens limit exceeded: \d+ > \d+", re.IGNORECASE)
+"""Refusals of requests that are too large for an account: Anthropic (over 200,000 tokens), OpenRouter (unpaid)."""
 
 _MAX_CHARS = 2_000
 _CLAUSE_CHARS = 40
@@ -138,13 +152,18 @@ def exceeded_limit(
     named = _REQUESTED.search(message)
     if named is not None and _is_over(named):
         return "context_overflow"  # the request alone is over the limit of a minute, so that waiting does not help
-    if _LONG_CONTEXT.search(message):
+    if exceeds_account_limit(message):
         return "context_overflow"
     if status == 429 or "rate_limit" in codes or named is not None:
         return "provider.rate_limited"
     if status == 413 or _is_overflow(codes, message, provider, status):
         return "context_overflow"
     return None
+
+
+def exceeds_account_limit(message: str) -> bool:
+    """Return whether the account may make smaller requests only; the status may be that of a missing permission."""
+    return _ACCOUNT_LIMIT.search(message[:_MAX_CHARS]) is not None
 
 
 def _is_overflow(codes: str, message: str, provider: str, status: int | None) -> bool:

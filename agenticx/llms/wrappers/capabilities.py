@@ -105,7 +105,8 @@ def _request_with_files_as_text(request: ModelRequest) -> ModelRequest:
 
 _FILES_AS_TEXT = Downgrade(
     re.compile(
-        r"not support (\w+ )?(images?|vision|visual|multi-?modal|file inputs?|pdf)"
+        r"not support (\w+ )?(images?(?!/| (?:formats?|types?|sizes?|larger|over)\b)|vision|visual|multi-?modal"
+        r"|file inputs?|pdf)"
         r"|endpoints found that support (image|file|pdf)"
         r"|(images?|image_url|image inputs?|vision) (is|are) (only|not) (currently )?(support|enabl|allow|accept)"
         r"|not a (multi-?modal|vision) model|at most 0 image|required for image input"

@@ -119,6 +119,7 @@ async def test_after_a_refusal_of_files_they_are_sent_as_text(text: str) -> None
     "error",
     [
         refusal("Could not process image"),
+        refusal("We do not support image/webp, please send png or jpeg"),
         refusal("image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes"),
         refusal("The image data you provided does not represent a valid image."),
         ModelError("this model does not support image input", code="provider.overloaded"),
