@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any
 from uuid import uuid4
@@ -85,10 +86,7 @@ class Agent(BaseModel, AgentDefinition):
     @classmethod
     def _check_parameters(cls, instructions: str | Callable[..., Any]) -> str | Callable[..., Any]:
         if callable(instructions):
-            parameters = inspect.signature(instructions).parameters
-            by_name = [one.name for one in parameters.values() if one.kind is inspect.Parameter.KEYWORD_ONLY]
-            if len(parameters) > 1 or by_name not in ([], [_VARIABLES]):
-                raise ValueError(f"a function of instructions takes no argument or {_VARIABLES}")
+            _with_variables(instructions, {})
         return instructions
 
     @property
@@ -144,14 +142,7 @@ class Agent(BaseModel, AgentDefinition):
         if isinstance(self.instructions, str):
             return self.instructions
         what = f"the instructions of agent {self.name!r}"
-        function = self.instructions
-        match [parameter.kind for parameter in inspect.signature(function).parameters.values()]:
-            case []:
-                pass
-            case [inspect.Parameter.KEYWORD_ONLY | inspect.Parameter.VAR_KEYWORD]:
-                function = partial(function, **{_VARIABLES: copied_variables(context_variables)})
-            case _:
-                function = partial(function, copied_variables(context_variables))
+        function = _with_variables(self.instructions, copied_variables(context_variables))
         try:
             text = await user_code.call(function, what=what)
         except AgenticXError as exc:
@@ -159,3 +150,20 @@ class Agent(BaseModel, AgentDefinition):
         if not isinstance(text, str):
             raise HookFailed(f"{what} must be text, not {type(text).__name__}")
         return text
+
+
+def _with_variables(function: Callable[..., Any], variables: dict[str, Any]) -> Callable[..., Any]:
+    """Return a function of instructions with the variables as its argument, if it takes one.
+
+    That is the parameter `context_variables`, else the first one. Raises `ValueError` for a function that needs more.
+    """
+    signature = inspect.signature(function)
+    by_name = partial(function, **{_VARIABLES: variables})
+    attempts = [partial(function, variables), by_name, partial(function)]
+    if _VARIABLES in signature.parameters:
+        attempts = [by_name, *attempts]
+    for attempt in attempts:
+        with suppress(TypeError):
+            signature.bind(*attempt.args, **attempt.keywords)
+            return attempt
+    raise ValueError(f"a function of instructions takes no argument or {_VARIABLES}; others need defaults")

@@ -369,7 +369,8 @@ class BaseGroupChat(Team):
     async def _selected_speaker(self) -> str | None:
         """Return what `_select_speaker` does; `TeamError` for another name or value."""
         what = f"_select_speaker of team {self.name!r}"
-        name: object = await user_code.call_in_place(self._select_speaker, self._transcript.messages, what=what)
+        with user_code.translated_errors(what):
+            name: object = await user_code.call_in_place(self._select_speaker, self._transcript.messages, what=what)
         return None if name is None else self._checked_name(name, what)
 
     def _checked_name(self, name: object, what: str) -> str:

@@ -112,8 +112,11 @@ async def test_role_goal_backstory_and_instructions_are_the_system_prompt_and_th
         lambda *, context_variables: f"Be {context_variables['mood']}.",
         lambda **variables: f"Be {variables['context_variables']['mood']}.",
         lambda *variables: f"Be {variables[0]['mood']}.",
+        lambda *variables, **more: f"Be {variables[0]['mood']}.",
+        lambda variables, end=".": f"Be {variables['mood']}{end}",
+        lambda end=".", context_variables=None: f"Be {context_variables['mood']}{end}",
     ],
-    ids=["positional", "keyword-only", "any keyword", "any position"],
+    ids=["positional", "keyword-only", "any keyword", "any position", "any", "with a default", "by name"],
 )
 async def test_functions_of_instructions_get_the_context_variables_as_they_take_them(instructions: Any) -> None:
     model = ScriptedModel(["Hi."])

@@ -210,7 +210,7 @@ class FirstAgain(RoundRobinGroupChat):
 
 class Wrong(InTurn):
     def _select_speaker(self, messages: Sequence[BaseAgentEvent | BaseChatMessage]) -> str | None:
-        return "nobody"
+        return "nobody" if len(self._participants) == 1 else {}["next"]
 
 
 @pytest.mark.parametrize("kind", [InTurn, InTurnAsync])
@@ -228,5 +228,7 @@ async def test_the_selection_of_a_team_can_be_overridden_in_part_and_its_wrong_n
     assert said == ["a: once", "b: b here", "a: again", "a: done"]
     with pytest.raises(TeamError, match=r"_select_speaker of team 'Wrong' returned 'nobody', .* known: \['a'\]"):
         await Wrong([Saying("a")]).run(task="go")
+    with pytest.raises(TeamError, match="_select_speaker of team 'Wrong' raised KeyError: 'next'"):
+        await Wrong([Saying("a"), Saying("b")]).run(task="go")
     outer = RoundRobinGroupChat([InTurn([Saying("a")]), Saying("z")], max_turns=2)
     assert lines((await outer.run(task="go")).messages)[-2:] == ["a: a here", "z: z here"]
