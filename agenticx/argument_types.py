@@ -18,6 +18,7 @@ __all__ = [
     "check_str",
     "check_type",
     "checked_text",
+    "is_encodable",
     "wrong_type",
 ]
 
@@ -41,6 +42,15 @@ def wrong_type(name: str, value: object, expected: str) -> TypeError:
 def check_str(name: str, value: object) -> None:
     """Raise `TypeError` if the argument `name` is no str."""
     check_type(name, value, str, "a str")
+
+
+def is_encodable(text: str) -> bool:
+    """Return True if the text can be stored as UTF-8, False for one with half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_int(name: str, value: object) -> None:

@@ -35,9 +35,9 @@ async def rename(arguments: Namespace) -> int:
 
 async def move(arguments: Namespace) -> int:
     """Change the folder of a session."""
-    folder: Path = arguments.folder.expanduser()
+    folder: Path = arguments.folder
     if not os.path.isdir(folder):  # noqa: ASYNC240 - nothing else runs
-        raise SettingsError(f"{str(arguments.folder)!r} is not a folder; give one that exists")
+        raise SettingsError(f"{str(folder)!r} is not a folder; give one that exists")
     async with open_session(arguments) as (client, session):
         moved = await client.change(session.id, {"workspace": os.path.realpath(folder)})  # noqa: ASYNC240
         _print_session(moved)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
-from agenticx.argument_types import check_int, check_path, check_str, check_type, wrong_type
+from agenticx.argument_types import check_int, check_path, check_str, check_type, is_encodable, wrong_type
 from agenticx.clocks import Clock, SystemClock, rfc3339
 from agenticx.errors import AgenticXError, SessionNotFound, SettingsError, StoreError
 from agenticx.llms.base import ChatModel
@@ -156,7 +156,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
         check_fields(fields | {"agent": agent})
         if team is not None:
-            check_text("team", team)
+            check_str("team", team)
         folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
         record = SessionRecord(
             name=name,
@@ -333,6 +333,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         Its kept contents of files are deleted last, as only the deletion shows that no other process owns the session.
         What a crash or an error leaves of them is deleted when this is called again, which raises `SessionNotFound`.
         """
+        _check_session_id(session_id)
         try:
             await self._perform(session_id, Delete())
         except DamagedData as exc:
@@ -482,6 +483,8 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
 def _check_session_id(session_id: object) -> None:
     if not isinstance(session_id, str):
         raise wrong_type("session_id", session_id, "the id of a session, which is a str")
+    if not is_encodable(session_id):
+        raise SessionNotFound(f"no session has the id {session_id!r}")
 
 
 def workspace_folder(given: str | PathLike[str] | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -216,6 +217,8 @@ def test_without_a_terminal_the_question_that_nobody_answered_is_shown(agx: Any,
     ("words", "problem"),
     [
         (("nope", "hi"), "unknown team 'nope'; known teams: echo, review, triage, writer-critic"),
+        ((os.fsdecode(b"a\xff"), "hi"), r"unknown team 'a\udcff'; known teams: echo"),
+        ((300 * "a", "hi"), "unknown team 'aaa"),
         (("echo",), "give the team a task, or a session to go on with"),
         (("review", "hi", "--session", "last"), "has the team 'echo'; leave --session out to run 'review'"),
     ],

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Literal
 
-from agenticx.argument_types import check_str, check_type
+from agenticx.argument_types import check_str, check_type, is_encodable
 from agenticx.messages import clean_text
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest, EventType, QuestionAnswer, QuestionRequest
 from agenticx.sessions.history.interrupted import confirm_request, question_request
@@ -74,7 +74,9 @@ class QuestionMethods(ABC):
         return await self._answer(AnswerQuestion(request_id=question_id, answer=given))
 
     async def _answer(self, command: Answer | AnswerQuestion) -> Any:
-        session_id = await self.store.catalog.session_of("question_asked", command.request_id)
+        session_id, request_id = None, command.request_id
+        if is_encodable(request_id):
+            session_id = await self.store.catalog.session_of("question_asked", request_id)
         if session_id is None:
             raise unknown_id(command.request_id, command.answer)
         return await self._perform(session_id, command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from agenticx import open_hub
 from agenticx.errors import SessionBusy, SessionNotFound, SettingsError, StoreError, ToolError
 from agenticx.llms.scripted import ScriptedModel, call, hang, say
 from agenticx.runtime import ConfirmAnswer
+from agenticx.runtime.confirm import UnknownConfirm, UnknownQuestion
 from agenticx.runtime.events import TokenEvent
-from agenticx.sessions import Hub, HubClosed, OwnedElsewhere, TurnFailed
+from agenticx.sessions import Hub, HubClosed, OwnedElsewhere, TurnFailed, TurnRequest
 from agenticx.settings import load_settings
 from agenticx.testing import collect, outline
 from agenticx.tools import tool
@@ -242,3 +244,20 @@ async def test_a_field_of_a_session_that_cannot_be_used_is_named(
         with pytest.raises(ValueError, match="'id' of a session cannot be changed"):
             await hub.change(session.id, {"id": "other"})
         assert list(await hub.store.catalog.sessions()) == [session]
+
+
+async def test_an_id_that_no_store_can_have_is_unknown(tmp_path: Path) -> None:
+    async with opened(tmp_path, url=f"sqlite:///{tmp_path}/s.db") as hub:
+        calls: list[Callable[[str], Awaitable[object]]] = [
+            *(lambda id_: hub.submit(id_, TurnRequest(input="hi")), lambda id_: hub.change(id_, {"pinned": True})),
+            *(hub.stop, lambda id_: hub.rewind(id_, None), hub.messages, hub.subagents, hub.delete),
+            lambda id_: anext(hub.follow(id_)),
+        ]
+        for id_ in ("\ud800", "a\0", "a" * 5000, "../a", ""):
+            for attempt in calls:
+                with pytest.raises(SessionNotFound):
+                    await attempt(id_)
+            with pytest.raises(UnknownConfirm):
+                await hub.answer_confirm(id_, YES, digest="")
+            with pytest.raises(UnknownQuestion):
+                await hub.answer_question(id_, "yes")
