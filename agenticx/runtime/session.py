@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_
+from operator import is_, is_not
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -113,9 +113,7 @@ class Session:
         self.stored_compacted = stored_compacted
         self._running = None
         self._replacements = []
-        self._call_ids = {
-            call.id for message in self.messages if message.role == "assistant" for call in message.tool_calls
-        }
+        self._call_ids = _call_ids(self.messages)
         self._check_mode()
 
     @property
@@ -140,6 +138,13 @@ class Session:
         self._check_mode()
         self.check_free()
         self._running = turn
+
+    def read_rows(self) -> None:
+        """Replace dict rows that the application has added to `messages`; raise `TypeError` for anything else in it."""
+        messages = messages_from_rows(self.messages)
+        if any(map(is_not, messages, self.messages)):
+            self.messages[:] = messages
+            self._call_ids |= _call_ids(messages)
 
     def check_free(self) -> None:
         """Raise `SessionBusy` while a turn runs."""
@@ -256,6 +261,10 @@ class Session:
         self._call_ids, self.resumed = other._call_ids, self.resumed or other.resumed
 
 
+def _call_ids(messages: Sequence[Message]) -> set[str]:
+    return {call.id for message in messages if message.role == "assistant" for call in message.tool_calls}
+
+
 def _check_arguments(id_: object, workspace: object, messages: object, state: object) -> None:
     if id_ is not None:
         check_str("id", id_)
@@ -267,7 +276,8 @@ def _check_arguments(id_: object, workspace: object, messages: object, state: ob
 
 
 def checked_session(session: object) -> Session:
-    """Return `session`; raise `TypeError` if it is no `Session`."""
+    """Return `session`, without dict rows; raise `TypeError` if it is no `Session` or has what is no message."""
     if not isinstance(session, Session):
         raise TypeError(f"session must be a Session, not {type(session).__name__}; a hub runs those that it stores")
+    session.read_rows()
     return session

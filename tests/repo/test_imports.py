@@ -64,6 +64,9 @@ def test_importing_an_entry_module_loads_no_large_packages(module: str) -> None:
         "agenticx.runtime.hooks: AgentHook, HookRegistry",
         "agenticx.runtime: ConfirmGate, SyncConfirmGate, AsyncConfirmGate, AutoApproveConfirmGate",
         "agenticx.llms: OpenAIProvider",
+        "agenticx.core.agent: Agent",
+        "agenticx.core.agent_executor: AgentExecutor",
+        "agenticx.core.task: Task",
     ],
 )
 def test_published_import_paths_exist(names: str) -> None:

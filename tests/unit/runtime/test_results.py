@@ -247,6 +247,20 @@ def test_any_other_row_is_a_type_error_with_its_index(row: Any, problem: str) ->
     assert problem in str(raised.value)
 
 
+async def test_rows_that_are_added_to_a_session_are_messages_from_the_next_turn_on() -> None:
+    session = Session(messages=ROWS[:2])
+    added: list[Any] = session.messages
+    added += ROWS[2:]
+    await runtime("5").run("2 + 3?", session)
+    assert session.to_openai()[:-2] == ROWS
+    assert session.messages[3].name == "add"
+    assert session.assign_call_id("c1") != "c1"
+    added.append("text")
+    with pytest.raises(TypeError, match=rf"messages\[{len(ROWS) + 2}\] must be a message"):
+        await runtime("x").run("go", session)
+    assert (len(session.messages), session.running_turn) == (len(ROWS) + 3, None)
+
+
 @pytest.mark.parametrize("given", [{"role": "user"}, {"role": "user", "content": None}])
 async def test_a_row_without_content_is_a_type_error_before_the_turn(given: Any) -> None:
     session = Session()
