@@ -9,11 +9,14 @@
 5. A part of a path that does not exist, but is how exactly one entry of its folder is shown, means that entry: names
    with hidden characters are shown with code points, and models write some of them as plain blanks. Rules, questions
    and digests then concern the real name.
+6. A file is replaced by renaming a new one over it. Only where that is refused, as for a file that is mounted into a
+   container, a function of its own writes it in place: a crash then leaves parts of both contents.
 """
 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 from collections.abc import Callable, Generator
@@ -28,8 +31,11 @@ from agenticx.tools.shown_names import entries_shown_as
 from agenticx.tools.visible import visible_path
 
 __all__ = [
+    "CannotReplace",
     "FolderEntry",
     "WorkspacePath",
+    "is_replaceable",
+    "overwrite_file",
     "read_file",
     "remove_file",
     "replace_file",
@@ -44,6 +50,8 @@ _KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NOT_REPLACEABLE = frozenset({errno.EBUSY, errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +191,16 @@ def scan_folder(target: WorkspacePath) -> list[FolderEntry]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
+class CannotReplace(ToolError):
+    """Raised if the system refuses a new file beside an existing one, or renaming it over that."""
+
+
 def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = None) -> os.stat_result:
     """Replace a file atomically by `content`: readers see the old or the new file, also after a crash.
 
     Missing folders are created. An existing file keeps its permissions, and its owner where this process may set it;
-    a new file gets `mode`.
+    a new file gets `mode`. Raises `CannotReplace` for an existing file that is in use as a mount point, or whose folder
+    may not be changed.
     """
     name = _name(target)
     with _os_errors_as_tool_errors(target), _open_parent(target, create=True) as folder:
@@ -195,7 +208,8 @@ def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = No
         if before is not None:
             _require_regular(before, target)
         temporary = f".{name[:100]}.{new_id('tmp')}"
-        descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
+        with _refusals_as_cannot_replace(target, before):
+            descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
         try:
             with open(descriptor, "wb") as file:
                 if before is not None:
@@ -208,13 +222,91 @@ def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = No
                 file.flush()
                 os.fsync(descriptor)
                 status = os.fstat(descriptor)
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            with _refusals_as_cannot_replace(target, before):
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             raise
         os.fsync(folder)
         return status
+
+
+@contextmanager
+def _refusals_as_cannot_replace(target: WorkspacePath, before: os.stat_result | None) -> Generator[None]:
+    try:
+        yield
+    except OSError as exc:
+        if before is None or exc.errno not in _NOT_REPLACEABLE:
+            raise
+        raise CannotReplace(f"{target.shown!r} cannot be replaced by a new file: {exc.strerror}") from exc
+
+
+def overwrite_file(target: WorkspacePath, old: bytes, new: bytes) -> os.stat_result:
+    """Write `new` over the content `old` of an existing file, in place; its names and its mount stay.
+
+    This is not atomic. If the process ends meanwhile, the file has the beginning of `new` and the rest of `old`; after
+    an error `old` is written again.
+    """
+    with _os_errors_as_tool_errors(target), _open_parent(target) as folder:
+        descriptor = os.open(_name(target), _OLD_FILE_FLAGS, dir_fd=folder)
+        with open(descriptor, "r+b", buffering=0) as file:
+            _require_regular(os.fstat(descriptor), target)
+            try:
+                _write_all(file, new)
+            except BaseException:
+                with suppress(OSError):
+                    _write_all(file, old)
+                raise
+            return os.fstat(descriptor)
+
+
+def _write_all(file: io.FileIO, content: bytes) -> None:
+    file.seek(0)
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[file.write(remaining) :]
+    file.truncate()  # last, so that at no time more of the old content is lost than was overwritten
+    os.fsync(file.fileno())
+
+
+def is_replaceable(target: WorkspacePath) -> bool:
+    """Return whether `replace_file` can replace an existing file, as far as can be seen without trying it."""
+    try:
+        with _open_parent(target) as folder:
+            status = _stat_or_none(_name(target), folder)
+            if status is None:
+                return True
+            is_open = os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=_EFFECTIVE)
+            return is_open and not _is_sticky(folder, status) and not _is_mounted(_name(target), folder)
+    except OSError:
+        return True
+
+
+_EFFECTIVE = os.access in os.supports_effective_ids
+
+
+def _is_sticky(folder: int, status: os.stat_result) -> bool:
+    """Return whether only owners may replace files in the folder, as in /tmp, and this process is none."""
+    folder_status = os.fstat(folder)
+    return bool(folder_status.st_mode & stat.S_ISVTX) and os.geteuid() not in (0, status.st_uid, folder_status.st_uid)
+
+
+def _is_mounted(name: str, folder: int) -> bool:
+    """Return whether the file is a mount point, as one that is bound into a container; False if that is unknown."""
+    try:
+        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            return _mount_id(descriptor) != _mount_id(folder)
+        finally:
+            os.close(descriptor)
+    except (AttributeError, OSError):  # there are neither O_PATH nor /proc elsewhere than on Linux
+        return False
+
+
+def _mount_id(descriptor: int) -> str:
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii").splitlines()
+    return next((line for line in lines if line.startswith("mnt_id:")), "")
 
 
 def remove_file(target: WorkspacePath) -> None:

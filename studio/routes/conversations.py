@@ -144,7 +144,7 @@ async def rewind(request: Request) -> Response:
     body = await read_body(request, RewindBody)
     result = await studio.hub.rewind(session_id, body.message_id)
     files: list[RewoundFileItem] = [
-        {"path": file.path, "outcome": file.outcome, "reason": file.reason} for file in result.files
+        {"path": file.shown, "outcome": file.outcome, "reason": file.reason} for file in result.files
     ]
     response: RewindResponse = {"rewound_to": result.rewound_to, "undo": {"message_id": result.undo}, "files": files}
     return JSONResponse(response)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import zlib
 from collections.abc import Sequence
@@ -305,3 +306,26 @@ async def test_a_damaged_list_of_changes_is_503_and_changes_no_file(
         assert files(studio.workspace) == there
         assert (await studio.client.delete(f"/api/sessions/{session_id}")).status_code == 204
         assert list((home / "snapshots").iterdir()) == []
+
+
+async def test_names_with_hidden_characters_and_bytes_are_shown_in_questions_and_rewinds(
+    make_studio: StudioMaker,
+) -> None:
+    names = ["Shot 10.00\u202fAM.txt", os.fsdecode(b"caf\xe9.txt")]
+    given, shown = ["Shot 10.00 AM.txt", "caf⟨U+DCE9⟩.txt"], ["Shot 10.00⟨U+202F⟩AM.txt", "caf⟨U+DCE9⟩.txt"]
+    model = ScriptedModel([[*(write(name, "new") for name in given)], "done"])
+    async with make_studio(model, tools=builtin_tools()) as studio:
+        for name in names:
+            (studio.workspace / name).write_text("old")
+        session_id = await studio.session()
+        cursor = (await studio.turn(session_id, "write them")).json()["cursor"]
+        for name in shown:
+            frame = (await studio.events_until(session_id, "confirm_required", cursor=cursor))[-1]
+            question, cursor = frame.data["data"], frame.id
+            assert (question["question"], question["context"]["path"]) == (f"Overwrite {name}?", name)
+            answer = {"digest": question["digest"], "approved": True}
+            assert (await studio.client.post(f"/api/confirms/{question['id']}", json=answer)).status_code == 200
+        await studio.events_until(session_id, "final", cursor=cursor)
+        assert files(studio.workspace) == dict.fromkeys(names, "new")
+        assert outcomes(await rewind(studio, session_id, None)) == dict.fromkeys(shown, "restored")
+        assert files(studio.workspace) == dict.fromkeys(names, "old")

@@ -109,7 +109,7 @@ class LocalClient:
 
     async def rewind(self, session_id: str, message_id: str | None) -> RewindReport:
         result = await self._hub.rewind(session_id, message_id)
-        files = [{"path": file.path, "outcome": file.outcome, "reason": file.reason} for file in result.files]
+        files = [{"path": file.shown, "outcome": file.outcome, "reason": file.reason} for file in result.files]
         return RewindReport(result.rewound_to, result.undo, files)
 
     async def usage(

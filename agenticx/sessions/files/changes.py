@@ -37,13 +37,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """A call's change of one file of `host`: the digests of its content before and after (None: no file)."""
+    """A call's change of one file of `host`: the digests of its content before and after (None: no file).
+
+    One that was written `in_place` has parts of both contents if the process ended meanwhile.
+    """
 
     call_id: str
     path: str
     before: str | None
     after: str | None
     host: str = field(default_factory=this_host)
+    in_place: bool = False
 
     @property
     def reverse(self) -> FileEdit:
@@ -55,7 +59,7 @@ class FileEdit:
 class RewindEdit:
     """A rewind's change of one file of `host`: the ids of the calls whose edits it undid, and those it redid.
 
-    `mode` are the permissions of a file that it removed.
+    `mode` are the permissions of a file that it removed. One `in_place` may have been cut off, as that of a `FileEdit`.
     """
 
     path: str
@@ -63,6 +67,7 @@ class RewindEdit:
     redone: Collection[str]
     mode: int | None = None
     host: str = field(default_factory=this_host)
+    in_place: bool = False
 
 
 FileChange: TypeAlias = FileEdit | RewindEdit
@@ -79,6 +84,8 @@ def change_fact(change: FileChange, key: str | None = None) -> Fact:
         undone, redone = sorted(change.undone), sorted(change.redone)
         data = {"path": change.path, "undone": undone, "redone": redone, "mode": change.mode}
     data["host"] = change.host
+    if change.in_place:
+        data["in_place"] = True
     return Fact(kind=kind, key=key or new_id("chg"), turn_id="", data=data | {"checksum": _checksum(data)})
 
 
@@ -103,6 +110,7 @@ def parse_change(fact: Fact) -> FileChange | None:
     data = dict(fact.data)
     if data.pop("checksum", None) != _checksum(data):
         return None
+    in_place = data.get("in_place") is True
     match fact.kind, data:
         case (
             "file_edited",
@@ -114,7 +122,7 @@ def parse_change(fact: Fact) -> FileChange | None:
                 "host": str() as host,
             },
         ) if is_path(path):
-            return FileEdit(call_id, path, old, new, host)
+            return FileEdit(call_id, path, old, new, host, in_place)
         case (
             "file_rewound",
             {
@@ -126,7 +134,7 @@ def parse_change(fact: Fact) -> FileChange | None:
             },
         ) if is_path(path):
             mode = None if mode is None else mode & 0o777
-            return RewindEdit(path, frozenset(undone), frozenset(redone), mode, host)
+            return RewindEdit(path, frozenset(undone), frozenset(redone), mode, host, in_place)
         case _:
             return None
 

@@ -2,8 +2,9 @@
 
 Each file's edits record its content before and after. A file with any other content was changed outside this
 conversation since, and is not touched. If an edit does not begin with the content that the previous one left, the file
-was changed outside in between: undoing stops at that change. Edits are redone only if a rewind undid them: a file that
-was put back from outside before the rewind stays as it is.
+was changed outside in between: undoing stops at that change. A content with parts of two others, as a crash in the
+middle of a write in place leaves it, counts as the one that was to be written. Edits are redone only if a rewind undid
+them: a file that was put back from outside before the rewind stays as it is.
 """
 
 from __future__ import annotations
@@ -21,8 +22,18 @@ from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, content_di
 from agenticx.sessions.store.records import Fact
 from agenticx.threads import run_in_thread
 from agenticx.tools.builtin.files import file_version
-from agenticx.tools.paths import WorkspacePath, read_file, remove_file, replace_file, resolve_in_workspace
+from agenticx.tools.paths import (
+    CannotReplace,
+    WorkspacePath,
+    is_replaceable,
+    overwrite_file,
+    read_file,
+    remove_file,
+    replace_file,
+    resolve_in_workspace,
+)
 from agenticx.tools.secret_files import is_private
+from agenticx.tools.visible import visible_path
 
 __all__ = ["RestoredFile", "restore_files"]
 
@@ -44,6 +55,11 @@ class RestoredFile:
     reason: str | None = None
     version: tuple[int, int] | None = None
 
+    @property
+    def shown(self) -> str:
+        """The path for display and JSON: hidden characters, and bytes that are not UTF-8, as code points."""
+        return visible_path(self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class _Transition:
@@ -64,6 +80,7 @@ class _FilePlan:
 
     It is not `complete` if further steps would overwrite a change from outside; `mode` is for a file that is created
     again. The transition is not `permitted` if the edits that it would redo were undone from outside, not by a rewind.
+    `in_place` are the digests of contents, before and after, of writes in place that a crash may have cut off.
     """
 
     path: str
@@ -71,22 +88,29 @@ class _FilePlan:
     complete: bool = True
     mode: int | None = None
     permitted: bool = True
+    in_place: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A planned change of a file that is as the plan expects it; `mode` are its permissions, None without a file."""
+    """A planned change of a file that is as the plan expects it; `mode` are its permissions, None without a file.
+
+    `current` is its content if it cannot be replaced, so that it is to be written in place, else None.
+    """
 
     place: WorkspacePath
     plan: _FilePlan
+    start: str | None
     mode: int | None
+    current: bytes | None = None
 
     @property
     def record(self) -> RewindEdit:
         """The record of the change, with the permissions of a file that it removes."""
         transition = self.plan.transition
         mode = self.mode if transition.end is None else None
-        return RewindEdit(self.plan.path, transition.undone, transition.redone, mode)
+        in_place = self.current is not None
+        return RewindEdit(self.plan.path, transition.undone, transition.redone, mode, in_place=in_place)
 
 
 async def restore_files(
@@ -130,30 +154,36 @@ def _plan_files(changes: Iterable[FileChange], undone: Collection[str], redone: 
     redo_steps: dict[str, list[_Transition]] = {}
     undone_by_rewinds: dict[str, frozenset[str]] = {}  # by path, the calls whose edits are undone now
     modes: dict[str, int] = {}
+    last_changes: dict[str, FileChange] = {}
+    last_edits: dict[str, FileEdit] = {}
     for change in changes:
+        last_changes[change.path] = change
         if isinstance(change, RewindEdit):
             already = undone_by_rewinds.get(change.path, frozenset())
             undone_by_rewinds[change.path] = already.difference(change.redone).union(change.undone)
             if change.mode is not None:
                 modes[change.path] = change.mode
             continue
+        last, last_edits[change.path] = last_edits.get(change.path), change
+        if last is not None and change.in_place and replace(change, in_place=False) == last:
+            continue  # the same edit, which could only be made in place
         call_ids = frozenset((change.call_id,))
         if change.call_id in undone:
             undo_steps.setdefault(change.path, []).insert(0, _Transition(change.after, change.before, undone=call_ids))
         elif change.call_id in redone:
             redo_steps.setdefault(change.path, []).append(_Transition(change.before, change.after, redone=call_ids))
-    return [
-        replace(
-            _plan_file(
-                path,
-                _join_steps(undo_steps.get(path, [])),
-                _join_steps(redo_steps.get(path, [])),
-                undone_by_rewinds.get(path, frozenset()),
-            ),
-            mode=modes.get(path),
-        )
-        for path in undo_steps | redo_steps
-    ]
+    plans: list[_FilePlan] = []
+    for path in undo_steps | redo_steps:
+        undo, redo = _join_steps(undo_steps.get(path, [])), _join_steps(redo_steps.get(path, []))
+        plan = _plan_file(path, undo, redo, undone_by_rewinds.get(path, frozenset()))
+        cut_off: list[tuple[str | None, str | None]] = []
+        if isinstance(last_changes[path], RewindEdit) and last_changes[path].in_place:
+            cut_off.append((plan.transition.start, plan.transition.end))
+        if last_changes[path].in_place and last_edits[path].in_place:
+            cut_off.append((last_edits[path].before, last_edits[path].after))
+        in_place = tuple((old, new) for old, new in cut_off if old is not None and new is not None)
+        plans.append(replace(plan, mode=modes.get(path), in_place=in_place))
+    return plans
 
 
 def _join_steps(steps: Iterable[_Transition]) -> list[_Transition]:
@@ -196,11 +226,17 @@ async def _restore_file(
 ) -> RestoredFile:
     """Apply the plan to the file; it is recorded in between, so the state of the file is read before and after that."""
     try:
-        change = await run_in_thread(_check, workspace, plan, private)
+        writes = [await _read_contents(snapshots, *digests) for digests in plan.in_place]
+        change = await run_in_thread(_check, workspace, plan, private, [write for write in writes if write is not None])
         done = await _apply(snapshots, change, began) if isinstance(change, _Change) else change
     except ToolError as exc:
         return RestoredFile(_display_path(plan.path, workspace), "left", f"It cannot be restored: {exc}.")
     return done if plan.complete or done.outcome == "left" else replace(done, reason=_PARTIAL_REASON, version=None)
+
+
+async def _read_contents(snapshots: SessionSnapshots, before: str, after: str) -> tuple[bytes, bytes] | None:
+    old, new = await snapshots.read_content(before), await snapshots.read_content(after)
+    return None if old is None or new is None else (old, new)
 
 
 def _display_path(path: str, workspace: Path) -> str:
@@ -208,8 +244,13 @@ def _display_path(path: str, workspace: Path) -> str:
     return os.path.relpath(path, root) if Path(path).is_relative_to(root) else path
 
 
-def _check(workspace: Path, plan: _FilePlan, private: Collection[Path]) -> _Change | RestoredFile:
-    """Return the change to make to the file, or the outcome for one that is not changed; raise `ToolError`."""
+def _check(
+    workspace: Path, plan: _FilePlan, private: Collection[Path], writes: Sequence[tuple[bytes, bytes]]
+) -> _Change | RestoredFile:
+    """Return the change to make to the file, or the outcome for one that is not changed; raise `ToolError`.
+
+    `writes` are contents, before and after, of writes in place that a crash may have cut off.
+    """
     place = resolve_in_workspace(plan.path, workspace)
     if str(place.path) != plan.path:
         return RestoredFile(_display_path(plan.path, workspace), "left", "The path resolves to another file now.")
@@ -218,22 +259,50 @@ def _check(workspace: Path, plan: _FilePlan, private: Collection[Path]) -> _Chan
             place.relative, "left", "It is one of AgenticX's own files, which a rewind does not change."
         )
     transition = plan.transition
-    current, status = _read_current(place)
+    current, status, content = _read_current(place)
     if TOO_LARGE in (transition.start, transition.end):
         return RestoredFile(place.relative, "left", "Its content before or after is too large for a snapshot.")
     if current == transition.end:
         return RestoredFile(place.relative, "unchanged", version=None if status is None else file_version(status))
-    if current != transition.start:
+    if current != transition.start and not _is_cut_off(content, writes):
         return RestoredFile(place.relative, "left", _CHANGED_REASON)
     if not plan.permitted:
         return RestoredFile(place.relative, "left", "It was already like this before the rewind.")
-    return _Change(place, plan, None if status is None else status.st_mode & 0o777)
+    if status is None:
+        return _Change(place, plan, current, None)
+    in_place = transition.end is not None and not is_replaceable(place)
+    return _Change(place, plan, current, status.st_mode & 0o777, content if in_place else None)
+
+
+_PAGE_BYTES = 4_096
+
+
+def _is_cut_off(content: bytes, writes: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Return whether writes in place, of new contents over old ones, may have left `content` when one was cut off.
+
+    Each page of it is then that of one of them, or begins with the new one and goes on with the old one: when a process
+    is killed, there is one such place in the file, but after a power failure any page may be the old one.
+    """
+    sizes = [len(part) for write in writes for part in write]
+    if not sizes or not min(sizes) <= len(content) <= max(sizes):
+        return False
+    starts = range(0, len(content), _PAGE_BYTES)
+    return all(any(_is_page_of(content, start, old, new) for old, new in writes) for start in starts)
+
+
+def _is_page_of(content: bytes, start: int, old: bytes, new: bytes) -> bool:
+    page, old_page, new_page = (text[start : start + _PAGE_BYTES] for text in (content, old, new))
+    pairs = enumerate(zip(page, new_page, strict=False))
+    written = next((index for index, pair in pairs if pair[0] != pair[1]), min(len(page), len(new_page)))
+    return page[written:] in (b"", old_page[written : len(page)])
 
 
 async def _apply(snapshots: SessionSnapshots, change: _Change, began: Sequence[Fact]) -> RestoredFile:
     end, content = change.plan.transition.end, None
     if end is not None and (content := await snapshots.read_content(end)) is None:
         return RestoredFile(change.place.relative, "left", "No snapshot of its content is left.")
+    if change.current is not None and content is not None:
+        await snapshots.keep(change.current, content)
     await snapshots.record_rewind(began, change.record)
     return await run_in_thread(_write, change, content)
 
@@ -241,22 +310,28 @@ async def _apply(snapshots: SessionSnapshots, change: _Change, began: Sequence[F
 def _write(change: _Change, content: bytes | None) -> RestoredFile:
     """Write the content, None to remove the file, unless the file was changed since `_check`; raise `ToolError`."""
     place = change.place
-    current, status = _read_current(place)
-    if current != change.plan.transition.start:
+    current, status, _ = _read_current(place)
+    if current != change.start:
         return RestoredFile(place.relative, "left", _CHANGED_REASON)
     if content is None:
         remove_file(place)
         return RestoredFile(place.relative, "removed")
     mode = change.plan.mode if status is None else None
-    return RestoredFile(place.relative, "restored", version=file_version(replace_file(place, content, mode=mode)))
+    try:
+        written = replace_file(place, content, mode=mode)
+    except CannotReplace:
+        if change.current is None:  # as it seemed to be replaceable, its content is not stored
+            raise
+        written = overwrite_file(place, change.current, content)
+    return RestoredFile(place.relative, "restored", version=file_version(written))
 
 
-def _read_current(place: WorkspacePath) -> tuple[str | None, os.stat_result | None]:
-    """Return the digest and the status of the file, or two times None if there is none."""
+def _read_current(place: WorkspacePath) -> tuple[str | None, os.stat_result | None, bytes]:
+    """Return the digest, the status and the content of the file; None, None and nothing if there is none."""
     try:
         content, status = read_file(place, LARGEST_CONTENT + 1)
     except ToolError as exc:
         if isinstance(exc.__cause__, FileNotFoundError):
-            return None, None
+            return None, None, b""
         raise
-    return content_digest(content), status
+    return content_digest(content), status, content

@@ -25,7 +25,7 @@ from agenticx.sessions.files.changes import (
 )
 from agenticx.sessions.files.old_lists import parse_old_lists
 from agenticx.sessions.store.base import Doubtful, Log
-from agenticx.sessions.store.blobs import Blobs, OldLists, content_digest
+from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, OldLists, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import Fact
 from agenticx.threads import run_sized
@@ -57,14 +57,23 @@ class SessionSnapshots:
         self._has_old_lists = True
         self._recordings = set[asyncio.Future[None]]()
 
-    async def record_edit(self, call_id: str, path: Path, before: bytes | None, after: bytes) -> None:
+    async def record_edit(
+        self, call_id: str, path: Path, before: bytes | None, after: bytes, *, in_place: bool = False
+    ) -> None:
         """Store the edit, and both contents as far as there is room; raise `ToolError` if the storage fails.
 
-        Where the call is cancelled meanwhile, or the outcome is unknown, the edit is recorded as not made.
+        For one `in_place` there is always room, but a content that is too large to be stored is refused. Where the call
+        is cancelled meanwhile, or the outcome is unknown, the edit is recorded as not made.
         """
-        edit = FileEdit(call_id, str(path), None if before is None else content_digest(before), content_digest(after))
+        digests = (None if before is None else content_digest(before)), content_digest(after)
+        if in_place and TOO_LARGE in digests:
+            raise ToolError(
+                f"nothing was changed: the file can only be written in place, and contents of more than"
+                f" {LARGEST_CONTENT:,} bytes cannot be stored before that"
+            )
+        edit = FileEdit(call_id, str(path), *digests, in_place=in_place)
         fact = change_fact(edit)
-        recording = self._track(self._record_edit(fact, before, after))
+        recording = self._track(self._record_edit(fact, before, after, in_place))
         try:
             await asyncio.shield(recording)
         except asyncio.CancelledError:
@@ -82,14 +91,15 @@ class SessionSnapshots:
         task.add_done_callback(self._recordings.discard)
         return task
 
-    async def _record_edit(self, fact: Fact, before: bytes | None, after: bytes) -> None:
+    async def _record_edit(self, fact: Fact, before: bytes | None, after: bytes, in_place: bool) -> None:
         try:
             await self._import_old_lists()
         except DamagedData as exc:  # rewinds are refused
             _log.warning("file edit recorded after a damaged list", error=str(exc))
         if before is not None:
-            await self._blobs.put(self._session_id, before)
-        await self._blobs.put(self._session_id, after, synced=False)  # it is about to be written to the file as well
+            await self._blobs.put(self._session_id, before, kept=in_place)
+        # Otherwise it need not be synced, as it is about to be written to the file as well.
+        await self._blobs.put(self._session_id, after, synced=in_place, kept=in_place)
         await self._commit([fact])
 
     async def _cancel_edit(self, recording: asyncio.Future[None], edit: FileEdit, fact: Fact) -> None:
@@ -105,6 +115,11 @@ class SessionSnapshots:
     async def record_rewind(self, began: Sequence[Fact], edit: RewindEdit) -> None:
         """Store the facts that a rewind began, and a change that it is about to make; raise `StoreError`."""
         await self._commit([*began, change_fact(edit)])
+
+    async def keep(self, *contents: bytes) -> None:
+        """Store contents whatever room is left, before a file with one of them is written in place."""
+        for content in contents:
+            await self._blobs.put(self._session_id, content, kept=True)
 
     async def changes(self) -> list[FileChange]:
         """Return all changes of files, in order; raise `DamagedData`."""

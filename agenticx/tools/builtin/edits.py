@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agenticx.errors import ToolError
+from agenticx.logs import get_logger
 from agenticx.threads import run_in_thread
 from agenticx.tools.base import Assessment, ToolContext
 from agenticx.tools.builtin.files import file_version, resolve_accessible
 from agenticx.tools.diffs import unified_diff
 from agenticx.tools.lines import is_valid_utf8
-from agenticx.tools.paths import WorkspacePath, read_file, replace_file
+from agenticx.tools.paths import (
+    CannotReplace,
+    WorkspacePath,
+    is_replaceable,
+    overwrite_file,
+    read_file,
+    replace_file,
+)
 from agenticx.tools.plurals import pluralize
 from agenticx.tools.protected import changes_bare_repository, protected_part, protection_reason
 from agenticx.tools.registry import tool
@@ -35,6 +45,8 @@ __all__ = ["file_edit", "file_write"]
 
 _MAX_EDITED_BYTES = 16 * 1024 * 1024
 _MAX_HINT_CHARS = 1024 * 1024
+
+_log = get_logger(__name__)
 
 # --- file_write -------------------------------------------------------------------------------------------------------
 
@@ -61,9 +73,10 @@ async def file_write(path: str, content: str, context: ToolContext) -> str:
     """
     change = await run_in_thread(_plan_write, path, content, context, name="agx file_write")
     _refuse_stale(change, context)
-    await _write(change, context)
+    notes = await _write(change, context)
     verb = "Created" if change.before is None else "Overwrote"
-    return " ".join([f"{verb} {change.target.shown} ({pluralize(len(change.content), 'byte')}).", *change.notes])
+    size = pluralize(len(change.content), "byte")
+    return " ".join([f"{verb} {change.target.shown} ({size}).", *change.notes, *notes])
 
 
 def _plan_write(path: str, content: str, context: ToolContext) -> _Change:
@@ -160,8 +173,8 @@ async def file_edit(path: str, old_text: str, new_text: str, context: ToolContex
     """
     change = await run_in_thread(_plan_edit, path, old_text, new_text, replace_all, context, name="agx file_edit")
     _refuse_stale(change, context)
-    await _write(change, context)
-    return f"Replaced {pluralize(change.count, 'occurrence')} in {change.target.shown}."
+    notes = await _write(change, context)
+    return " ".join([f"Replaced {pluralize(change.count, 'occurrence')} in {change.target.shown}.", *notes])
 
 
 def _plan_edit(path: str, old: str, new: str, replace_all: bool, context: ToolContext) -> _Change:
@@ -238,6 +251,7 @@ class _CurrentFile:
     digest: str
     content: bytes
     is_whole: bool
+    has_other_names: bool
     text: FileText | None
 
 
@@ -269,7 +283,7 @@ def _read_current(target: WorkspacePath) -> _CurrentFile | None:
     content, status = read
     is_whole = len(content) <= _MAX_EDITED_BYTES
     text = decode_text(content) if is_whole else None
-    return _CurrentFile(file_version(status), _digest(content, status), content, is_whole, text)
+    return _CurrentFile(file_version(status), _digest(content, status), content, is_whole, status.st_nlink > 1, text)
 
 
 def _read_content(target: WorkspacePath) -> tuple[bytes, os.stat_result] | None:
@@ -297,7 +311,12 @@ def _require_current(target: WorkspacePath) -> _CurrentFile:
 def _assessment(change: _Change, given_path: str, question: str, reason: str) -> Assessment:
     """Return an assessment bound to the resolved path, to the current content of the file and to the new one."""
     target = change.target
+    in_place = change.before is not None and not is_replaceable(target)
     reasons = [reason, *change.notes]
+    if in_place:
+        reasons.append(_IN_PLACE)
+    elif change.before is not None and change.before.has_other_names:
+        reasons.append(_OTHER_NAMES)
     if target.given_parts is not None:
         reasons.append(f"The path was given as {visible_path(given_path)!r}, which leads there through a link.")
     protected = protected_part(Path(*target.parts)) or protected_part(Path(*target.given_parts or ()))
@@ -319,6 +338,7 @@ def _assessment(change: _Change, given_path: str, question: str, reason: str) ->
             "path": str(target.path),
             "before": None if change.before is None else change.before.digest,
             "after": hashlib.sha256(change.content).hexdigest(),
+            "in_place": in_place,
         },
     )
 
@@ -338,19 +358,61 @@ def _refuse_stale(change: _Change, context: ToolContext) -> None:
     raise ToolError(sentence)
 
 
-async def _write(change: _Change, context: ToolContext) -> None:
-    """Write the content, after recording the edit, and remember the version of the file.
+async def _write(change: _Change, context: ToolContext) -> list[str]:
+    """Write the content, after recording the edit, and remember the version of the file; return notes for the result.
 
-    A stop of the turn finds the file either written with its result reported, or untouched: nothing is awaited after
-    the recording. Raises `ToolError` if the file was changed while that was awaited.
+    A stop of the turn finds the file either written with its result reported, or untouched: nothing is awaited between
+    the last recording and the writing. Raises `ToolError` if the file was changed while that was awaited.
     """
     target, before = change.target, change.before
-    if context.snapshots is not None:
-        old_content = None if before is None else before.content
-        await context.snapshots.record_edit(context.call_id, target.path, old_content, change.content)
-        read = _read_content(target)
-        if (read and _digest(*read)) != (before and before.digest):
-            raise ToolError(
-                f"{target.shown!r} was changed by the user or another program, so nothing was done; read it again first"
-            )
-    context.state.files[str(target.path)] = file_version(replace_file(target, change.content))
+    in_place = before is not None and not is_replaceable(target)
+    await _record(change, context, in_place=in_place)
+    try:
+        status, notes = replace_file(target, change.content), []
+        if before is not None and before.has_other_names:
+            notes = [_OTHER_NAMES]
+    except CannotReplace:
+        if before is None or not before.is_whole:
+            raise
+        if not in_place:
+            await _record(change, context, in_place=True)
+        with nullcontext() if context.snapshots is not None else _copy_kept(target, before.content):
+            status, notes = overwrite_file(target, before.content, change.content), [_IN_PLACE]
+    context.state.files[str(target.path)] = file_version(status)
+    return notes
+
+
+_IN_PLACE = "It is not atomic: the file cannot be replaced by a new one, so it is written in place."
+_OTHER_NAMES = "The file has other names (hard links), which keep the old content."
+
+
+async def _record(change: _Change, context: ToolContext, *, in_place: bool) -> None:
+    if context.snapshots is None:
+        return
+    target, before = change.target, change.before
+    old_content = None if before is None else before.content
+    await context.snapshots.record_edit(context.call_id, target.path, old_content, change.content, in_place=in_place)
+    read = _read_content(target)
+    if (read and _digest(*read)) != (before and before.digest):
+        raise ToolError(
+            f"{target.shown!r} was changed by the user or another program, so nothing was done; read it again first"
+        )
+
+
+@contextmanager
+def _copy_kept(target: WorkspacePath, content: bytes) -> Generator[None]:
+    """Keep a copy of a file's content, in the folder for temporary files, until the block has written the file."""
+    with tempfile.NamedTemporaryFile(prefix="agx-old-content-", delete=False) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    _log.warning("file is written in place", path=str(target.path), copy_of_old_content=file.name)
+    try:
+        yield
+    except ToolError:
+        if (_read_content(target) or [None])[0] != content:
+            _log.error("file was written in part", path=str(target.path), copy_of_old_content=file.name)
+            raise
+        os.unlink(file.name)
+        raise
+    os.unlink(file.name)

@@ -22,8 +22,10 @@ def kill_this_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def run_until_killed(function: Callable[..., Awaitable[None]], *arguments: Any) -> None:
-    """Run a coroutine function of a test module in a process of its own, and check that this is killed.
+async def run_until_killed(
+    function: Callable[..., Awaitable[None]], *arguments: Any, by: signal.Signals = signal.SIGKILL
+) -> None:
+    """Run a coroutine function of a test module in a process of its own, and check that this is killed by the signal.
 
     The representations of the arguments are evaluated there; paths may be among them.
     """
@@ -31,7 +33,7 @@ async def run_until_killed(function: Callable[..., Awaitable[None]], *arguments:
     source = f"import asyncio\n{names}\nasyncio.run({function.__name__}(*{arguments!r}))"
     process = Process(PROGRAM, [source], cwd=ROOT, env=os.environ)
     _, error = await asyncio.to_thread(process.communicate, "", PATIENCE)
-    assert process.returncode == -signal.SIGKILL, error
+    assert process.returncode == -by, error
 
 
 def killed_at_commit(

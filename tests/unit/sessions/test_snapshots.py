@@ -24,6 +24,7 @@ from agenticx.sessions.store.damage import DamagedData
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin import builtin_tools
 from tests.support.snapshots import SnapshotSessions, write_old_snapshots
+from tests.support.unreplaceable import unwritable
 
 pytestmark = pytest.mark.anyio
 
@@ -108,6 +109,62 @@ async def test_a_rewind_stops_at_a_change_by_the_user_between_two_edits_and_can_
         assert (done, file.read_text()) == ([RestoredFile("a.txt", outcome, stopped)], "by a person")
     done = await restore_files(kept, workspace, undone=(), redone=calls)
     assert (done, file.read_text()) == ([RestoredFile("a.txt", "restored", version=_version(file))], "and again")
+
+
+CUT_OFF = {
+    "killed in the first page": (b"a" * 9_000, b"b" * 9_000, b"b" * 7 + b"a" * 8_993, "restored"),
+    "killed before it was cut": (b"a" * 9_000, b"b" * 100, b"b" * 100 + b"a" * 8_900, "restored"),
+    "killed behind the old end": (b"a" * 100, b"b" * 9_000, b"b" * 5_000, "restored"),
+    "later pages written first": (b"a" * 9_000, b"b" * 9_000, b"a" * 4_096 + b"b" * 4_904, "restored"),
+    "not begun": (b"a" * 9_000, b"b" * 9_000, b"a" * 9_000, "unchanged"),
+    "done": (b"a" * 9_000, b"b" * 9_000, b"b" * 9_000, "restored"),
+    "changed by a person": (b"a" * 9_000, b"b" * 9_000, b"a" * 7 + b"b" * 8_993, "left"),
+    "with a line more": (b"a" * 9_000, b"b" * 9_000, b"b" * 9_000 + b"c", "left"),
+}
+
+
+@pytest.mark.promise("H2")
+@pytest.mark.parametrize(("old", "new", "content", "outcome"), CUT_OFF.values(), ids=CUT_OFF)
+async def test_what_a_write_in_place_left_is_restored_and_what_a_person_wrote_is_not(
+    folder: SnapshotSessions, workspace: Path, old: bytes, new: bytes, content: bytes, outcome: str
+) -> None:
+    file, kept = workspace / "f", await folder.session()
+    await kept.record_edit("call_1", file, old, new)
+    file.write_bytes(content)
+    (done,) = await restore_files(kept, workspace, undone={"call_1"}, redone=())
+    as_replaced = "left" if content not in (old, new) else outcome  # writes that replace a file leave no parts
+    assert done.outcome == as_replaced
+    file.write_bytes(content)
+    await kept.record_edit("call_1", file, old, new, in_place=True)
+    for expected in (outcome, "left" if outcome == "left" else "unchanged"):
+        (done,) = await restore_files(kept, workspace, undone={"call_1"}, redone=())
+        assert (done.outcome, file.read_bytes()) == (expected, content if outcome == "left" else old)
+
+
+async def test_contents_of_a_write_in_place_are_stored_whatever_room_is_left(tmp_path: Path, workspace: Path) -> None:
+    kept = await SnapshotSessions(tmp_path / "full", session_bytes=1).session()
+    await kept.record_edit("call_1", workspace / "f", b"one", b"two")
+    assert [await kept.read_content(content_digest(content)) for content in (b"one", b"two")] == [None, None]
+    await kept.record_edit("call_1", workspace / "f", b"one", b"two", in_place=True)
+    assert [await kept.read_content(content_digest(content)) for content in (b"one", b"two")] == [b"one", b"two"]
+    with pytest.raises(
+        ToolError, match=r"^nothing was changed: the file can only be written in place, and contents of"
+    ):
+        await kept.record_edit("call_2", workspace / "f", b"one", b"x" * (LARGEST_CONTENT + 1), in_place=True)
+
+
+async def test_a_rewind_writes_a_file_in_place_that_it_cannot_replace(
+    folder: SnapshotSessions, workspace: Path
+) -> None:
+    file, kept = workspace / "f", await folder.session()
+    file.write_text("old")
+    await write(folder, workspace, "call_1", "f", "newer")
+    inode = file.stat().st_ino
+    with unwritable(workspace):
+        (away,) = await restore_files(kept, workspace, undone={"call_1"}, redone=())
+        assert (away.outcome, file.read_text()) == ("restored", "old")
+        (back,) = await restore_files(kept, workspace, undone=(), redone={"call_1"})
+    assert (back.outcome, file.read_text(), file.stat().st_ino) == ("restored", "newer", inode)
 
 
 async def test_switching_branches_keeps_changes_by_the_user(folder: SnapshotSessions, workspace: Path) -> None:
