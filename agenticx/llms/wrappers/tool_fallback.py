@@ -15,12 +15,14 @@ from agenticx.logs import get_logger
 
 __all__ = ["ToolFallbackModel"]
 
-_TOOLS = r"(?:tools?|functions?)(?:[ _-](?:calls?|calling|use|usage)| choice)|(?:external )?tools|functions"
+_TOOLS = (
+    r"(?:(?:tools?|functions?)(?:[ _/-](?:calls?|calling|use|usage|support)| choice)|function/tool calling"
+    r"|tools|functions)"
+)
 """Function calling, in the words of servers; not `tool` alone, which is one tool, and no tool's name."""
 
 _NO = r"(?:(?:is|are|was|were|has|have|been|currently|yet) ?){0,3}(?:not|n['’]t|never)(?: (?:been|currently|yet))?"
 _ALLOWED = r"(?:support|enabl|available|allow|implement|permit|accept|configured)"
-
 _INSIDE = r"['`\"]?(?:\[|\.\w)"  # a field inside a tool follows, which is another matter
 
 _REFUSES_TOOLS = re.compile(
@@ -28,18 +30,25 @@ _REFUSES_TOOLS = re.compile(
         (
             # "phi4:14b does not support tools": Ollama, DeepSeek, Bedrock, many gateways; not LiteLLM's "Anthropic
             # doesn't support tool calling without `tools=`"
-            r"(?:not|n['’]t|cannot) (?:currently |yet )?(?:support|accept|use) (?:the )?(?:use of )?(?:native )?[`'\"]?"
-            rf"(?:{_TOOLS})\b(?!{_INSIDE}| (?:without|with (?!th(?:is|e) model)|of type|named|results?|in streaming))",
+            r"(?:not|n['’]t|cannot) (?:currently |yet )?(?:support|accept|advertise|allow|have|call|use) "
+            rf"(?:(?:the|any|native|external|use of|parameter) ){{0,3}}[`'\"]?{_TOOLS}\b"
+            rf"(?!{_INSIDE}| (?:without|with (?!th(?:is|e) model)|of type|named|results?|in streaming))",
+            rf"(?:not|n['’]t) (?:capable of|compatible with|trained (?:for|on)) {_TOOLS}\b|lacks? {_TOOLS}\b",
             # "Function calling is not enabled for models/gemma-3-27b-it": Gemini, Mistral, OpenAI, Groq, DeepInfra,
             # SiliconFlow, Perplexity, NVIDIA, Alibaba; not Gemini's "Tool use with function calling is unsupported",
             # which is about its own tools beside ours
-            rf"(?<!with )(?<!parallel )(?<!hosted )(?<!built-in )\b(?:{_TOOLS})[`'\"]? (?:param\w* )?"
-            rf"(?:{_NO} {_ALLOWED}|(?:is|are) (?:currently )?(?:unsupported|unavailable|disabled)"
+            rf"(?<!with )(?<!parallel )(?<!hosted )(?<!built-in )(?<!caching of )\b{_TOOLS}[`'\"]?"
+            r"(?:(?:,| and| or) [`'\"]?\w{1,40}[`'\"]?){0,2} ?(?:param\w* |field |option )?"
+            rf"(?:{_NO} {_ALLOWED}|must not be (?:provided|sent|set|used)|:? ?unsupported\b"
+            r"|(?:is|are|(?:has|have) been) (?:currently )?(?:unsupported|unavailable|disabled)"
             r"|(?:is|are) only (?:supported|available))",
-            rf"\b(?:{_TOOLS})[`'\"]? (?:is|are|has|have)n['’]t (?:been )?{_ALLOWED}",
+            rf"\b{_TOOLS}[`'\"]? (?:is|are|has|have)n['’]t (?:been )?{_ALLOWED}|\b{_TOOLS} requires? a model",
+            rf"\b{_TOOLS},? which [\w ]{{0,30}}(?:not|n['’]t) support",
             # "No endpoints found that support tool use": OpenRouter; Together; Azure
-            rf"\b(?:no|none of) [\w ]{{0,60}}supports? (?:{_TOOLS})\b|not supported for [\w/ ]{{0,20}}(?:{_TOOLS})\b",
+            rf"\b(?:no|none of) [\w ]{{0,60}}supports? {_TOOLS}\b|\bno tools? support"
+            rf"|not supported for [\w/ ]{{0,20}}{_TOOLS}\b",
             r"unsupported (?:tool|function)[ _-](?:calls?|calling|use|usage)\b(?! with)",
+            rf"(?:not supported|unsupported feature):? [`'\"]?{_TOOLS}\b(?!{_INSIDE})",
             # "Unsupported param: tools", "Unrecognized request arguments supplied: tool_choice, tools": llama.cpp of
             # old, OpenAI, Azure, servers in Go and Python
             r"(?:un(?:supported|known|recogni[sz]ed|expected)|invalid|extra) (?:request |keyword |body )?"
@@ -48,7 +57,7 @@ _REFUSES_TOOLS = re.compile(
             # Validators of bodies: "loc": ["body", "tools"], "msg": "Extra inputs are not permitted"
             r"['\"](?:tools|functions)['\"][\])][^{}]{0,40}(?:extra|not permitted|unexpected)",
             r"(?:extra|not permitted)[^{}]{0,60}['\"](?:tools|functions)['\"]\s?[\])]|field: ['\"]tools['\"]"
-            r"|\btools: extra",
+            r"|\btools: extra|['\"]tools['\"] (?:was|were) unexpected",
             # LiteLLM
             r"not support (?:these )?param\w*: [^\])]{0,120}?['\"]tools['\"]",
             # vLLM, NVIDIA and llama.cpp without their options for tools

@@ -70,7 +70,7 @@ _REFUSES_ROLE_ORDER = re.compile(
     r"|(2|two) or more assistant messages at the end|function call turn comes immediately after"
     # gateways before Anthropic, Bedrock and Gemini; OpenRouter's for several of them
     r"|(first|last) message (role )?(must|should|in a)|(conversation|history) must (start|begin|end) with"
-    r"|(assistant|response) (message |response )?prefill",
+    r"|(assistant|response) (message |response )?prefill|role in the final position",
     re.IGNORECASE,
 )
 _REFUSES_SYSTEM_ROWS = re.compile(

@@ -188,6 +188,7 @@ async def test_messages_tools_and_limits_in_the_form_of_chat_completions() -> No
         "The tool_choice parameter does not support being set to required or object in thinking mode",
         "tool_choice 'specified' is incompatible with thinking enabled",
         "Only tool_choice auto is supported; tool_choice must be auto",
+        "Unsupported tool_choice: type='function'. Expected 'auto' or 'none'.",
         "Function calling mode `ANY` is not enabled for api version v1beta",
     ],
 )

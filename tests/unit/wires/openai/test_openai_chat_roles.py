@@ -226,6 +226,7 @@ async def test_other_servers_get_the_rows_as_they_are() -> None:
             "turn.",
         ),
         (400, "messages 角色信息不正确"),
+        (400, "Requests cannot contain `assistant` role in the final position when `tools` are used."),
     ],
 )
 async def test_a_refusal_of_the_order_is_recognised(code: int, words: str) -> None:
