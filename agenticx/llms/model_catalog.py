@@ -267,6 +267,8 @@ def _validated(kind: type[_Row], values: Mapping[str, Any], location: str) -> _R
 
 _TABLE_FIELDS: Mapping[tuple[int | str, ...], Iterable[str]] = {
     ("files",): FileLimits.model_fields,
+    ("files", "many_images"): ("over", "pixels"),
+    ("files", "large_window"): ("window", "pdf_pages"),
     ("dialect",): [field.name for field in fields(ChatDialect)],
     ("price",): Price.model_fields,
     ("price", "over"): LongInputRates.model_fields,

@@ -26,8 +26,8 @@ def record_refused_files(turn: Turn, error: ModelError) -> None:
     if not files:
         return
     _mark_newest(messages, mark_refused(files, model))
-    names = ", ".join(repr(file.attachment.name) for file in files)
-    error.args = (f"{error}; from the next message on {model} gets a note instead of {names}",)
+    names = [file.attachment.name for file in files]
+    error.args = (f"{error}; from the next message on {model} gets a note instead of {', '.join(map(repr, names))}",)
     _log.warning("a model refuses attached files; a note in the prompt replaces them", model=model, files=names)
 
 

@@ -58,7 +58,9 @@ class FileLimitModel(ModelWrapper):
         replies = [index for index, message in enumerate(messages) if isinstance(message, AssistantMessage)]
         new_ids = {message.message_id for message in messages[replies[-1] + 1 if replies else 0 :]}
         if refused := [(file, reason) for file, reason in over if file.message.message_id in new_ids]:
-            clauses = "; ".join(f"the file {file.attachment.name!r} is too large: {reason}" for file, reason in refused)
+            clauses = "; ".join(
+                f"the file {file.attachment.name!r} cannot be sent: {reason}" for file, reason in refused
+            )
             error = ModelError(f"{self.name} was not called, because {clauses}", code="provider.bad_request")
             error.named_files = tuple(file.attachment.data for file, _ in refused)
             raise error

@@ -248,6 +248,11 @@ def test_a_changed_file_takes_effect_at_the_next_call(user_models_file: Path) ->
             '[models."openai:x"]\nprice = { input = 1, output = 2, read = 2026-01-01, outputs = 3 }',
             "unknown field 'price.outputs'; price may have input, output, cached, cache_write, ",
         ),
+        (
+            "[providers.xai.files]\nmany_images = { over = 2, pixel = 3 }",
+            "unknown field 'files.many_images.pixel'; files.many_images may have over, pixels",
+        ),
+        ("[providers.xai.files]\nimages = 0", "files.images is 0; input should be greater than 0"),
         ('[providers."A B"]\nbase_url = "http://x"', "a provider's name is made of lower-case letters, digits and -"),
         (
             '[providers.acme]\nbase_url = "http://x"\nmodels_of = "nope"',

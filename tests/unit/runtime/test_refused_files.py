@@ -10,6 +10,7 @@ import pytest
 from agenticx.attachments import Attachment, make_attachment
 from agenticx.errors import ModelError
 from agenticx.llms.file_refusals import find_refused, without_refused_files
+from agenticx.llms.wrappers.retrying import RetryingModel
 from agenticx.messages import AssistantMessage, Message, RefusedFile, UserMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.testing import FakeOpenAIServer, ScriptedModel, collect, fail, say
@@ -124,6 +125,22 @@ async def test_the_file_at_the_path_of_an_error_is_left_out_alone(wire: ServedWi
 def test_a_code_that_names_an_image_refuses_it() -> None:
     error = ModelError("it could not be parsed", code="provider.bad_request", provider_type="image_parse_error")
     assert [file.index for file in find_refused(history((TEXT, PNG, PDF)), "m", error)] == [1]
+
+
+async def test_a_file_that_a_fallback_refuses_is_left_out_for_the_fallback_alone() -> None:
+    busy = fail(ModelError("busy", code="provider.overloaded"))
+    first = ScriptedModel([busy, busy, say("hi")], name="first")
+    second = ScriptedModel(
+        [fail(ModelError("invalid image", code="provider.bad_request")), say("hello")], name="second"
+    )
+    model, session = RetryingModel(first, [second]), Session()
+    with first, second:
+        assert "on second gets a note instead of 'a.png'" in (await events_of(model, session, "Look", PNG))[1]
+        assert await events_of(model, session, "go") == ("", "hello")
+        assert await events_of(model, session, "go") == ("", "hi")
+    requests = [first.requests[2], second.requests[1]]
+    looks = [request.messages[0] for request in requests]
+    assert [isinstance(look, UserMessage) and look.attachments for look in looks] == [(PNG,), ()]
 
 
 async def test_a_document_that_fills_the_context_is_left_out_if_nothing_can_be_compacted() -> None:
