@@ -30,6 +30,9 @@ __all__ = [
 ]
 
 _CODES: frozenset[ModelErrorCode] = frozenset({"provider.bad_request", "provider.content_filter"})
+_SERVER_ERROR = 500
+"""The status with which some servers refuse a file that their model code cannot use; it counts if a kind is named."""
+
 _MAX_CHARS = 2_000
 _IMAGE = r"images?|picture|photo|pixels?|image_url|input_image|multi-?modal data|图片|图像"
 _DOCUMENT = r"pdf|documents?|pages?"
@@ -132,7 +135,7 @@ def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> 
     """
     sent, kind = list(_sent_to(messages, model)), (error.provider_type or "").replace("_", " ")
     text = f"{kind if _NAMED.search(kind) else ''} {error.param or ''} {error}"[:_MAX_CHARS]
-    if not sent or error.code not in _CODES:
+    if not sent or not (error.code in _CODES or (error.status == _SERVER_ERROR and _of_named_kind(sent, text))):
         return []
     if error.named_files and _NAMED.search(text):
         return [file for file in sent if file.attachment.data in error.named_files]

@@ -23,13 +23,24 @@ pytestmark = pytest.mark.anyio
 NOTE = "[attached file 'bad.png' (image/png, 17 bytes): its content is not here, because your server refused it]"
 BAD = make_attachment("bad.png", contents["image/png"] + b"!")
 REFUSALS = [
-    (CHAT, 400, "You uploaded an unsupported image. Please make sure your image is valid."),
-    (CHAT, 413, "Request Entity Too Large"),
-    (RESPONSES, 400, "The image data you provided does not represent a valid image."),
-    (ANTHROPIC, 400, "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 10053760 bytes > 5242880"),
-    (GEMINI, 400, "Unable to process input image. Please retry or report in troubleshooting"),
-    (OLLAMA, 500, "Failed to create new sequence: failed to process inputs: image: unknown format"),
-    (OLLAMA, 400, "illegal base64 data at input byte 4"),
+    (CHAT, 400, "You uploaded an unsupported image. Please make sure your image is valid.", "provider.bad_request"),
+    (CHAT, 413, "Request Entity Too Large", "context_overflow"),
+    (RESPONSES, 400, "The image data you provided does not represent a valid image.", "provider.bad_request"),
+    (
+        ANTHROPIC,
+        400,
+        "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 10053760 bytes > 5242880",
+        "provider.bad_request",
+    ),
+    (GEMINI, 400, "Unable to process input image. Please retry or report in troubleshooting", "provider.bad_request"),
+    (
+        OLLAMA,
+        500,
+        "Failed to create new sequence: failed to process inputs: image: unknown format",
+        "provider.bad_request",
+    ),
+    (OLLAMA, 400, "illegal base64 data at input byte 4", "provider.bad_request"),
+    (OLLAMA, 500, "unable to make llava embedding from image", "provider.overloaded"),
 ]
 
 
@@ -44,13 +55,15 @@ async def events_of(model: Any, session: Session, text: str, *files: Attachment)
     return events[-1].data.get("code", ""), events[-1].data["text"]
 
 
-@pytest.mark.parametrize(("wire", "status", "words"), REFUSALS)
-async def test_a_refused_file_does_not_end_the_session(wire: ServedWire, status: int, words: str) -> None:
+@pytest.mark.parametrize(("wire", "status", "words", "expected"), REFUSALS)
+async def test_a_refused_file_does_not_end_the_session(
+    wire: ServedWire, status: int, words: str, expected: str
+) -> None:
     session, hi = Session(), wire.body(wire.hi, wire.end)
     replies = [wire.refusal(status, words), hi, hi]
     async with FakeOpenAIServer(replies) as server, wire.open_model(server.base_url) as model:
         code, text = await events_of(model, session, "What is this?", TEXT, BAD)
-        assert (code, words in text) == ("context_overflow" if status == 413 else "provider.bad_request", True)
+        assert (code, words in text) == (expected, True)
         assert text.endswith(f"; from the next message on {model.name} gets a note instead of 'bad.png'")
         assert await events_of(model, session, "And now?") == ("", "hi")
         async with wire.open_model(server.base_url, name="other") as other:
