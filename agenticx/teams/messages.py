@@ -61,7 +61,7 @@ class FunctionExecutionResult(BaseModel, frozen=True):
     """The result of the call `call_id` of the tool `name`."""
 
     content: _Text
-    name: str
+    name: str = ""
     call_id: str
     is_error: bool = False
 
@@ -171,10 +171,15 @@ class HandoffMessage(BaseTextChatMessage, frozen=True):
         reason = self.metadata.get("reason")
         return f"{self.content}\nReason: {reason}" if reason else self.content
 
+    @property
+    def said(self) -> str:
+        """What its source wrote beside its calls."""
+        own = (one for one in self.context if isinstance(one, AssistantMessage) and one.sender == self.source)
+        return "\n".join(one.content for one in own if one.content)
+
     def to_transcript_text(self) -> str:
-        """Return the texts that its source wrote beside its calls, then the content and the reason."""
-        own = [one for one in self.context if isinstance(one, AssistantMessage) and one.sender == self.source]
-        return "\n".join([*(one.content for one in own if one.content), self.to_model_text()])
+        """Return what its source wrote beside its calls, then the content and the reason."""
+        return "\n".join(filter(None, [self.said, self.to_model_text()]))
 
 
 class ToolCallSummaryMessage(BaseTextChatMessage, frozen=True):

@@ -61,9 +61,10 @@ def _next_agent(outcome: CallOutcome) -> TurnAgent | None:
 
 
 def _text_beside(turn: Turn, call: ToolCall) -> str:
-    """Return the text of the reply that made a call."""
-    replies = (message for message in reversed(turn.session.messages) if isinstance(message, AssistantMessage))
-    return next((reply.content for reply in replies if call in reply.tool_calls), "")
+    """Return what the acting agent has written beside its calls, up to the one that hands over."""
+    replies = [message for message in turn.session.messages if isinstance(message, AssistantMessage)]
+    own = [reply for reply in replies if reply.message_id in turn.calling_replies or call in reply.tool_calls]
+    return "\n".join(reply.content for reply in own)
 
 
 def _passed_on(call: ToolCall) -> str:

@@ -206,8 +206,11 @@ _NOT_ANSWERED: Mapping[AnsweredBy, str] = {
 
 
 def _prompt(handoff: HandoffMessage | None) -> str:
-    """Return the prompt for a function: who has handed over to the person and why, if anybody has."""
-    told = [] if handoff is None else [f"Handoff received from {handoff.source}.", handoff.metadata.get("reason", "")]
+    """Return the prompt for a function: who has handed over to the person with which words, if anybody has."""
+    told: list[str] = []
+    if handoff is not None:
+        said = _shortened(handoff.said)
+        told = [f"Handoff received from {handoff.source}.", said, handoff.metadata.get("reason", "")]
     return " ".join([*filter(None, told), "Enter your response: "])
 
 

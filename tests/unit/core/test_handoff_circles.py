@@ -65,7 +65,7 @@ async def test_agents_that_work_before_they_hand_over_are_no_loop(names: str, is
 
 
 @pytest.mark.parametrize("names", ["A", "AB", "ABC"])
-@pytest.mark.parametrize("news", ["text", "argument", "variables", "object", "changed in place"])
+@pytest.mark.parametrize("news", ["text", "text before", "argument", "variables", "object", "changed in place"])
 async def test_handoffs_that_bring_new_work_are_no_loop(names: str, news: str) -> None:
     work: list[Any] = []
 
@@ -83,15 +83,13 @@ async def test_handoffs_that_bring_new_work_are_no_loop(names: str, news: str) -
 
     agents: dict[str, Agent] = {}
     for name, successor in zip(names, names[1:] + names[0], strict=True):
-        agents[name] = Agent(name=name, tools=(passing_on(successor),), max_iterations=40)
-    texts = ["Roses are red", "Violets are blue", "Sugar is sweet"] if news == "text" else ["Yours."]
-    replies = [
-        [
-            say(texts[n % len(texts)] + f" ({n // len(texts)})" * (news == "text")),
-            call("pass_on", {"draft": f"verse {n}"} if news == "argument" else {}),
-        ]
-        for n in range(15)
-    ]
+        agents[name] = Agent(name=name, tools=(passing_on(successor), count), max_iterations=40)
+    texts = ["Roses are red", "Violets are blue", "Sugar is sweet"] if news[:4] == "text" else ["Yours."]
+    replies: list[Any] = []
+    for n in range(15):
+        text = say(f"{texts[n % len(texts)]} ({n // len(texts)})" if news[:4] == "text" else "Yours.")
+        passing = call("pass_on", {"draft": f"verse {n}"} if news == "argument" else {})
+        replies += [[text, call("count", {"to": 3})], passing] if news == "text before" else [[text, passing]]
     result = await AgentExecutor(ScriptedModel([*replies, "Done."])).arun(
         agents[names[0]], Task(description="Go"), context_variables={"done": []}
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agenticx.messages import AssistantMessage
 from agenticx.runtime import AgentRuntime, Session
 from agenticx.teams import (
     AgentId,
@@ -63,6 +64,9 @@ async def test_after_a_handoff_to_the_person_the_answer_hands_back() -> None:
     message = await answer(UserProxyAgent("person", input_func=lambda prompt: prompt), QUESTION, handoff)
     assert isinstance(message, HandoffMessage)
     assert (message.target, message.content) == ("helper", "Handoff received from helper. Enter your response: ")
+    beside = handoff.model_copy(update={"context": [AssistantMessage(content="A draft.", sender="helper")]})
+    message = await answer(UserProxyAgent("person", lambda prompt: prompt), QUESTION, beside)
+    assert message.content == "Handoff received from helper. A draft. Enter your response: "
     asking = handoff.model_copy(update={"metadata": {"reason": "Which size?"}})
     message = await answer(UserProxyAgent("person", input_func=lambda prompt: prompt), asking)
     assert message.to_text() == "Handoff received from helper. Which size? Enter your response: "
