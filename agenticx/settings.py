@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from agenticx.errors import SettingsError
+from agenticx.home_permissions import check_home
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.secret_names import is_real_key, is_secret_name, is_secret_value, is_secret_variable
 from agenticx.setting_values import (
@@ -262,7 +263,8 @@ def load_settings(
     """Return the settings in force; `project` is the workspace whose settings file applies, None for no project file.
 
     In `overrides` None means not given. An empty variable counts as unset, except for a number, where it is an error.
-    Raises `SettingsError` that names the setting as it was written, its value and the accepted values.
+    Raises `SettingsError` that names the setting as it was written, its value and the accepted values, and as
+    `check_home` does.
     """
     environ = os.environ if environ is None else environ
     arguments = {name: (value, name) for name, value in (overrides or {}).items() if value is not None}
@@ -272,6 +274,7 @@ def load_settings(
         user_file = absolute_path(Path(home)) / _FILE_NAME
     except ValueError as exc:
         raise SettingsError(f"{where} is {str(home)!r}; it {exc}") from None
+    check_home(user_file.parent)
     from_file, overriding = _from_file(user_file, _USER_SETTINGS), variables | arguments
     settings = _validated(from_file | overriding, from_user_file=frozenset(from_file.keys() - overriding.keys()))
     return settings if project is None else settings.in_workspace(project)
@@ -453,6 +456,7 @@ def config_text(name: str, *, home: Path | None = None) -> str:
     Raises `SettingsError`.
     """
     folders = (home or home_folder(), *config_folders())
+    check_home(folders[0])
     for path in (folder / name for folder in folders):
         try:
             return path.read_text(encoding="utf-8")
@@ -470,7 +474,9 @@ def config_layers(name: str, *, home: Path | None = None) -> Iterator[tuple[Path
     A file that does not exist is left out.
     """
     shipped = next((folder / name for folder in config_folders() if (folder / name).is_file()), None)
-    for path in (shipped, (home or home_folder()) / name):
+    home = home or home_folder()
+    check_home(home)
+    for path in (shipped, home / name):
         if path is None or not path.is_file():
             continue
         try:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from agenticx.errors import SettingsError
+from agenticx.home_permissions import check_owner
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.settings import Settings
 
@@ -24,7 +25,7 @@ def token_path(settings: Settings) -> Path:
 def read_token(settings: Settings) -> str:
     """Return the token.
 
-    Raises `FileNotFoundError`, and `SettingsError` for a file without a token or one that others can read.
+    Raises `FileNotFoundError`, and `SettingsError` for a file without a token, or one that others can read or own.
     """
     path = token_path(settings)
     named = settings.token_file is not None
@@ -37,6 +38,7 @@ def read_token(settings: Settings) -> str:
             raise
         raise_if_exhausted(exc)
         raise SettingsError(f"{subject}, which cannot be read as text: {exc}") from exc
+    check_owner(path)
     mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077 and sys.platform != "win32":
         raise SettingsError(f"{subject} with mode {mode:04o}; only its owner may read it: chmod 600")

@@ -100,6 +100,33 @@ def test_doctor_reports_files_that_others_can_read_and_how_to_repair_them(agx: A
     assert f"permission_mode = plan from {home / 'settings.toml'}\n" in done.stdout
 
 
+@pytest.mark.parametrize("command", ["run hi", "serve --port 0", "chat", "sessions list", "models", "doctor"])
+@pytest.mark.cases(quick=2)
+def test_every_command_refuses_a_home_that_others_may_change(agx: Any, tmp_path: Any, command: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    home.chmod(0o777)
+    done = agx(*command.split())
+    sentence = f"'{home}' has mode 0777, so every user may change it; only you may: chmod 700 {home}\n"
+    if command == "doctor":
+        assert (done.returncode, f"!!  settings     {sentence}" in done.stdout) == (1, True)
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"agx: {sentence}")
+
+
+def test_what_a_group_may_change_is_logged_and_reported_by_doctor(agx: Any, tmp_path: Any) -> None:
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "settings.toml").touch()
+    (home / "settings.toml").chmod(0o660)
+    sentence = f"'{home / 'settings.toml'}' has mode 0660, so its group may change it: chmod 600 {home}/settings.toml"
+    done = agx("run", "say hi")
+    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert done.stderr.count("AGX_HOME is not private") == 1
+    assert sentence in done.stderr
+    assert f"home         {sentence}\n" in agx("doctor").stdout
+
+
 def test_doctor_names_an_unknown_tool(agx: Any) -> None:
     agx.environment["AGX_ENABLED_TOOLS"] = "file_read,nope"
     done = agx("doctor")

@@ -22,6 +22,7 @@ from agenticx.cli.commands.doctor_checks import CheckResult, check_store, check_
 from agenticx.cli.exit_codes import DONE, FAILED
 from agenticx.cli.options import current_folder, enabled_tools
 from agenticx.errors import AgenticXError, SettingsError
+from agenticx.home_permissions import check_home
 from agenticx.llms.catalog.key_check import KeyCheck, check_key
 from agenticx.llms.catalog.resolve import ModelInfo, default_model_spec, find_model_facts, list_models, resolve_wire
 from agenticx.llms.model_catalog import Capability, ModelCatalog, Provider, load_model_catalog
@@ -89,6 +90,7 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
     yield from _check_settings(settings)
     yield _run_check("tools", lambda: _check_tools(settings))
     yield _check_home(settings.home)
+    yield from (Finding("home", sentence, "note") for sentence in check_home(settings.home))
     yield _run_check("token", lambda: check_token(settings))
     yield _run_check("store", lambda: check_store(settings))
     yield from _check_proxies()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from agenticx.clocks import Clock
 from agenticx.errors import SettingsError
+from agenticx.home_permissions import check_home
+from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import raise_if_exhausted
 from agenticx.sessions.store.base import Store, StoreReader
 from agenticx.sessions.store.blobs import BlobFolder
@@ -25,6 +27,8 @@ __all__ = [
     "probe_store_owner",
 ]
 
+_log = get_logger(__name__)
+
 _FILE_NAME = "sessions.db"
 _SNAPSHOTS = "snapshots"
 _SQLITE = "sqlite:///"
@@ -35,9 +39,12 @@ MEMORY_URL = "memory://"
 def open_store(settings: Settings, clock: Clock | None = None) -> Store:
     """Open the store of `AGX_STORE_URL`, by default the database in AGX_HOME, which this process owns from now on.
 
-    Raises `OwnedElsewhere` while another process owns it, `StoreError` for a file that cannot be used and
-    `SettingsError` for a path that cannot be resolved.
+    What the user's group may change in AGX_HOME is logged. Raises `OwnedElsewhere` while another process owns it,
+    `StoreError` for a file that cannot be used and `SettingsError` for a path that cannot be resolved, and as
+    `check_home` does.
     """
+    for sentence in check_home(settings.home):
+        _log.warning("AGX_HOME is not private", reason=sentence)
     blobs = BlobFolder(settings.home / _SNAPSHOTS)
     return SqliteStore(database_path(settings), clock=clock, blobs=blobs)
 
