@@ -63,7 +63,8 @@ _REFUSES_TOOLS = re.compile(
             # vLLM, NVIDIA and llama.cpp without their options for tools
             r"requires --(?:enable-auto-tool-choice|tool-call-parser|jinja)|tool call parser not given",
             # Chat templates without a role for results, if the order of the roles is right already
-            r"(?:unsupported|invalid|unknown) (?:message )?role:? ['\"]?tool|role '?tool'? (?:is )?not supported"
+            r"(?:unsupported|invalid|unknown|unexpected) (?:message )?role:? ['\"]?(?:roleenum\.)?tool\b(?!.{0,3}after)"
+            r"|role '?tool'? (?:is )?not supported"
             r"|only user(?:,| and) assistant|conversation roles must alternate",
             # Gateways in China
             r"(?:不支持|未开启|没有开启|无法使用)[^。;；]{0,16}(?:工具|函数|function|tool)",

@@ -58,19 +58,21 @@ _REFUSES_REQUIRED_CALLS = re.compile(
 _REFUSES_SCHEMAS = re.compile(r"response_format|json_schema|structured output", re.IGNORECASE)
 
 _REFUSES_ROLE_ORDER = re.compile(
-    # Mistral and servers that use its tokenizer
-    r"unexpected role '?\w+'? after role|expected last role|invalid_request_message_order"
-    # the templates of Gemma, Mistral, Devstral and others, as llama.cpp, vLLM, SGLang and LM Studio report it
-    r"|roles? (must|should|need to|have to|are required to)( be)? alternat"
-    r"|alternate (between )?user ?(/|and|or)|alternate between .?(user|assistant)"
-    # Qwen's: `system` anywhere but in the first row, and a history without a row of the user
-    r"|system message must be (at the beginning|the first)|no user query found"
-    # Perplexity; DeepSeek; llama.cpp; Gemini; GLM
-    r"|should alternate with assistant|successive user or assistant messages|角色信息不正确"
-    r"|(2|two) or more assistant messages at the end|function call turn comes immediately after"
-    # gateways before Anthropic, Bedrock and Gemini; OpenRouter's for several of them
-    r"|(first|last) message (role )?(must|should|in a)|(conversation|history) must (start|begin|end) with"
-    r"|(assistant|response) (message |response )?prefill|role in the final position",
+    # Mistral, and servers that use its tokenizer: "Unexpected role 'user' after role 'tool'"
+    r"(un)?expected (last |message )?role|invalid_request_message_order"
+    # the templates of Gemma, Mistral, Devstral and others, as llama.cpp, vLLM, SGLang and LM Studio report them;
+    # Perplexity, Bedrock, Gemini and Anthropic behind gateways
+    r"|(role|user|assistant|message|request|conversation)\w*.{0,80}\balternat(e|ing)\b"
+    r"|(consecutive|successive) .{0,30}(message|role|turn)|same role|roles? in a row|(role|message) order"
+    r"|(user|tool|assistant) (message|role|turn)s? (can ?not|can't|must|should|may not) .{0,20}follow"
+    # instructions anywhere but in the first row, and several of them (Qwen's templates, MiniMax)
+    r"|system (message|role|prompt)s? (must|should|can only|may only|(is|are) only)"
+    r"|(multiple|more than one|several|only one) system (message|role|prompt)"
+    # the first row or the last one: Qwen, DeepSeek, llama.cpp, Anthropic and Bedrock, Snowflake, GLM
+    r"|no user query found|(first|last) message (role )?(must|should|in a)|messages\[0\]\.role"
+    r"|role in the final position"
+    r"|(conversation|history) must (start|begin|end) with|(assistant|response) (message |response )?prefill"
+    r"|(2|two) or more assistant messages at the end|function call turn comes immediately after|角色信息不正确",
     re.IGNORECASE,
 )
 _REFUSES_SYSTEM_ROWS = re.compile(
