@@ -20,9 +20,8 @@ from typing import Literal
 __all__ = ["exceeded_limit", "exceeds_account_limit"]
 
 _CODE = re.compile(
-    r"(context|prompt|input)[ _]?(length|window|size|limit)[ _]?exceed|exceed_context_size|contextwindowexceeded"
-    r"|outofcontext"
-    r"|(prompt|input|context|max)_?tokens?_?(limit_?)?(exceeded|reached)|tokens?_?limit_?(exceeded|reached)"
+    r"(context|prompt|input)_?(length|window|size|limit)_?exceed|exceed_context_size|contextwindowexceeded|outofcontext"
+    r"|(prompt|input|context)_?tokens?_?(limit_?)?(exceeded|reached)|(?<!_)tokens?_?limit_?(exceeded|reached)"
     r"|(request|payload|prompt|input|context|(?<!_)tokens)_too_(large|long)",
     re.IGNORECASE,
 )
@@ -69,6 +68,7 @@ _WORDING = re.compile(
             # The context is full: OpenAI, llama.cpp, LM Studio, Ollama, MiniMax, LiteLLM, Cloudflare.
             rf"{_CONTEXT}\W{{0,3}}(?:\w+ ){{0,3}}(?:exceed|overflow|reached|full)",
             rf"{_MORE} .{{0,60}}{_CONTEXT}",
+            r"(?:context|prompt)_(?:length|tokens) exceeded",
             rf"reached (?:the )?(?:max\w* )?{_CONTEXT}",
             rf"{_CONTEXT} (?:is |of )?only|context the overflows|context shift is disabled",
             rf"request(?:ed)? .{{0,40}}\bthan .{{0,40}}{_CONTEXT}",
@@ -116,8 +116,8 @@ _OTHER_PART = re.compile(
     r"image|picture|photo|pixel|video|audio|\bpdf|\bpages?\b|\bfile|document|attachment|\btools?\b|tool_|function|schema"
     r"|\bnames?\b|title|description|\bids?\b|_id\b|\bkey|header|\bur[il]\b|\bstop\b|metadata|logprob|temperature|penalty"
     r"|input should be (?:less|greater)"
-    r"|\brate\b|embedding|depth|nest|propert|\btime|seconds|deadline|retries|attempts|connections|concurren|candidate|choices|cache|batch"
-    r"|图片|图像|文件",
+    r"|embedding|depth|nest|propert|candidate|choices|cache|batch|图片|图像|文件"
+    r"|\brate\b|\btime|seconds|deadline|retries|attempts|connections|concurren",
     re.IGNORECASE,
 )
 """Parts of a request with limits of their own, which no summary makes smaller; `Input should be` is any field's."""
