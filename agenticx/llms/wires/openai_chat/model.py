@@ -86,6 +86,13 @@ _DOWNGRADES = (
     Downgrade(_REFUSES_ROLE_ORDER, with_dialect(alternating_roles=True), _IN_ALTERNATION),
     Downgrade(_REFUSES_SYSTEM_ROWS, with_dialect(system_rows=False), _WITHOUT_SYSTEM),
     Downgrade(
+        re.compile(
+            r"\bids?\b.{0,80}length (of )?9\b", re.IGNORECASE
+        ),  # Mistral and its templates, also of local servers
+        with_dialect(short_call_ids=True),
+        "the server requires call ids of nine letters or digits; sending such from now on",
+    ),
+    Downgrade(
         _NEEDS_REASONING,
         with_dialect(returns_reasoning=True, needs_reasoning=True),
         "the server requires earlier reasoning in requests; sending it from now on",

@@ -182,6 +182,23 @@ async def test_a_longer_history_begins_with_the_rows_of_a_shorter_one() -> None:
     assert longer[: len(shorter)] == shorter
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Jinja Exception: Tool call IDs should be alphanumeric strings with length 9!",
+        "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.",
+    ],
+)
+async def test_a_template_that_requires_short_ids_of_calls_gets_them(words: str) -> None:
+    async with FakeOpenAIServer([status(500, words), say("first"), say("second")]) as server:
+        model = OpenAIChatModel("m", base_url=server.base_url)
+        request = ModelRequest(messages=messages_from_rows(ROWS))
+        assert [(await complete(model, request))[0].text for _ in range(2)] == ["first", "second"]
+        await model.aclose()
+        ids = [sent.json["messages"][3]["tool_calls"][0]["id"] for sent in server.requests]
+    assert [len(id_) for id_ in ids] == [2, 9, 9]
+
+
 async def test_other_servers_get_the_rows_as_they_are() -> None:
     assert [row["role"] for row in await sent_rows(ROWS)] == [row["role"] for row in ROWS]
 
