@@ -291,10 +291,10 @@ def _origin_message(fields: Mapping[str, Any], message: str) -> str:
     """Return the message of the provider behind OpenRouter, "" if there is none that `message` does not contain."""
     metadata = fields.get("metadata")
     raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
-    if not isinstance(raw, str) or not raw:
+    if not raw:
         return ""
     try:
-        value = json.loads(raw[:_MAX_MARKUP_CHARS])
+        value = json.loads(raw[:_MAX_MARKUP_CHARS]) if isinstance(raw, str) else raw
         report = find_error(value) or _message_only_error(value)
     except (ValueError, RecursionError):
         report = None

@@ -140,6 +140,12 @@ def test_a_code_that_names_an_image_refuses_it() -> None:
     assert [file.index for file in find_refused(history((TEXT, PNG, PDF)), "m", error)] == [1]
 
 
+def test_the_name_of_a_model_names_no_image() -> None:
+    model, words = "gemini:flash-image-2", "answered with HTTP 400: temperature is invalid"
+    error = ModelError(f"{model} {words}", code="provider.bad_request")
+    assert find_refused(history((PNG,)), model, error) == []
+
+
 async def test_a_file_that_a_fallback_refuses_is_left_out_for_the_fallback_alone() -> None:
     busy = fail(ModelError("busy", code="provider.overloaded"))
     first = ScriptedModel([busy, busy, say("hi")], name="first")

@@ -60,12 +60,18 @@ async def test_the_reason_of_the_provider_behind_a_gateway_is_read() -> None:
     raw = json.dumps({"error": {"message": "prompt is too long: 213462 tokens > 200000 maximum"}})
     bodies = [
         {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "x"}}},
+        {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": json.loads(raw)}}},
         {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": "prompt is too long"}}},
+        {"error": {"message": "prompt is too long", "code": 400, "metadata": {"raw": "prompt is too long"}}},
+        {"error": {"message": "prompt is too long", "code": 400, "metadata": {"raw": [1]}}},
     ]
     errors = [await CHAT.failure(RawReply(json.dumps(body).encode(), 400, "application/json")) for body in bodies]
-    assert [(error.code, str(error).partition(" error: ")[2]) for error in errors] == [
-        ("context_overflow", "prompt is too long: 213462 tokens > 200000 maximum"),
+    assert [(error.code, str(error).partition("HTTP 400: ")[2]) for error in errors] == [
+        ("context_overflow", "Provider returned error: prompt is too long: 213462 tokens > 200000 maximum"),
+        ("context_overflow", "Provider returned error: prompt is too long: 213462 tokens > 200000 maximum"),
+        ("context_overflow", "Provider returned error: prompt is too long"),
         ("context_overflow", "prompt is too long"),
+        ("context_overflow", "prompt is too long: [1]"),
     ]
 
 
