@@ -22,6 +22,18 @@ class SubagentHost(Protocol):
         """True if runs can outlive the turns above them, and records the process."""
         ...
 
+    @property
+    def session_model_names(self) -> tuple[str, ...]:
+        """The names of the session's model, the chosen one and its own; empty if they are unknown."""
+        ...
+
+    def find_model_name(self, model: str, /) -> str | None:
+        """Return the own name of the model that a sub-agent gets by the name `model`, None if it is unknown.
+
+        Raises `ModelUnavailable` if there is none.
+        """
+        ...
+
     async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
         """Record a run before it begins, and append the event of its start with it, as `write` does.
 
@@ -65,6 +77,10 @@ class MemoryHost:
     """A session in memory, of which nothing is recorded."""
 
     is_durable = False
+    session_model_names = ()
+
+    def find_model_name(self, model: str, /) -> str | None:
+        return None
 
     async def record_run(self, run: SubagentRun, started: RuntimeEvent, taken: Sequence[str], /) -> None:
         return None

@@ -11,7 +11,7 @@ from agenticx.runtime.turn import Turn
 from agenticx.subagents.records import Subagent
 from agenticx.tools.registry import Toolbox
 
-__all__ = ["given_tools", "may_begin_below", "new_session", "tools_left", "top_budget"]
+__all__ = ["given_tools", "may_begin_below", "new_session", "tools_left", "top_budget", "top_turn"]
 
 
 def may_begin_below(turn: Turn) -> bool:
@@ -30,11 +30,16 @@ def given_tools(known: Toolbox, names: Sequence[str] | None) -> Toolbox:
     return known.only(names)
 
 
+def top_turn(turn: Turn) -> Turn:
+    """Return the turn above which there is none."""
+    while turn.context.parent is not None:
+        turn = turn.context.parent
+    return turn
+
+
 def top_budget(turn: Turn | None) -> Budget | None:
     """Return the budget of the turn at the top, which those below it share; None if it has none."""
-    while turn is not None and turn.context.parent is not None:
-        turn = turn.context.parent
-    return None if turn is None else turn.context.budget
+    return None if turn is None else top_turn(turn).context.budget
 
 
 def tools_left(agent: Subagent, above: Turn | None) -> Toolbox | None:

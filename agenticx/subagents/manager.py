@@ -22,15 +22,18 @@ from agenticx.runtime.turn import Turn
 from agenticx.runtime.turns.child_turns import TurnSuspended
 from agenticx.settings import Settings, load_settings
 from agenticx.subagents.arguments import check_spawn, check_text, check_wait
+from agenticx.subagents.disclosure import ModelNames
 from agenticx.subagents.host import MemoryHost, SubagentHost
-from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left, top_budget
+from agenticx.subagents.inheritance import given_tools, may_begin_below, new_session, tools_left, top_budget, top_turn
 from agenticx.subagents.meta_tools import meta_tools
 from agenticx.subagents.places import Places
 from agenticx.subagents.records import (
+    ModelUnavailable,
     Subagent,
     SubagentBusy,
     SubagentEnding,
     SubagentLimits,
+    SubagentNotFound,
     SubagentRun,
     SubagentsClosed,
 )
@@ -187,6 +190,30 @@ class AgentTeamManager:
             agent.unread.append(message)
             if agent.has_ended or await self._has_stopped(agent):  # while the message was recorded
                 await self._go_on(agent)
+
+    def model_names(self, model: str | None) -> ModelNames | None:
+        """Return the names of the models between which text passes to a sub-agent with the chosen `model`.
+
+        None if none is chosen, for one that cannot be used, and outside of turns.
+        """
+        turn = current_turn()
+        if model is None or turn is None or self._runtimes.is_fixed:
+            return None
+        acting, top = turn.agent.model.name, top_turn(turn).agent.model.name
+        try:
+            chosen = self._host.find_model_name(model)
+        except ModelUnavailable:
+            return None
+        session = self._host.session_model_names or (top,)
+        return ModelNames((model,) if chosen is None else (model, chosen), session, (acting,))
+
+    def model_names_of(self, agent_id: str) -> ModelNames | None:
+        """Return what `model_names` returns for the model of a sub-agent, None for an unknown sub-agent."""
+        try:
+            agent = self._find(agent_id)
+        except SubagentNotFound:
+            return None
+        return self.model_names(agent.run.model)
 
     def status(self, agent_id: str) -> dict[str, Any]:
         """Return the state of a sub-agent as JSON: agent_id, state, rounds, task; code after an error."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from agenticx.errors import ToolError
 from agenticx.runtime import current_turn
+from agenticx.subagents.disclosure import ModelNames, asks_before_disclosing
 from agenticx.tools.registry import FunctionTool, tool
 
 if TYPE_CHECKING:
@@ -47,13 +48,20 @@ def _find_current() -> AgentTeamManager:
 
 
 def meta_tools(find: FindManager) -> Sequence[FunctionTool]:
-    """Return the tools of the manager that `find` returns, for the agents of its tree; none of them asks the user."""
+    """Return the tools of the manager that `find` returns, for the agents of its tree.
+
+    They ask the user only before text is sent to another provider than that of the session.
+    """
     return (*_working_tools(find), *_looking_tools(find))
 
 
 def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
     """Return the tools that start sub-agents and change what they do."""
 
+    def names_of_agent(arguments: Mapping[str, Any]) -> ModelNames | None:
+        return find().model_names_of(arguments["agent_id"])
+
+    @asks_before_disclosing(lambda arguments: find().model_names(arguments.get("model")), "The task")
     @tool(risk="read", read_only=False, parallel=True)
     async def spawn_subagent(
         task: str, name: str = "agent", tools: list[str] | None = None, model: str | None = None
@@ -71,12 +79,14 @@ def _working_tools(find: FindManager) -> Sequence[FunctionTool]:
         await find().cancel(agent_id)
         return f"{agent_id} is being stopped"
 
+    @asks_before_disclosing(names_of_agent, "Its task")
     @tool(risk="read", read_only=False)
     async def retry_subagent(agent_id: str) -> str:
         """Have a sub-agent that has ended begin its task anew, with an empty conversation."""
         await find().retry(agent_id)
         return f"{agent_id} has begun anew"
 
+    @asks_before_disclosing(names_of_agent, "The message")
     @tool(risk="read", read_only=False)
     async def message_subagent(agent_id: str, text: str) -> str:
         """Send a message to a sub-agent; one that is paused or has ended goes on with it."""

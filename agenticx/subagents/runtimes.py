@@ -26,6 +26,11 @@ class Runtimes:
             check_callable("runtime_for", source, "an AgentRuntime or a function that returns one")
         self._source = source
 
+    @property
+    def is_fixed(self) -> bool:
+        """True if all sub-agents have one runtime, so that no model can be chosen."""
+        return isinstance(self._source, AgentRuntime)
+
     async def get(self, model: str | None) -> AgentRuntime:
         """Return the runtime for a model.
 

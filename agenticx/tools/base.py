@@ -43,9 +43,9 @@ class Assessment:
     `question` is shown to the user, `reasons` are sentences that help to answer it. `binding` holds everything that
     the answer depends on (resolved paths, cwd, a digest of the file to be changed, …); the gate's digest covers it, so
     a call whose second assessment differs from the one that was shown does not run. Values are JSON. The user is asked
-    about calls that are `protected` or `unchecked` (a part of the call could not be examined, or was too large to be
-    examined) in every mode; `reasons` state which of the two applies. `undeclared` says that nobody declared a risk, as
-    of a bare function: `risk` is a guess then.
+    in every mode about calls that are `protected` or `unchecked` (a part of the call could not be examined, or was too
+    large to be examined), and about one that `discloses` text to another provider; `reasons` state what applies.
+    `undeclared` says that nobody declared a risk, as of a bare function: `risk` is a guess then.
 
     A call that `asks` the user something does not run: the answer is its result, and waiting for it counts in no time
     limit of tools. It is stored, and the wait goes on after a restart, as for a confirmation.
@@ -56,6 +56,7 @@ class Assessment:
     reasons: tuple[str, ...] = ()
     protected: bool = False
     unchecked: bool = False
+    discloses: bool = False
     undeclared: bool = False
     command: str | None = None
     path: str | None = None

@@ -7,7 +7,16 @@ from typing import Literal
 
 from agenticx.tools.base import Assessment, Risk
 
-__all__ = ["PROTECTED_REASON", "UNCHECKED_REASON", "Decision", "PermissionMode", "Verdict", "decide", "stricter_mode"]
+__all__ = [
+    "DISCLOSED_REASON",
+    "PROTECTED_REASON",
+    "UNCHECKED_REASON",
+    "Decision",
+    "PermissionMode",
+    "Verdict",
+    "decide",
+    "stricter_mode",
+]
 
 PermissionMode = Literal["default", "accept_edits", "plan", "auto"]
 Decision = Literal["allow", "ask", "deny"]
@@ -23,6 +32,7 @@ _PLAN_REASON = (
     "describe the change instead; the user can leave plan mode to have it made."
 )
 PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
+DISCLOSED_REASON = "Text goes to another provider, which is asked about in every mode."
 UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
@@ -35,7 +45,7 @@ _RISK_REASONS: dict[Risk, str] = {
 class Verdict:
     """The decision about one assessment; `rule` is the name of the deciding rule, `reasons` are sentences about it.
 
-    `rule` is the permission mode, or "protected", "unchecked" or "undeclared".
+    `rule` is the permission mode, or "protected", "discloses", "unchecked" or "undeclared".
     """
 
     decision: Decision
@@ -54,15 +64,17 @@ _FROM_STRICT: tuple[PermissionMode, ...] = ("plan", "default", "accept_edits", "
 def decide(mode: PermissionMode, assessment: Assessment, *, has_gate: bool = True) -> Verdict:
     """Return the verdict about a call, the one rule for every way to run an agent.
 
-    A protected or unchecked call is never allowed without asking. Any other call is allowed if `mode` allows its risk,
-    and asked about if not. `has_gate` says that there is a confirm gate, given by the application or of a hub; without
-    one a call of undeclared risk is allowed too, outside of plan mode: the application's own functions need no
-    permission. It never counts as one that only reads.
+    A call that is protected or unchecked, or that discloses text, is never allowed without asking. Any other call is
+    allowed if `mode` allows its risk, and asked about if not. `has_gate` says that there is a confirm gate, given by
+    the application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
+    application's own functions need no permission. It never counts as one that only reads.
     """
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:
         return Verdict("ask", "protected", (*assessment.reasons, PROTECTED_REASON))
+    if assessment.discloses:
+        return Verdict("ask", "discloses", (*assessment.reasons, DISCLOSED_REASON))
     if assessment.unchecked:
         return Verdict("ask", "unchecked", (*assessment.reasons, UNCHECKED_REASON))
     if assessment.risk in _ALLOWED[mode]:

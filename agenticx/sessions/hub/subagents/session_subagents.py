@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from agenticx.errors import SessionBusy
+from agenticx.errors import AgenticXError, SessionBusy
 from agenticx.messages import Message, UserMessage
 from agenticx.runtime import AgentRuntime, EventType, RuntimeEvent, Session
 from agenticx.runtime.budgets.budget import Spent
@@ -31,7 +31,7 @@ from agenticx.sessions.store.base import OwnershipLost, read_log_pages
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.meta_tools import CURRENT_OWNER
-from agenticx.subagents.records import SubagentEnding, SubagentLimits, SubagentRun, SubagentsClosed
+from agenticx.subagents.records import ModelUnavailable, SubagentEnding, SubagentLimits, SubagentRun, SubagentsClosed
 
 __all__ = ["SessionSubagents"]
 
@@ -97,6 +97,21 @@ class SessionSubagents:
 
     async def _runtime(self, model: str | None) -> AgentRuntime:
         return await self._services.subagent_runtime(self._writer.record, model)
+
+    @property
+    def session_model_names(self) -> tuple[str, ...]:
+        chosen = self._writer.record.model
+        try:
+            own = self._services.models(chosen).name
+        except AgenticXError:  # it has become unknown, or its key is gone
+            own = ""
+        return (own,) if chosen is None else (chosen, own)
+
+    def find_model_name(self, model: str, /) -> str | None:
+        try:
+            return self._services.models(model).name
+        except AgenticXError as exc:
+            raise ModelUnavailable(str(exc)) from exc
 
     @property
     def is_busy(self) -> bool:

@@ -1,0 +1,113 @@
+"""The question before text is sent to another provider, by a sub-agent whose model is there.
+
+The providers of the session's model, and of the model that acts, have the text anyway; a call that gives a sub-agent
+anything asks if its model is at neither. A server on this machine is a provider like any other. Two names in the
+catalogue are one provider if they have one address, such as `openai` and `openai-chat`. Of a name that only an
+application's own function of runtimes knows, the provider is unknown, and the choice is the application's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from agenticx.errors import AgenticXError
+from agenticx.llms.model_catalog import ModelCatalog, Provider, load_model_catalog
+from agenticx.tools.base import Assessment, ToolContext
+from agenticx.tools.registry import FunctionTool
+from agenticx.tools.visible import visible_line
+
+__all__ = ["ModelNames", "asks_before_disclosing"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelNames:
+    """The names of a sub-agent's model, of the session's and of the one that acts: as chosen, then each model's own.
+
+    The own name of the sub-agent's model is missing if it is unknown.
+    """
+
+    subagent: tuple[str, ...]
+    session: tuple[str, ...]
+    acting: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelProvider:
+    """A provider: its name, and its address or, if that is unknown, its name again."""
+
+    name: str
+    address: str
+
+
+NamesOfCall = Callable[[Mapping[str, Any]], ModelNames | None]
+"""A function that returns the names for a call by its arguments; None if no model was chosen, or one that is unknown,
+which the call itself reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class _DisclosingTool(FunctionTool):
+    """A tool that sends `what` to a sub-agent.
+
+    It is assessed in place, as a tool without an assessor is, so that the calls of a round keep their order.
+    """
+
+    names: NamesOfCall
+    what: str
+
+    def assess(self, arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        """Return the assessment of the call, which asks if the text goes to another provider."""
+        assessment = FunctionTool.assess(self, arguments, context)
+        try:
+            if (names := self.names(arguments)) is None:
+                return assessment
+            catalog = load_model_catalog()
+        except AgenticXError as exc:
+            return replace(assessment, unchecked=True, reasons=(f"The model's provider is unknown: {exc}.",))
+        return _assess_disclosure(assessment, names, self.what, catalog)
+
+
+def asks_before_disclosing(names: NamesOfCall, what: str) -> Callable[[FunctionTool], FunctionTool]:
+    """Return a decorator for a tool that sends `what` to a sub-agent, such as `The task`."""
+
+    def decorate(tool: FunctionTool) -> FunctionTool:
+        values = {field.name: getattr(tool, field.name) for field in fields(tool)}
+        return _DisclosingTool(**values, names=names, what=what)
+
+    return decorate
+
+
+def _assess_disclosure(assessment: Assessment, names: ModelNames, what: str, catalog: ModelCatalog) -> Assessment:
+    if len(names.subagent) == 1 and _row(catalog, names.subagent[0]) is None:
+        return assessment
+    target, session, acting = (_provider(catalog, of) for of in (names.subagent, names.session, names.acting))
+    if target.address in (session.address, acting.address):
+        return assessment
+    shown, own = visible_line(target.name), visible_line(session.name)
+    model, of_session = visible_line(names.subagent[0]), visible_line(names.session[0])
+    reason = (
+        f"The sub-agent's model is {model} of {shown}, the session's {of_session} of {own}. {what}, and all that the "
+        f"sub-agent reads and does, is sent to {shown}."
+    )
+    return replace(
+        assessment,
+        question=f"Send text to {shown}, another provider than {own}?",
+        reasons=(reason,),
+        discloses=True,
+        binding={**assessment.binding, "from": session.address, "to": target.address},
+    )
+
+
+def _provider(catalog: ModelCatalog, names: tuple[str, ...]) -> _ModelProvider:
+    """Return the provider of a model with these names, by the first that the catalogue knows."""
+    for name in names:
+        if row := _row(catalog, name):
+            return _ModelProvider(row.name, urlsplit(row.effective_base_url()).netloc.lower())
+    own = names[-1].partition(":")[0]
+    return _ModelProvider(own, own)
+
+
+def _row(catalog: ModelCatalog, name: str) -> Provider | None:
+    return catalog.providers.get(name.partition(":")[0])
