@@ -33,7 +33,7 @@ _MAX_VALUE_CHARS = 4_096
 _MAX_BRACE_CHARS = 256 * 1024
 _LOOKUP_STEPS = 2_000
 
-_MAY_DELETE = re.compile(r"\brm\b|\brimraf\b|-delete\b|\brsync\b")
+_MAY_DELETE = re.compile(r"\b(?:rimraf|rm|rsync|shred|unlink)\b|-delete\b|rmtree|rm_rf|rmSync|removeSync|RemoveAll")
 _RUNS_CODE = re.compile(r"(?<![\w.-])(?:(?:ba|da|k|z|fi|a)?sh|eval|su|trap|xargs|parallel|watch)\b(?![\w.-])")
 _FOLDER_NOW = re.compile(
     r"\$\(\s*pwd(?:\s+-[LP])?\s*\)|`\s*pwd\s*`|\$\{PWD\b[^}]*\}|\$PWD\b|(?<![^\s=:])~\+(?=[/\s;&|)]|$)"
@@ -42,6 +42,17 @@ _TOP_OF_REPOSITORY = re.compile(
     r"\$\(\s*git\s+rev-parse\s+--show-toplevel\s*\)|`\s*git\s+rev-parse\s+--show-toplevel\s*`"
 )
 _LISTING = re.compile(r"\$\(\s*ls(?:\s+-\w+)*\s*(?:\s([^\s()-][^\s()]*)\s*)?\)")
+_PATH_OF = re.compile(r'\$\(\s*(echo|realpath|readlink\s+-f|dirname)\s+"?([^\s()"]+)"?\s*\)')
+# A call in a script, such as `shutil.rmtree(os.path.expanduser(~))`, without its quotes.
+_CALL = re.compile(r"(?:rmtree|rm_rf|rmSync|removeSync|RemoveAll)\(\s*(?:[\w.]+\(\s*)*([^,()\s]+)")
+_CALLS_FOR_FOLDERS = {
+    "Path.home": "~",
+    "os.homedir": "~",
+    "Dir.home": "~",
+    "Path.cwd": ".",
+    "os.getcwd": ".",
+    "process.cwd": ".",
+}
 _JOINED_DESCRIPTORS = re.compile(r"[<>]&[\d-]+|&>>?")
 _OPERATORS = re.compile(r"(\|\||&&|;|\|&?|&|\n|\(|\)|`)")
 _VARIABLE = re.compile(r"\$\{(\w+|[@*])(:?[-=?+])?([^{}]*)\}|\$(\w+|[@*])")
@@ -61,7 +72,8 @@ _RUNNER_NAMES = """
 _RUNNERS = frozenset(_RUNNER_NAMES.split())
 # Those with an operand of any kind before the program.
 _RUNNERS_WITH_OPERAND = frozenset({"chroot", "flock", "su"})
-_EXAMINED = frozenset({"cd", "find", "pushd", "rimraf", "rm", "rsync"})
+_DELETERS = frozenset({"rimraf", "rm", "shred", "unlink"})
+_EXAMINED = _DELETERS | {"cd", "find", "pushd", "rsync"}
 _FOLDER_OPTIONS = frozenset({"-C", "-D", "--chdir", "--directory"})
 _FILTERS = frozenset({"awk", "comm", "cut", "egrep", "fgrep", "fzf", "grep", "head", "rg", "sed", "shuf", "tail"})
 # Variables that bash sets itself, so that a missing one in the environment is not empty.
@@ -85,16 +97,22 @@ def find_whole_deletion(
 
     Raises `UncheckableError` as `file_system` does.
     """
-    stripped = re.sub(r"\\\n|[\"'\\]", "", command)
+    stripped = _without_quotes(command)
     if _MAY_DELETE.search(stripped) is None:
         return None
     search = _Search(str(workspace), WholeFolders(workspace), environment, file_system)
     marked = _marked(command)
     found = search.find(remove_quoting(marked).text)
     if found is None and _RUNS_CODE.search(stripped) is not None:
-        found = search.find(re.sub(r"\\\n|[\"'\\]", "", marked))
+        found = search.find(_without_quotes(marked))
+    if found is None:
+        found = search.find_call(stripped)
     shown = {_HERE: ".", _WORKSPACE: str(workspace), _UNKNOWN: "…", QUOTED: "?"}
     return None if found is None else found.translate(str.maketrans(shown))
+
+
+def _without_quotes(command: str) -> str:
+    return re.sub(r"\\\n|\$?[\"']|\\", "", command)
 
 
 def _marked(command: str) -> str:
@@ -102,6 +120,7 @@ def _marked(command: str) -> str:
     command = _FOLDER_NOW.sub(_HERE, command)
     command = _TOP_OF_REPOSITORY.sub(_WORKSPACE, command)
     command = _LISTING.sub(lambda match: f"{match[1]}/*" if match[1] else "*", command)
+    command = _PATH_OF.sub(lambda match: f"{match[2]}/.." if match[1] == "dirname" else match[2], command)
     return _JOINED_DESCRIPTORS.sub(" ", command)
 
 
@@ -187,7 +206,8 @@ class _Search:
     def find(self, text: str) -> str | None:
         """Return the first word that deletes one of the `whole` folders; `text` is without quotes."""
         self.folders, self._variables = [self.workspace], {}
-        self._words = [word for word in text.split() if not word.startswith("-")][:_MAX_VALUES]
+        words = (word for word in re.split(r"[\s;|&<>()`]+", text) if not word.startswith("-"))
+        self._words = list(islice(filter(None, words), _MAX_VALUES))
         around: list[_Around] = []
         pipeline: list[_Command] = []
         before, operator = "", ""
@@ -202,7 +222,7 @@ class _Search:
                 continue
             if words := [word for word in re.split(r"[\s<>]+", before) if word]:
                 self._assign(words)
-                command = _Command.parse(words)
+                command = _Command.parse(self._with_program(words))
                 pipeline = [*pipeline[:_MAX_PIPELINE], command] if operator in {"|", "|&"} else [command]
                 if (found := self._deleted_by(pipeline)) is not None:
                     return found
@@ -216,6 +236,19 @@ class _Search:
                 if outer.before is not None:
                     before, operator, pipeline = f"{outer.before}{_UNKNOWN}", outer.operator, outer.pipeline
         return None
+
+    def find_call(self, text: str) -> str | None:
+        """Return the argument of the first call in a script that deletes one of the `whole` folders."""
+        for match in _CALL.finditer(text):
+            if self._is_whole(_CALLS_FOR_FOLDERS.get(match[1], match[1]), [self.workspace]):
+                return match[1]
+        return None
+
+    def _with_program(self, words: Sequence[str]) -> Sequence[str]:
+        """Return a command whose program is in a variable, as in `$RM ~`, with the words of that."""
+        if not words[0].startswith("$"):
+            return words
+        return [*self._values(words[0])[0].replace(QUOTED, " ").split(), *words[1:]]
 
     # --- folders and variables ----------------------------------------------------------------------------------------
 
@@ -304,7 +337,7 @@ class _Search:
             return self._deleted_by_find(command, folders)
         if command.program == "rsync" and any(word.startswith("--del") for word in command.operands):
             return self._first_whole(command.arguments[-1:], folders)
-        if command.program not in {"rm", "rimraf"}:
+        if command.program not in _DELETERS:
             return None
         if command.removes_folders and (found := self._first_whole(command.arguments, folders)) is not None:
             return found
@@ -387,7 +420,7 @@ def _find_deletes_all(tests: Sequence[str]) -> bool:
     """Return whether an action of `find` deletes, and no test before it leaves files out."""
     for place, word in enumerate(tests):
         runs = word in {"-exec", "-execdir", "-ok", "-okdir"}
-        deletes = runs and _Command.parse(tests[place + 1 :]).program in {"rm", "rimraf"}
+        deletes = runs and _Command.parse(tests[place + 1 :]).program in _DELETERS
         if (word == "-delete" or deletes) and not _is_narrowed(tests[:place]):
             return True
     return False

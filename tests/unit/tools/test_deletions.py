@@ -122,6 +122,26 @@ rm -rf <link>/
 rm -rf "<link>"/*
 rm -rf to-home/*
 rsync -a --delete empty/ ~/
+cd "$HOME" || exit; rm -rf ./*
+cd "$(git rev-parse --show-toplevel)" && rm -rf *
+cd .. && rm -rf my*
+rm -rf "../my work"
+rm -rf $(echo ~)
+rm -rf "$(realpath .)"
+rm -rf "$(dirname "$PWD")"
+RM="rm -rf"; $RM ~
+set -- ~; rm -rf "$@"
+bash -c $'rm -rf ~'
+xargs rm -rf <<< ~
+printf '%s\0' * | xargs -0 rm -rf
+cat <<EOF | sh⏎rm -rf ~⏎EOF
+find . \( -type f -o -type d \) -delete
+find . -mindepth 1 -maxdepth 1 -not -name .git -exec rm -rf {} +
+find ~ -type f -exec shred -u {} +
+python3 -c "import shutil; shutil.rmtree('/')"
+python3 -c 'import os, shutil; shutil.rmtree(os.path.expanduser("~"))'
+python3 -c "shutil.rmtree(Path.home())"
+node -e "fs.rmSync('.', {recursive: true})"
 """
 
 ORDINARY = r"""
@@ -172,6 +192,11 @@ bash -c "rm -rf build"
 sudo rm -rf /var/lib/apt/lists/*
 rsync -a --delete src/ dst/
 npm rm foo && rm -rf node_modules
+find . \( -name '*.pyc' -o -name '*.pyo' \) -delete
+python3 -c "import shutil; shutil.rmtree('build')"
+rm -rf "$(dirname build/x)"
+cd .. && rm -rf other*
+unlink old-link
 """
 
 
