@@ -173,7 +173,7 @@ class HandoffMessage(BaseTextChatMessage, frozen=True):
 
     @property
     def said(self) -> str:
-        """What its source wrote beside its calls."""
+        """The texts that its source wrote beside its calls."""
         own = (one for one in self.context if isinstance(one, AssistantMessage) and one.sender == self.source)
         return "\n".join(one.content for one in own if one.content)
 
