@@ -134,7 +134,7 @@ def find_refused(messages: Sequence[Message], model: str, error: ModelError) -> 
     with files, as those before it were accepted; of the kind that the error names, if there are any.
     """
     sent, kind = list(_sent_to(messages, model)), (error.provider_type or "").replace("_", " ")
-    words = str(error).replace(model, "")  # the name of a model may contain `image`
+    words = str(error).removeprefix(model)  # the name of a model, which errors begin with, may contain `image`
     text = f"{kind if _NAMED.search(kind) else ''} {error.param or ''} {words}"[:_MAX_CHARS]
     if not sent or not (error.code in _CODES or (error.status == _SERVER_ERROR and _of_named_kind(sent, text))):
         return []
