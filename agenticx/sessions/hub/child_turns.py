@@ -20,7 +20,7 @@ from agenticx.sessions.hub.recovery import read_interrupted
 from agenticx.sessions.hub.state import ENCODING_ERRORS, conversation_data
 from agenticx.sessions.hub.turns.waiting_turns import WaitingTurns
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, run_to_completion
-from agenticx.sessions.store.base import Log, OwnershipLost
+from agenticx.sessions.store.base import Log, OwnershipLost, TurnEnded
 from agenticx.sessions.store.hosts import this_host
 from agenticx.sessions.store.records import (
     ASKING_EVENTS,
@@ -106,6 +106,7 @@ class SessionChildTurns:
         self._writer = writer
         self._log = log
         self._open: dict[str, _StoredChildTurn] = {}
+        self._begun_here = set[str]()
         self.unended = set[str]()
         self.resumer: ChildTurnResumer | None = None
         self.waiting = WaitingTurns()
@@ -138,6 +139,7 @@ class SessionChildTurns:
         turn = TurnRecord(id=child.id, session_id=self.session.id, input=child.input, parent_turn_id=parent_id)
         self._all_released.clear()
         self.waiting.by_id.pop(child.id, None)
+        self._begun_here.add(child.id)
         self._open[child.id] = opened = _StoredChildTurn(self, self._writer, child, turn)
         if child.id in self._suspended or parent_id in self._suspended:
             opened.suspend()
@@ -232,27 +234,35 @@ class SessionChildTurns:
         With `only` the others are left out.
         """
         async with self._lock:  # none is ended twice
+            # a turn that was resumed here ends itself, perhaps between this read and its check below; only for what was
+            # over before the read, or never began here, an end that the read does not show will not come
+            lost = {*self.unended, *(id_ for id_, opened in self._open.items() if opened.closed), *(only or ())}
             loaded = await self._writer.read()
             for turn in reversed(loaded.children):
                 opened, is_left = self._open.get(turn.id), turn.id in self._suspended or turn.id in self.waiting.by_id
-                if (opened is None or opened.closed) and not is_left and (only is None or turn.id in only):
+                is_over = (opened is None or opened.closed) and (turn.id in lost or turn.id not in self._begun_here)
+                if is_over and not is_left and (only is None or turn.id in only):
                     await self._append_end(loaded, turn, code, text)
 
     def end_later(self, loaded: Loaded) -> None:
         """Have the loaded turns ended before the session's next turn begins, as they cannot be ended now."""
-        self.unended.update(turn.id for turn in loaded.children)
+        self.unended.update({turn.id for turn in loaded.children} - self._begun_here - self.waiting.by_id.keys())
 
     async def end_unended(self) -> None:
         """Store the ends that could not be stored before; raises `StoreError` if that fails again."""
+        unended = frozenset(self.unended)
         await self.end("storage", "The session's log could not be written.")
-        self.unended.clear()
+        self.unended -= unended
 
     async def _append_end(self, loaded: Loaded, turn: TurnRecord, code: str, text: str) -> None:
         with bound_ids(turn=turn.id):
             interrupted = await read_interrupted(self._log, turn, loaded)
             events = interrupted.closing_events(interrupted.missing_messages([]), code, text)
             facts = [_no_longer_waiting(turn.id)] if interrupted.questions else []
-            await self.commit(turn.id, events, facts, round_=interrupted.round)
+            try:
+                await self.commit(turn.id, events, facts, round_=interrupted.round)
+            except TurnEnded as exc:
+                return _log.error("a turn was to be ended that has an end", error=str(exc))
             if code == "interrupted":
                 log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
         await self.records.on_ended(turn.id)
@@ -327,10 +337,10 @@ class _StoredChildTurn:
         self.child.suspend()
 
     async def write(self, events: Sequence[RuntimeEvent], /) -> None:
-        self._check_open()
         begins = None if self.begun else self.turn
         if self.turns.waiting.by_id and events[-1].terminal:
             await self.turns.end_waiting_below(self.turn.id)
+        self._check_open()
         try:
             facts = [*self._facts(events), *delivered_facts(self.turns.session, self.turn.id)]
             stored = await self.turns.commit(self.turn.id, events, facts, begins, round_=self.round)

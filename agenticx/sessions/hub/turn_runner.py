@@ -41,7 +41,7 @@ from agenticx.sessions.hub.submission import TurnFailed
 from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
 from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
-from agenticx.sessions.store.base import OwnershipLost
+from agenticx.sessions.store.base import OwnershipLost, TurnEnded
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent, TurnRecord
 from agenticx.subagents.meta_tools import CURRENT_OWNER
 
@@ -223,15 +223,15 @@ class TurnRunner:
 
     async def _write_events(self, running: RunningTurn, batch: Sequence[RuntimeEvent]) -> None:
         """Store events of the turn; those after its terminal event are dropped."""
-        if running.closed:
+        if not running.closed and self.children.unended and batch[-1].terminal:
+            with suppress(StoreError):
+                await self.children.end_unended()
+        if not running.closed and self.children.waiting.by_id and batch[-1].terminal:
+            await self.children.end_waiting_below(running.turn.id)
+        if running.closed:  # perhaps meanwhile
             if not (running.suspended or self._is_abandoned):
                 _log.error("events after the terminal event dropped", count=len(batch))
             return
-        if self.children.unended and batch[-1].terminal:
-            with suppress(StoreError):
-                await self.children.end_unended()
-        if self.children.waiting.by_id and batch[-1].terminal:
-            await self.children.end_waiting_below(running.turn.id)
         if running.started.done():
             stored = await self._write_later_events(running, batch)
         else:
@@ -399,7 +399,10 @@ class TurnRunner:
         if interrupted.has_handed_over and not self._services.has_agent(interrupted.acting_agent_id):
             events.insert(len(events) - 1, RuntimeEvent(EventType.SESSION_CHANGED, {"agent": loaded.record.agent}))
             self._session.active_agent = loaded.record.agent
-        await self._writer.commit(turn.id, events)
+        try:
+            await self._writer.commit(turn.id, events)
+        except TurnEnded as exc:
+            return _log.error("a turn was to be ended that has an end", error=str(exc))
         if code == "interrupted":
             log_interrupted_turn(events, interrupted.questions, rounds=interrupted.round, usage=interrupted.usage)
 
@@ -411,6 +414,7 @@ class TurnRunner:
         One with the work of an application waits until `go_on` brings that. Unless `may_resume` the others that can go
         on are left unchanged; returns True if the running one is among them.
         """
+        loaded = replace(loaded, children=[turn for turn in loaded.children if not self.children.runs(turn.id)])
         turn, found = loaded.running, await self._resumable_turns(loaded)
         self.children.take_up()
         if turn is not None and found.point is not None and found.needs_work:

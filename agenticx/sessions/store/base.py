@@ -49,7 +49,9 @@ __all__ = [
     "SessionOwnedElsewhere",
     "Store",
     "StoreReader",
+    "TurnEnded",
     "TurnFilter",
+    "check_turn",
     "read_log_pages",
     "related_turn_id",
 ]
@@ -84,6 +86,10 @@ class SessionOwnedElsewhere(StoreError):
     def __init__(self, message: str, *, owner: str) -> None:
         super().__init__(message)
         self.owner = owner
+
+
+class TurnEnded(StoreError):
+    """A commit with an event behind the terminal one of its turn; nothing of it is stored."""
 
 
 class NoOwner(StoreError):
@@ -123,8 +129,8 @@ class Lease(Protocol):
     async def commit(self, commit: Commit) -> Sequence[StoredEvent]:
         """Store `commit` and return its events.
 
-        Raises `Doubtful` if the outcome is unknown; `OwnershipLost`, `SessionNotFound` or another `StoreError` if it is
-        known that nothing was stored.
+        Raises `Doubtful` if the outcome is unknown; `OwnershipLost`, `SessionNotFound`, `TurnEnded` or another
+        `StoreError` if it is known that nothing was stored.
         """
         ...
 
@@ -374,6 +380,20 @@ class StoreReader(Protocol):
     async def read(self, session_id: str, after: int, limit: int) -> Sequence[StoredEvent]: ...
 
     def close(self) -> None: ...
+
+
+def check_turn(commit: Commit, open_turns: Collection[str], is_known: Callable[[str], bool]) -> None:
+    """Raise `TurnEnded` if a commit has an event behind the terminal one of its turn.
+
+    `is_known` is asked only about a turn that is not open: one that is known has ended. Any other never began.
+    """
+    turn_id, events = commit.turn_id, commit.events
+    if turn_id is None or not events:
+        return
+    if turn_id not in open_turns and is_known(turn_id):
+        raise TurnEnded(f"turn {turn_id!r} has ended, so no {events[0].type.value!r} event can follow")
+    if len(events) > 1 and any(event.terminal for event in events[:-1]):
+        raise TurnEnded(f"turn {turn_id!r} ends in this commit, so no {events[-1].type.value!r} event can follow")
 
 
 def related_turn_id(event: StoredEvent) -> str | None:

@@ -22,6 +22,7 @@ from agenticx.sessions.store.base import (
     OwnershipLost,
     SearchResult,
     SessionOwnedElsewhere,
+    check_turn,
 )
 from agenticx.sessions.store.blobs import Blobs
 from agenticx.sessions.store.memory_sessions import Change, MemoryData, MemorySession
@@ -330,6 +331,7 @@ class _MemoryLease:
         last_id, last_events = session.last_commit
         if last_id == commit.id:
             return last_events
+        check_turn(commit, session.open_turns, session.turns.__contains__)
         stored = encode_events(
             self.session_id, commit.turn_id, commit.events, seq=len(session.events), position=data.position, ts=ts
         )

@@ -249,7 +249,8 @@ class Commit:
     """A write of a session: one record, stored whole or not at all.
 
     `events` follow the last committed event; there may be none. `begins` is the turn that runs from now on, or is open
-    below another one; a terminal event of the turn ends it. `record` replaces the session's record. `blobs` are the
+    below another one; a terminal event of the turn, which is the last one of its commit, ends it. No event of the
+    turn can follow that. `record` replaces the session's record. `blobs` are the
     digests of the contents in `Blobs` that its messages need, all of which are stored and kept; those of changed files,
     which `Blobs` may drop, are in their facts only. The same `id` twice in a row, under one lease, is one commit.
     Without `sync` the events survive the death of the process, but not a power cut.

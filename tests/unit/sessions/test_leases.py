@@ -24,7 +24,7 @@ from agenticx.sessions import (
     Store,
     TurnRecord,
 )
-from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere
+from agenticx.sessions.store.base import NoOwner, SessionOwnedElsewhere, TurnEnded
 from tests.support.commits import add_fact, append, load
 from tests.support.stores import (
     asked,
@@ -221,12 +221,35 @@ async def test_a_terminal_event_ends_the_running_turn_and_other_events_do_not(st
     await append(store, session_id, first.id, [token("a"), final()])
     assert await running() is None
     await append(store, session_id, second.id, [started()], begins=second)
-    await append(store, session_id, first.id, [final()])
     assert await running() == replace(second, after_seq=6)
     await append(store, session_id, second.id, [final()])
     assert await running() is None
     assert await store.log.turn(session_id, first.id) == replace(first, after_seq=1)
     assert await store.log.turn(session_id, "turn_none") is None
+
+
+async def test_no_event_follows_the_terminal_one_of_its_turn(store: Store) -> None:
+    session_id = await session_in(store)
+    above = TurnRecord(session_id=session_id, input="x")
+    below = TurnRecord(session_id=session_id, input="y", parent_turn_id=above.id)
+    lease = await store.ownership.claim(session_id)
+    await lease.commit(Commit(turn_id=above.id, events=[started()], begins=above))
+    await lease.commit(Commit(turn_id=below.id, events=[started(), final()], begins=below))
+    posted = Fact(kind="message_posted", key="k", turn_id="turn_1")
+    with pytest.raises(TurnEnded, match=f"turn '{below.id}' has ended, so no 'final' event can follow"):
+        await lease.commit(Commit(turn_id=below.id, events=[final()], facts=[posted]))
+    with pytest.raises(TurnEnded, match=f"turn '{above.id}' ends in this commit, so no 'token' event can follow"):
+        await lease.commit(Commit(turn_id=above.id, events=[final(), token("a")]))
+    loaded = await load(store, session_id)
+    assert (loaded.last_seq, loaded.open_facts, loaded.running) == (3, [], replace(above, after_seq=0))
+    lease = await store.ownership.claim(session_id)  # the next owner reads which turns are open
+    await lease.commit(Commit(turn_id=above.id, events=[token("a"), final()]))
+    with pytest.raises(TurnEnded):
+        await lease.commit(Commit(turn_id=above.id, events=[token("b")]))
+    await lease.commit(Commit(turn_id=above.id, facts=[posted]))
+    await lease.commit(Commit(events=[token("c")]))  # of no turn
+    assert [event.type for event in await store.log.read(session_id, 0, 10)][3:] == ["token", "final", "token"]
+    assert (await load(store, session_id)).open_facts == [posted]
 
 
 async def test_a_turn_that_begins_and_ends_in_one_commit_does_not_run(store: Store) -> None:

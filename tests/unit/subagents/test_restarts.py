@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,14 @@ import pytest
 from agenticx.errors import SessionBusy
 from agenticx.llms.scripted import call, hang
 from agenticx.runtime import ConfirmAnswer, ConfirmRequest
-from agenticx.sessions import Hub, MemoryStore, Store, TurnRequest
+from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
 from agenticx.subagents.meta_tools import session_tools
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar
 from agenticx.tools.base import Tool, is_idempotent
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
-from tests.support.commits import load
+from tests.support.commits import add_fact, end_lease, load
 from tests.support.endings import ending_text, told_endings
 from tests.support.teams.subagent_sessions import MortalStore, SubagentSession, notices, spawn
 from tests.support.timeouts import PATIENCE
@@ -214,6 +216,37 @@ async def test_subagents_that_wait_for_a_person_go_on_after_a_restart(tmp_path: 
         check_grammar(log)
         results = [one["data"]["outcome"] for one in log if one["type"] == "tool_result" and one["agent_id"] != "meta"]
         assert sorted(results) == ["denied", "ok"]
+
+
+async def test_a_subagent_that_goes_on_and_ends_while_others_are_ended_has_one_end(tmp_path: Path) -> None:
+    others = ["b", "c", "d"]
+    processes = Processes(tmp_path, [act])
+    session = processes.session
+    main = [spawn("a"), [spawn(name) for name in others], "Later."]
+    async with processes.process(main, a=[call("act", {"number": 1})], **{name: [hang()] for name in others}) as hub:
+        await ask_from(session, hub, ["a"])
+        for number, name in enumerate(others, 2):
+            await session.wait_for_event("round_start", f"{name}-{number}")
+    memory = processes.memory
+    loaded = await load(memory, session.id)
+    (asked,) = (fact for fact in loaded.open_facts if fact.kind == "question_asked")
+    answered = replace(asked, kind="question_answered", data={"approved": True, "by": "user"})
+    await add_fact(memory, session.id, answered)  # as just before a kill
+    await end_lease(memory, session.id)
+    read, others_begin = memory.read, min(turn.after_seq or 0 for turn in loaded.children if turn.id != asked.turn_id)
+
+    async def read_others_slowly(session_id: str, after: int, limit: int) -> Sequence[StoredEvent]:
+        if after >= others_begin:
+            await asyncio.sleep(0.05)  # as from a slow disk, while the first one goes on and ends
+        return await read(session_id, after, limit)
+
+    memory.read = read_others_slowly
+    async with processes.process(["I see."], a=["a ends"]):
+        await session.wait_for_event("subagent_completed", "a-1")
+        log = await session.envelopes()
+        check_grammar(log)
+        ends = Counter(one["type"] for one in log if one["type"] in ("final", "error"))
+        assert ends == {"final": 2, "error": len(others)}
 
 
 async def wait_until_asked(session: SubagentSession, hub: Any) -> None:

@@ -14,11 +14,15 @@ _MAX_CURSORS = 4096
 
 @dataclass(slots=True)
 class SessionCursor:
-    """A session's key in all other tables, the number of its last event, and the positions of its rows in `appends`."""
+    """A session's key in all other tables, the number of its last event, and the positions of its rows in `appends`.
+
+    `open_turns` are the ids of its turns that have not ended.
+    """
 
     number: int
     last_seq: int
     append_positions: list[int]
+    open_turns: set[str]
 
 
 class SessionCursors:
@@ -74,4 +78,14 @@ def last_seq(connection: sqlite3.Connection, number: int) -> int:
 def _read_cursor(connection: sqlite3.Connection, session_id: str) -> SessionCursor:
     number = session_number(connection, session_id)
     positions = connection.execute("SELECT position FROM appends WHERE session = ? ORDER BY position", (number,))
-    return SessionCursor(number, last_seq(connection, number), [position for (position,) in positions])
+    open_turns = connection.execute(
+        """SELECT running FROM sessions WHERE number = ?1 AND running IS NOT NULL
+           UNION ALL SELECT id FROM turns WHERE session = ?1 AND is_open_child""",
+        (number,),
+    )
+    return SessionCursor(
+        number=number,
+        last_seq=last_seq(connection, number),
+        append_positions=[position for (position,) in positions],
+        open_turns={turn_id for (turn_id,) in open_turns},
+    )

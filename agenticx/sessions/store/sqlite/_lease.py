@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from agenticx.clocks import rfc3339
 from agenticx.errors import SessionNotFound, StoreError
-from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost
+from agenticx.sessions.store.base import CommandHandler, Doubtful, Lease, NoOwner, OwnershipLost, check_turn
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import (
     Commit,
@@ -264,13 +264,17 @@ class _CommitJob(Job[Sequence[StoredEvent]]):
 def _store(
     connection: sqlite3.Connection, cursor: SessionCursor, commit: Commit, stored: Sequence[StoredEvent]
 ) -> None:
-    """Write all of a commit."""
-    if commit.begins is not None:
-        turns.begin_turn(connection, cursor.number, commit.begins, cursor.last_seq)
+    """Write all of a commit; raise `TurnEnded` before anything is written."""
+    check_turn(commit, cursor.open_turns, lambda turn_id: turns.is_known(connection, turn_id))
+    begins, turn_id = commit.begins, commit.turn_id
+    if begins is not None:
+        turns.begin_turn(connection, cursor.number, begins, cursor.last_seq)
+        cursor.open_turns.add(begins.id)
     if stored:
         rows.add_events(connection, cursor, stored)
-        if stored[-1].terminal:
-            turns.end_turn(connection, cursor.number, commit.turn_id)
+        if stored[-1].terminal and turn_id is not None:
+            turns.end_turn(connection, cursor.number, turn_id)
+            cursor.open_turns.discard(turn_id)
         add_usage(connection, cursor.number, stored)
     if commit.state is not None:
         apply_state(connection, cursor.number, commit.state)

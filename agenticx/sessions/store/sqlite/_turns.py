@@ -17,6 +17,7 @@ __all__ = [
     "end_turn",
     "find_client_turn",
     "find_turn",
+    "is_known",
     "open_children",
     "running_turn",
     "running_turn_ids",
@@ -44,10 +45,15 @@ def begin_turn(connection: sqlite3.Connection, number: int, turn: TurnRecord, af
     )
 
 
-def end_turn(connection: sqlite3.Connection, number: int, turn_id: str | None) -> None:
+def end_turn(connection: sqlite3.Connection, number: int, turn_id: str) -> None:
     """Store that the turn runs no more."""
     connection.execute("UPDATE sessions SET running = NULL WHERE number = ? AND running = ?", (number, turn_id))
     connection.execute("UPDATE turns SET is_open_child = 0 WHERE id = ? AND is_open_child", (turn_id,))
+
+
+def is_known(connection: sqlite3.Connection, turn_id: str) -> bool:
+    """Return True if the turn has begun, and perhaps ended."""
+    return connection.execute("SELECT 1 FROM turns WHERE id = ?", (turn_id,)).fetchone() is not None
 
 
 def find_client_turn(connection: sqlite3.Connection, session_id: str, client_turn_id: str) -> TurnRecord | None:
