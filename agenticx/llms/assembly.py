@@ -94,10 +94,12 @@ def _assemble(
     policy = RetryPolicy(attempts=settings.llm_attempts, longest_retry_after=settings.llm_retry_after_ceiling_seconds)
     model = _assemble_one(name, settings, clock, api_key=api_key, base_url=base_url)
     names = [fallback for fallback in settings.fallback_models if fallback != name]
-    fallbacks: Sequence[ChatModel] = [FallbackSamplingModel(_assemble_one(name, settings, clock)) for name in names]
+    fallbacks: Sequence[ChatModel] = tuple(
+        FallbackSamplingModel(_assemble_one(name, settings, clock)) for name in names
+    )
     if sampling:
         model = SampledModel(model, sampling)
-        fallbacks = [SampledModel(fallback, sampling) for fallback in fallbacks]
+        fallbacks = tuple(SampledModel(fallback, sampling) for fallback in fallbacks)
     return RetryingModel(model, fallbacks, policy, clock)
 
 
