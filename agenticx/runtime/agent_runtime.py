@@ -333,8 +333,8 @@ class AgentRuntime(RunMethods):
             await self._endings.failed(turn, failure)
         finally:
             turn.steering.close()
-            if turn.context.agents is None:  # nobody finds the agent again that has taken over
-                turn.session.active_agent = None
+            if turn.context.agents is None and turn.session.active_agent == turn.agent_id:
+                turn.session.active_agent = None  # nobody finds the agent again that has taken over
             turn.session.end_turn(turn)
 
     async def _interruptible(self, turn: Turn, calls: Sequence[ToolCall]) -> None:

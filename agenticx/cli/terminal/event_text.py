@@ -188,7 +188,8 @@ def _error(data: Mapping[str, Any]) -> Note:
 
 
 def _session_changed(data: Mapping[str, Any]) -> Note:
-    return Note(f"… {one_line(', '.join(f'{name}: {_short(value)}' for name, value in data.items()), _CALL_CHARS)}")
+    shown = {**data, "agent": "the main agent"} if "agent" in data and data["agent"] is None else data
+    return Note(f"… {one_line(', '.join(f'{name}: {_short(value)}' for name, value in shown.items()), _CALL_CHARS)}")
 
 
 def _handoff(data: Mapping[str, Any]) -> Note:
