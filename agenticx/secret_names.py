@@ -132,7 +132,7 @@ _SECRET_FILE_NAMES = (
     "kaggle.json ngrok.yml rclone.conf .ftpconfig .ftppass ftpsync.settings sftp.json sftp-config.json filezilla.xml "
     "sitemanager.xml recentservers.xml webservers.xml .remote-sync.json credentials-config.json *.publishsettings",
     # cloud, CI and infrastructure
-    "kubeconfig kubeconfig.* kubeconfig-* *.kubeconfig *-kubeconfig *-kubeconfig.* *client?secret*.json "
+    "+kubeconfig% kubeconfig-* *.kubeconfig *client?secret*.json "
     "*service?account*.json *serviceaccount*.json *-adminsdk*.json gha-creds-*.json gcp?key.json gcloud?key.json "
     "sa?key.json *accesskeys.csv rootkey.csv accesstokens.json msal_token_cache.* local.settings.json .vault-token "
     ".vault?pass* vault?pass* .terraformrc terraform.rc *.tfrc *.tfrc.json *.tfvars *.tfvars.json *.tfstate "

@@ -51,6 +51,16 @@ def test_stderr_names_the_files_with_instructions(agx: Any) -> None:
     assert (done.stdout, done.stderr) == ("hi\n", "instructions: AGENTS.md\n")
 
 
+def test_an_agents_file_that_is_left_out_is_named_by_run_and_doctor(agx: Any) -> None:
+    (agx.folder / ".env").write_text("TOKEN=CANARY")
+    (agx.folder / "AGENTS.md").symlink_to(".env")
+    done = agx("run", "say hi")
+    reason = "it leads to '.env', which usually holds keys or passwords"
+    assert f"instructions: AGENTS.md (left out: {reason})\n" in done.stderr
+    finding = f"--  instructions {agx.folder / 'AGENTS.md'} is left out: {reason}\n"
+    assert finding in agx("doctor").stdout
+
+
 def test_the_log_of_a_turn_is_shown_only_if_its_level_was_set(agx: Any) -> None:
     (agx.folder / "a.txt").write_text("alpha\n")
     assert "llm_call" not in agx("run", "read a.txt").stderr

@@ -30,6 +30,7 @@ from agenticx.llms.transport.hosts import is_loopback
 from agenticx.llms.transport.proxy_settings import proxy_problems, read_proxies
 from agenticx.provider_keys import ProviderKey
 from agenticx.settings import Settings, load_settings, provider_setting
+from agenticx.tools.agents_files import find_agents_files
 from agenticx.tools.visible import visible_line
 
 __all__ = ["Finding", "configure", "run", "run_checks"]
@@ -89,6 +90,7 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
         return
     yield from _check_settings(settings)
     yield _run_check("tools", lambda: _check_tools(settings))
+    yield from _check_instructions(settings)
     yield _check_home(settings.home)
     yield from (Finding("home", sentence, "note") for sentence in check_home(settings.home))
     yield _run_check("token", lambda: check_token(settings))
@@ -96,6 +98,13 @@ def run_checks(*, online: bool = False) -> Iterator[Finding]:
     yield from _check_proxies()
     yield from _check_models(settings, online)
     yield _check_sandbox()
+
+
+def _check_instructions(settings: Settings) -> Iterator[Finding]:
+    """Yield a note for each AGENTS.md that applies in this folder and is left out."""
+    for file in find_agents_files(current_folder(), settings.private_paths):
+        if file.reason is not None:
+            yield Finding("instructions", f"{file.path} is left out: {file.reason}", "note")
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
