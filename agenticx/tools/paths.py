@@ -207,7 +207,7 @@ def replace_file(target: WorkspacePath, content: bytes, *, mode: int | None = No
         before = _stat_or_none(name, folder)
         if before is not None:
             _require_regular(before, target)
-        temporary = f".{name[:100]}.{new_id('tmp')}"
+        temporary = f".{name[:40]}.{new_id('tmp')}"  # a character may have four of the 255 bytes of a name
         with _refusals_as_cannot_replace(target, before):
             descriptor = os.open(temporary, _NEW_FILE_FLAGS, 0o666, dir_fd=folder)
         try:

@@ -3,8 +3,9 @@
 1. Text is UTF-8, or UTF-16 with a byte order mark. Any other encoding can only be guessed, so such a file is no text
    here: reading shows U+FFFD for its bytes, and nothing writes that over them.
 2. A byte order mark is the first character of a text, U+FEFF.
-3. A line ends with LF, CRLF or CR. In the texts of a model a bare LF stands for any of them: it is found as what the
-   file has there, and is written as the line end of the place where it goes. CR is written as given.
+3. A line ends with LF, CRLF or CR. In a text to be replaced each of them is found as any of them, and the new text gets
+   the line end of the place where it goes. Only a text that is found with the CR that it has, exactly as given, shows
+   that its author knows the line ends of the file: then those of the new text are written as given.
 """
 
 from __future__ import annotations
@@ -105,6 +106,10 @@ def with_line_end(text: str, end: str) -> str:
 _BARE_LF = re.compile(r"(?<!\r)\n")
 
 
+def _without_pairs(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
 def _with_lf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
@@ -129,8 +134,8 @@ def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) 
     """Replace the only occurrence of `old`, or with `every` all of them, whatever their line ends are.
 
     Where line ends are mixed and `old` occurs once exactly as given, that is its only occurrence. Lines at both ends of
-    `old` that `new` has as well stay as they are, and the lines in between get the line end of this place. If `old` and
-    `new` differ in line ends only, these are changed.
+    `old` that `new` has as well stay as they are, and the lines in between get the line end of this place, unless `old`
+    has CR and occurs as given. If `old` and `new` differ in line ends only, these are changed.
     """
     ends = line_ends(text)
     if len(ends) < 2 or (_LINE_END.search(old) is None and _LINE_END.search(new) is None):
@@ -141,13 +146,16 @@ def replace_text(text: str, old: str, new: str, *, every: bool, max_chars: int) 
     starts = [start for start, _ in spans[:10]]
     growth = len(spans) * (len(new) + new.count("\n")) - sum(end - start for start, end in spans)
     is_possible = len(text) + growth <= max_chars and (len(spans) == 1 or every)
-    after = "".join(_replaced_pieces(text, spans, _with_lf(old), new)) if spans and is_possible else None
+    after = "".join(_replaced_pieces(text, spans, old, new)) if spans and is_possible else None
     return Replacement(len(spans), _line_numbers(text, starts), after)
 
 
 def _replace_uniform(text: str, old: str, new: str, end: str, every: bool, max_chars: int) -> Replacement:
     found = with_line_end(_with_lf(old), end)
-    replacement = new if _with_lf(old) == _with_lf(new) else with_line_end(new, end)
+    if _with_lf(old) == _with_lf(new):
+        replacement = new
+    else:
+        replacement = with_line_end(new if "\r" in old and found == old else _without_pairs(new), end)
     count = text.count(found)
     starts = list(islice(_offsets(text, found), 10))
     is_possible = len(text) + count * (len(replacement) - len(found)) <= max_chars and (count == 1 or every)
@@ -187,21 +195,25 @@ def _skip(text: str, start: int, length: int) -> int:
 
 
 def _replaced_pieces(text: str, spans: list[tuple[int, int]], old: str, new: str) -> Iterator[str]:
-    is_as_given = old == _with_lf(new)
-    head = tail = 0  # the lengths of the lines that stay
-    if "\r" not in new and not is_as_given:
-        head = old.rfind("\n", 0, common_start(old, new)) + 1
-        same = common_end(old, new, min(len(old), len(new)) - head)
-        tail = len(old) - index if (index := old.find("\n", len(old) - same)) >= 0 else 0
-    inserted = new[head : len(new) - tail]
+    wanted, lines = _with_lf(old), _without_pairs(new)
+    head = wanted.rfind("\n", 0, common_start(wanted, lines)) + 1  # the lengths of the lines that stay
+    same = common_end(wanted, lines, min(len(wanted), len(lines)) - head)
+    tail = len(wanted) - index if (index := wanted.find("\n", len(wanted) - same)) >= 0 else 0
+    inserted = lines[head : len(lines) - tail]
     nearest = _NearestLineEnd(text)
+    changes_line_ends, has_cr = wanted == _with_lf(new), "\r" in old
     position = 0
     for start, end in spans:
-        first = _skip(text, start, head)
-        last = _skip(text, first, len(old) - head - tail)
-        yield text[position:first]
-        yield new if is_as_given else with_line_end(inserted, nearest.line_end(start, first, end))
-        position = last
+        if changes_line_ends:
+            yield text[position:start] + new
+            position = end
+        elif has_cr and text[start:end] == old:
+            yield text[position:start] + with_line_end(new, nearest.line_end(start, start, end))
+            position = end
+        else:
+            first = _skip(text, start, head)
+            yield text[position:first] + with_line_end(inserted, nearest.line_end(start, first, end))
+            position = _skip(text, first, len(wanted) - head - tail)
     yield text[position:]
 
 

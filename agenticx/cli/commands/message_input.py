@@ -53,13 +53,13 @@ def _load(path: Path) -> Attachment:
 
 def _find(path: Path) -> Path:
     """Return the path, or that of the one existing file whose name is shown like it; raise `AttachmentRefused`."""
-    if path.exists():
+    if os.path.exists(path):  # unlike `Path.exists`, also for a name that is too long
         return path
     try:
         found = resolve_as_shown(os.path.abspath(path), Path("/"), lambda _: False).path
     except ToolError as exc:
         raise AttachmentRefused(str(exc)) from exc
-    return found if found.exists() else path
+    return found if os.path.exists(found) else path
 
 
 class PendingAttachments:
@@ -96,7 +96,7 @@ def _parse_paths(text: str) -> list[Path]:
     Terminals quote the paths of files that are dropped on them.
     """
     path = Path(text).expanduser()
-    if _find(path).is_file():
+    if os.path.isfile(_find(path)):
         return [path]
     try:
         words = shlex.split(text)

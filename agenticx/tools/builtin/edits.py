@@ -91,7 +91,7 @@ def _plan_write(path: str, content: str, context: ToolContext) -> _Change:
         return _Change(target, before, None, content, data, (note,))
     if before.text is None:
         _refuse_lost_bytes(target, before, content)
-        after, notes = content, ["The file is not text in UTF-8, and becomes it."]
+        after, notes = content, ["The file is not UTF-8 text, and becomes it."]
         if not is_binary(before.content):
             after, kept = _with_old_line_ends(content, before.content.decode("latin-1"))
             notes += kept
@@ -325,7 +325,7 @@ def _assessment(change: _Change, given_path: str, question: str, reason: str) ->
     elif changes_bare_repository(target.root, target.parts):
         protected = target.relative
         reasons.append("It belongs to a bare git repository, whose configuration decides what runs on this machine.")
-    if change.old_text is None:
+    if change.old_text is None and change.before is not None and change.before.is_whole:
         reasons.append("The current content of the file is not text and cannot be compared.")
     return Assessment(
         risk="write",

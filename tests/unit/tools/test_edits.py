@@ -137,6 +137,9 @@ EDITED = {
     "LF beside a given CRLF": (CRLF, "two\r\n", "2\r\n2\n", "one\r\n2\r\n2\r\nthree\r\n"),
     "a break before CRLF": (CRLF, "\ntwo", "\n2", "one\r\n2\r\nthree\r\n"),
     "lines of LF, given as CRLF": (LF, "one\r\ntwo", "1\n2", "1\n2\nthree\n"),
+    "LF lines, both given as CRLF": (LF, "one\r\ntwo", "1\r\n1\r\n2", "1\n1\n2\nthree\n"),
+    "CRLF for one line of LF": (LF, "two", "2\r\n2", "one\n2\n2\nthree\n"),
+    "CRLF for lines of mixed ends": (MIXED, "one\r\ntwo", "1\r\n1\r\ntwo", "1\n1\ntwo\r\nthree\rfour\n"),
     "lines of CR": (CR, "one\ntwo\n", "1\n\n2\n", "1\r\r2\rthree\r"),
     "an exact copy of mixed ends": (MIXED, "one\ntwo\r\nthree", "1\n2\r\n3", "1\n2\r\n3\rfour\n"),
     "mixed ends as LF": (MIXED, "one\ntwo\nthree\nfour", "one\ntwo\n3\nfour", "one\ntwo\r\n3\rfour\n"),
@@ -263,7 +266,7 @@ async def test_bytes_that_cannot_be_read_are_not_overwritten_by_their_replacemen
 
 async def test_a_file_in_another_encoding_is_replaced_by_utf8_only_with_a_word(runner) -> None:
     (runner.workspace / "f").write_bytes(OTHER_ENCODINGS["latin-1"])
-    note = "The file is not text in UTF-8, and becomes it."
+    note = "The file is not UTF-8 text, and becomes it."
     assert note in runner.assess(file_write, path="f", content="caf\u00e9\n").reasons
     assert (
         await runner.call(file_write, path="f", content="caf\u00e9\n") == f"Overwrote f (7 bytes). {note} {_CRLF_KEPT}"

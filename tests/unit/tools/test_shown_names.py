@@ -41,12 +41,12 @@ ODD_NAMES = {
 @pytest.mark.promise("E6")
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES)
 async def test_a_name_as_listed_means_the_real_file_in_every_tool(runner, name) -> None:
-    folder = runner.workspace / f"in {name}"
+    folder = runner.workspace / f"{name[:80]} in"
     folder.mkdir()
     (folder / name).write_text("one\n")
     [shown_folder] = (await runner.call(list_files)).splitlines()
     [shown] = (await runner.call(list_files, path=shown_folder)).splitlines()
-    assert (shown != f"in {name}/{name}", shown.isprintable()) == (True, True)
+    assert (shown != f"{folder.name}/{name}", shown.isprintable()) == (True, True)
 
     assert await runner.call(file_read, path=shown) == "one\n"
     assert await runner.call(file_search, pattern="one", path=shown_folder) == f"{shown}:1:one"
@@ -62,7 +62,15 @@ async def test_a_name_as_listed_means_the_real_file_in_every_tool(runner, name) 
         assert f" {shown}" in await runner.call(tool, path=shown, **arguments)
     await runner.call(file_write, path=f"{shown_folder}new.txt", content="")
     assert sorted(os.listdir(folder)) == sorted([name, "new.txt"])
-    assert (os.listdir(runner.workspace), (folder / name).read_text()) == ([f"in {name}"], "three")
+    assert (os.listdir(runner.workspace), (folder / name).read_text()) == ([folder.name], "three")
+
+
+async def test_a_name_as_long_as_possible_is_written_and_read_as_shown(runner) -> None:
+    name = "\u6f22\u3000" * 42
+    (runner.workspace / name).write_text("one")
+    shown = await runner.call(list_files)
+    assert await runner.call(file_write, path=shown, content="two") == f"Overwrote {shown} (3 bytes)."
+    assert (await runner.call(file_read, path=shown), os.listdir(runner.workspace)) == ("two", [name])
 
 
 @pytest.mark.parametrize(
