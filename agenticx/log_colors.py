@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ColoredFormatter"]
+__all__ = ["ColoredFormatter", "visible_console"]
+
+_USUAL_COLUMNS = 80
 
 _LEVEL_STYLES = {"DEBUG": "dim", "INFO": "green", "WARNING": "yellow", "ERROR": "bold red", "CRITICAL": "bold red"}
 _HEAD = re.compile(r"(?P<time>\S+ \S+) (?P<level>\S+) +(?P<logger>\S+) (?P<event>[^\n]*?)(?= [a-z_]+=|\n|$)")
@@ -47,4 +49,11 @@ class ColoredFormatter(logging.Formatter):
     def _console(self) -> Console:
         from rich.console import Console
 
-        return Console(file=self._stream, highlight=False)
+        return visible_console(Console(file=self._stream, highlight=False))
+
+
+def visible_console(console: Console) -> Console:
+    """Return the console, with a usual width instead of none, as with COLUMNS=0, in which rich shows nothing."""
+    if console.width < 1:
+        console.width = _USUAL_COLUMNS
+    return console

@@ -98,9 +98,12 @@ LONG_WORDS = " ".join(("a\tlink https://example.com/" + "a" * 90, "x" * 81, "汉
 def test_words_that_are_longer_than_a_line_are_shown_whole(
     agx: Any, terminal: Callable[..., Any], columns: int
 ) -> None:
+    if not columns:
+        agx.environment["COLUMNS"] = "0"
     run = terminal("run", f"say {LONG_WORDS}", columns=columns)
     assert run.exit_code() == 0
-    assert run.screen.partition("(agx run")[0] == f"{LONG_WORDS}\n"
+    assert run.screen.partition("(agx run --session")[0] == f"{LONG_WORDS}\n"
+    assert run.screen.endswith(" … continues this session)\n")
     replayed = terminal("sessions", "replay", "last", columns=columns)
     assert (replayed.exit_code(), replayed.screen.splitlines()[1]) == (0, LONG_WORDS)
     agx.environment["TERM"] = "dumb"

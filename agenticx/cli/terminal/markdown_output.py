@@ -17,6 +17,7 @@ from rich.segment import Segment, Segments
 from agenticx.cli.terminal.event_text import EventLike, Note
 from agenticx.cli.terminal.markdown import Line, MarkdownBlock, render_markdown, top_level_blocks
 from agenticx.cli.terminal.output import TerminalOutput
+from agenticx.log_colors import visible_console
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
 from agenticx.tools.visible import escape_controls
@@ -285,7 +286,7 @@ class MarkdownOutput(TerminalOutput):
 
     def __init__(self) -> None:
         super().__init__()
-        self._markdown_console = Console(file=sys.stdout, highlight=False)
+        self._markdown_console = visible_console(Console(file=sys.stdout, highlight=False))
         self._stream: MarkdownStream | None = None
         self._plain_message = ""  # the id of the last message whose rendering failed
         self._carried = ""  # what the message's text continues with if a note interrupts it

@@ -21,6 +21,7 @@ from agenticx.cli.terminal.event_text import (
     retry_note,
     unreadable_event_note,
 )
+from agenticx.log_colors import visible_console
 from agenticx.logs import get_logger
 from agenticx.runtime.events import EventType
 from agenticx.settings import provider_setting
@@ -220,14 +221,18 @@ class PlainOutput:
         self._write_visible(note)
 
     def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
-        self._questions[data.get("id", "")] = None
+        self._questions[str(data.get("id", ""))] = None
         self._write_question(data)
         self._open_question = data["id"] if prompt else None
         self.show_prompt(prompt)
 
     def _write_question(self, data: Mapping[str, Any]) -> None:
         self._end_open_lines()
-        for note in question_notes(data):
+        try:
+            notes = list(question_notes(data))
+        except PAYLOAD_ERRORS:  # all of it, as an answer may be asked for
+            notes = [Note(f"? {_readable_json(data)}", "question")]
+        for note in notes:
             self._write_visible(note)
 
     def show_prompt(self, prompt: str) -> None:
@@ -330,7 +335,7 @@ class TerminalOutput(PlainOutput):
     def _console(self) -> Console:
         from rich.console import Console
 
-        return Console(stderr=True, highlight=False, soft_wrap=True)
+        return visible_console(Console(stderr=True, highlight=False, soft_wrap=True))
 
     def _write_note(self, text: str, tone: Tone) -> None:
         self._console.print(text, style=_STYLES[tone], markup=False, emoji=False)
