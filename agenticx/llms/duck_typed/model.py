@@ -8,13 +8,23 @@ background.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from agenticx import user_code
 from agenticx.errors import ModelError, UserCodeError
 from agenticx.llms.base import ChatModel, Delta, InlineForm, ModelRequest, inline_forms
+from agenticx.llms.downgrades import Downgrade, find_downgrade
 from agenticx.llms.duck_typed.chunks import chat_event
 from agenticx.llms.duck_typed.threaded_iterator import ThreadedIterator
 from agenticx.llms.identifiers import ToolNames
@@ -25,12 +35,22 @@ from agenticx.llms.transport.overflow import exceeded_limit
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import ChatReplyParser
 from agenticx.llms.wires.openai_chat._request import encode_messages, sent_tool_names
+from agenticx.llms.wires.openai_chat._roles import ROLE_REFUSALS
 from agenticx.llms.wires.request_body import encode_tools
 from agenticx.logs import get_logger
 
 __all__ = ["DuckTypedModel", "adapt"]
 
 _log = get_logger(__name__)
+
+
+def _with_changes(changes: Mapping[str, bool]) -> Callable[[ChatDialect], ChatDialect]:
+    return lambda dialect: replace(dialect, **changes)
+
+
+_DOWNGRADES = [
+    Downgrade(refusal.words, _with_changes(refusal.changes), refusal.log_message) for refusal in ROLE_REFUSALS
+]
 
 
 def adapt(model: object) -> ChatModel:
@@ -58,6 +78,7 @@ class DuckTypedModel:
         model_name = getattr(model, "model", None)
         kind = type(model).__name__
         self.name = f"{kind}:{model_name}" if isinstance(model_name, str) and model_name else kind
+        self._dialect = ChatDialect()
 
     @property
     def context_window(self) -> int | None:
@@ -73,12 +94,12 @@ class DuckTypedModel:
         return {name: f"takes no `{name}` (set it on the model object itself)" for name, _ in sampling.items()}
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Sequence[Delta]]:
-        """Yield the reply in the pieces that the model returns."""
+        """Yield the reply in the pieces that the model returns; a refused order of roles is changed from then on."""
         check_sampling(self, request.sampling)
         methods = self._methods_to_try(request)
-        for number, method in enumerate(methods):
-            last = number + 1 == len(methods)
-            reply = _DuckTypedReply(method, request, label=self.name, may_be_empty=last)
+        while True:
+            dialect, last = self._dialect, len(methods) == 1
+            reply = _DuckTypedReply(methods[0], request, dialect, label=self.name, may_be_empty=last)
             started = False
             try:
                 while (batch := await reply.next_batch()) is not None:
@@ -87,11 +108,22 @@ class DuckTypedModel:
                         yield batch
                 return
             except ModelError as error:
+                if not started and self._try_downgrade(dialect, error):
+                    continue
                 if started or last:
                     raise
                 _log.warning("a model's stream failed; calling invoke instead", model=self.name, reason=str(error))
+                methods = methods[1:]
             finally:
                 await reply.aclose()
+
+    def _try_downgrade(self, dialect: ChatDialect, error: ModelError) -> bool:
+        """Switch to the dialect that the error calls for, from now on; return False if there is none."""
+        downgrade = find_downgrade(dialect, error, _DOWNGRADES)
+        if downgrade is not None and self._dialect == dialect:  # else a concurrent call has already switched
+            self._dialect = downgrade.apply(dialect)
+            _log.info(downgrade.log_message, model=self.name, reason=str(error))
+        return downgrade is not None
 
     def _methods_to_try(self, request: ModelRequest) -> list[Callable[..., Any]]:
         names = ["stream_with_tools", "stream", "invoke"]
@@ -107,13 +139,21 @@ class DuckTypedModel:
 class _DuckTypedReply:
     """One call of one method of a duck-typed model."""
 
-    def __init__(self, method: Callable[..., Any], request: ModelRequest, *, label: str, may_be_empty: bool) -> None:
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        request: ModelRequest,
+        dialect: ChatDialect,
+        *,
+        label: str,
+        may_be_empty: bool,
+    ) -> None:
         self._may_be_empty = may_be_empty
         self._method_name = f"{label}.{getattr(method, '__name__', 'call')}"
         names = sent_tool_names(request)
         self._parser = ChatReplyParser(label=label, model=label, original_names=names.originals)
         self._method = method
-        self._rows = encode_messages(request.messages, model=label, dialect=ChatDialect(), names=names)
+        self._rows = encode_messages(request.messages, model=label, dialect=dialect, names=names)
         self._options = _accepted_options(method, request, names)
         self._pump: ThreadedIterator | None = None
         self._source: AsyncIterator[object] | None = None

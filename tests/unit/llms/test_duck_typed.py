@@ -326,3 +326,24 @@ def test_the_name_of_an_adapted_model_is_its_class_and_its_model() -> None:
         context_window = 8192
 
     assert (adapt(NamedModel("")).name, adapt(NamedModel("")).context_window) == ("NamedModel:large", 8192)
+
+
+async def test_a_refused_order_of_roles_is_changed_from_then_on() -> None:
+    class Refusal(Exception):
+        status_code = 400
+
+    class Strict:
+        def __init__(self) -> None:
+            self.roles: list[list[str]] = []
+
+        def invoke(self, messages: list[dict[str, Any]], **_: Any) -> str:
+            self.roles.append([row["role"] for row in messages])
+            if ["user", "user"] in [self.roles[-1][n : n + 2] for n in range(len(messages))]:
+                raise Refusal("Conversation roles must alternate user/assistant/user/assistant/...")
+            return "ok"
+
+    inner = Strict()
+    model = adapt(inner)
+    request = ModelRequest(messages=[UserMessage(content="a"), UserMessage(content="b")])
+    assert [(await complete(model, request))[0].text for _ in range(2)] == ["ok", "ok"]
+    assert inner.roles == [["user", "user"], ["user"], ["user"]]

@@ -11,10 +11,12 @@ caches apply.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["STOPPED", "alternating_rows", "rows_without_system"]
+__all__ = ["ROLE_REFUSALS", "STOPPED", "RoleRefusal", "alternating_rows", "rows_without_system"]
 
 STOPPED = "(stopped)"
 """The text of an assistant's row between a result and a user's row; servers refuse an empty one."""
@@ -120,3 +122,50 @@ def _joined_values(values: list[Any], default: Any) -> Any:
 
 def _text_parts(text: str) -> list[Row]:
     return [{"type": "text", "text": text}]
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RoleRefusal:
+    """The words with which servers refuse an order of roles, and the changes of the dialect that help."""
+
+    words: re.Pattern[str]
+    changes: dict[str, bool]
+    log_message: str
+
+
+ROLE_REFUSALS = (
+    RoleRefusal(
+        re.compile(
+            # Mistral, and servers that use its tokenizer: "Unexpected role 'user' after role 'tool'"
+            r"(un)?expected (last |message )?role|invalid_request_message_order"
+            # the templates of Gemma, Mistral, Devstral and others, as llama.cpp, vLLM, SGLang and LM Studio report
+            # them; Perplexity, Bedrock, Gemini and Anthropic behind gateways
+            r"|(role|user|assistant|message|request|conversation)\w*.{0,80}\balternat(e|ing)\b"
+            r"|(consecutive|successive) .{0,30}(message|role|turn)|same role|roles? in a row|(role|message) order"
+            r"|(user|tool|assistant) (message|role|turn)s? (can ?not|can't|must|should|may not) .{0,20}follow"
+            # instructions anywhere but in the first row, and several of them (Qwen's templates, MiniMax)
+            r"|system (message|role|prompt)s? (must|should|can only|may only|(is|are) only)"
+            r"|(multiple|more than one|several|only one) system (message|role|prompt)"
+            # the first row or the last one: Qwen, DeepSeek, llama.cpp, Anthropic and Bedrock, Snowflake, GLM
+            r"|no user query found|(first|last) message (role )?(must|should|in a)|messages\[0\]\.role"
+            r"|role in the final position"
+            r"|(conversation|history) must (start|begin|end) with|(assistant|response) (message |response )?prefill"
+            r"|(2|two) or more assistant messages at the end|function call turn comes immediately after|角色信息不正确",
+            re.IGNORECASE,
+        ),
+        {"alternating_roles": True},
+        "the server requires that roles alternate; from now on rows of one role are joined",
+    ),
+    RoleRefusal(
+        # the last words also come from templates that count instructions as a row, if the roles alternate already
+        re.compile(
+            r"system role (is )?not supported|only user and assistant roles|conversation roles must alternate",
+            re.IGNORECASE,
+        ),
+        {"system_rows": False},
+        "the server takes no system row; from now on instructions are in the user's first one",
+    ),
+)

@@ -13,6 +13,7 @@ from agenticx.llms.transport.http import ProviderHttp
 from agenticx.llms.wires.chat_dialect import ChatDialect
 from agenticx.llms.wires.openai_chat._reply import WIRE, ChatReplyParser
 from agenticx.llms.wires.openai_chat._request import request_body, sampling_rules, sent_tool_names
+from agenticx.llms.wires.openai_chat._roles import ROLE_REFUSALS
 from agenticx.llms.wires.provider_model import (
     FIELD_REFUSED,
     STREAMING_REFUSED,
@@ -57,34 +58,8 @@ _REFUSES_REQUIRED_CALLS = re.compile(
 """DeepSeek and Alibaba, whose models cannot be made to call while they think; Moonshot; gateways."""
 _REFUSES_SCHEMAS = re.compile(r"response_format|json_schema|structured output", re.IGNORECASE)
 
-_REFUSES_ROLE_ORDER = re.compile(
-    # Mistral, and servers that use its tokenizer: "Unexpected role 'user' after role 'tool'"
-    r"(un)?expected (last |message )?role|invalid_request_message_order"
-    # the templates of Gemma, Mistral, Devstral and others, as llama.cpp, vLLM, SGLang and LM Studio report them;
-    # Perplexity, Bedrock, Gemini and Anthropic behind gateways
-    r"|(role|user|assistant|message|request|conversation)\w*.{0,80}\balternat(e|ing)\b"
-    r"|(consecutive|successive) .{0,30}(message|role|turn)|same role|roles? in a row|(role|message) order"
-    r"|(user|tool|assistant) (message|role|turn)s? (can ?not|can't|must|should|may not) .{0,20}follow"
-    # instructions anywhere but in the first row, and several of them (Qwen's templates, MiniMax)
-    r"|system (message|role|prompt)s? (must|should|can only|may only|(is|are) only)"
-    r"|(multiple|more than one|several|only one) system (message|role|prompt)"
-    # the first row or the last one: Qwen, DeepSeek, llama.cpp, Anthropic and Bedrock, Snowflake, GLM
-    r"|no user query found|(first|last) message (role )?(must|should|in a)|messages\[0\]\.role"
-    r"|role in the final position"
-    r"|(conversation|history) must (start|begin|end) with|(assistant|response) (message |response )?prefill"
-    r"|(2|two) or more assistant messages at the end|function call turn comes immediately after|角色信息不正确",
-    re.IGNORECASE,
-)
-_REFUSES_SYSTEM_ROWS = re.compile(
-    r"system role (is )?not supported|only user and assistant roles|conversation roles must alternate", re.IGNORECASE
-)
-"""The last one also for templates that count instructions as a row, if the roles alternate already."""
-_IN_ALTERNATION = "the server requires that roles alternate; from now on rows of one role are joined"
-_WITHOUT_SYSTEM = "the server takes no system row; from now on instructions are in the user's first one"
-
 _DOWNGRADES = (
-    Downgrade(_REFUSES_ROLE_ORDER, with_dialect(alternating_roles=True), _IN_ALTERNATION),
-    Downgrade(_REFUSES_SYSTEM_ROWS, with_dialect(system_rows=False), _WITHOUT_SYSTEM),
+    *(Downgrade(refusal.words, with_dialect(**refusal.changes), refusal.log_message) for refusal in ROLE_REFUSALS),
     Downgrade(
         re.compile(
             r"\bids?\b.{0,80}length (of )?9\b", re.IGNORECASE
