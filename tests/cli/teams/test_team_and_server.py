@@ -183,6 +183,7 @@ def test_a_team_whose_confirm_waits_when_the_server_is_killed_goes_on_once_it_is
     said = [event["data"]["message"] for event in events if event["type"] == "team_message"]
     assert [(one["source"], one["type"]) for one in said] == [
         ("user", "TextMessage"),
+        ("clerk", "ThoughtEvent"),
         ("clerk", "ToolCallRequestEvent"),
         ("clerk", "ToolCallExecutionEvent"),
         ("clerk", "TextMessage"),
