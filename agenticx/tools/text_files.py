@@ -73,15 +73,21 @@ def to_utf8_lines(content: bytes) -> bytes:
     """Return a file's content for display: UTF-8 without byte order mark; LF for CR if all line ends are CR."""
     encoding = utf16_encoding(content)
     text = content.removeprefix(BOM_UTF8) if encoding is None else b"".join(_transcoded(content[2:], encoding))
-    return text.replace(b"\r", b"\n") if b"\n" not in text else text
+    if b"\r" not in text or b"\n" in text:
+        return text
+    return b"".join(chunk.replace(b"\r", b"\n") for chunk in _chunks(text))
 
 
 def _transcoded(content: bytes, encoding: str) -> Iterator[bytes]:
-    """Yield `content` in UTF-8, in chunks, so that other threads can run between them."""
     decoder = getincrementaldecoder(encoding)("replace")
-    for start in range(0, len(content), _CHUNK_BYTES):
-        chunk = decoder.decode(content[start : start + _CHUNK_BYTES], final=start + _CHUNK_BYTES >= len(content))
-        yield chunk.encode("utf-8", "replace")
+    for chunk in _chunks(content):
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+def _chunks(content: bytes) -> Iterator[bytes]:
+    """Yield the content in small pieces, so that other threads can run between the steps."""
+    return (content[start : start + _CHUNK_BYTES] for start in range(0, len(content), _CHUNK_BYTES))
 
 
 # --- line ends --------------------------------------------------------------------------------------------------------

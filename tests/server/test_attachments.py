@@ -86,10 +86,11 @@ async def test_the_body_limit_permits_files_up_to_their_limit(make_studio: Studi
     content = contents["image/png"] + b"\0" * (MAX_TOTAL_BYTES // 4 - 16)
     async with make_studio(model) as studio:
         session_id = await studio.session()
-        files = [attachment(f"{number}.png", content) for number in range(4)]
+        files = [attachment(f"{number}\u202fAM.png", content) for number in range(4)]
         assert (await studio.turn(session_id, "look", attachments=files)).status_code == 202
         await studio.events_until(session_id, "final")
-    assert len(model.requests[0].messages[-1].attachments) == 4
+    names = [file.name for file in model.requests[0].messages[-1].attachments]
+    assert names == [f"{number}⟨U+202F⟩AM.png" for number in range(4)]
 
 
 async def test_the_same_id_with_other_files_is_another_input(make_studio: StudioMaker) -> None:

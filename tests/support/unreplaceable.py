@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["bind_file", "drop_file_capabilities", "enter_mount_namespace", "unwritable"]
+__all__ = ["bind_file", "drop_file_capabilities", "enter_mount_namespace", "hide_proc", "unwritable"]
 
 _HEADER = struct.pack("=Ii", 0x20080522, 0)  # version 3, this thread
 _OVERRIDES = 0b1110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+_MNT_DETACH = 2
 _CLONE_NEWNS, _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20000, 1, 32, 4096, 0x4000, 0x40000
 
 
@@ -60,3 +61,8 @@ def bind_file(source: Path, file: Path, *, read_only_folder: bool = False) -> No
     assert libc.mount(os.fsencode(source), os.fsencode(file), None, _MS_BIND, None) == 0
     if read_only_folder:
         assert libc.mount(None, folder, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY, None) == 0
+
+
+def hide_proc() -> None:
+    """Unmount /proc, as where it is unknown which files are mounted."""
+    assert ctypes.CDLL(None).umount2(b"/proc", _MNT_DETACH) == 0

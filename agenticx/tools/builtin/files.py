@@ -35,6 +35,8 @@ _MAX_LINE_CHARS = 2_000
 def list_files(context: ToolContext, path: str = ".", depth: Annotated[int, Field(ge=1, le=20)] = 1) -> str:
     """List a folder of the workspace: one path per line, folders end in "/". Hidden files are shown.
 
+    A name with invisible characters is shown with their code points, such as ⟨U+202F⟩, and may be given like that.
+
     Args:
         path: The folder, relative to the workspace.
         depth: How many levels to go down; 1 lists the folder itself.

@@ -227,6 +227,8 @@ LARGE = {
     "one line": b"a" * 30_000_000,
     "no UTF-8": b"\xff" * 30_000_000,
     "not ASCII": "é\n".encode() * 10_000_000,
+    "lines of CR": b"\r" * 30_000_000,
+    "UTF-16": b"\xff\xfe" + "é\n".encode("utf-16-le") * 8_000_000,
 }
 
 

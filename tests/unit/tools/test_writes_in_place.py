@@ -92,7 +92,7 @@ import asyncio, json, os, sys
 from pathlib import Path
 from agenticx.tools import ToolContext
 from agenticx.tools.builtin.edits import file_write
-from tests.support.unreplaceable import bind_file, enter_mount_namespace
+from tests.support.unreplaceable import bind_file, enter_mount_namespace, hide_proc
 
 folder, kind = Path(sys.argv[1]), sys.argv[2]
 source, file, arguments = folder.parent / "source", folder / "f", {"path": "f", "content": "new"}
@@ -109,6 +109,8 @@ if may_mount:
         os.setuid(65534)
     else:
         bind_file(source, file, read_only_folder=kind == "read-only")
+    if kind == "unseen":
+        hide_proc()
     context = ToolContext(workspace=folder)
     reasons = file_write.assess(arguments, context).reasons
     result = asyncio.run(file_write.run(arguments, context))
@@ -118,10 +120,11 @@ if may_mount:
 
 @pytest.mark.promise("H2")
 @pytest.mark.cases(quick=1)
-@pytest.mark.parametrize("kind", ["mounted", "read-only", "sticky"])
+@pytest.mark.parametrize("kind", ["mounted", "read-only", "sticky", "unseen"])
 def test_a_file_that_is_mounted_or_of_another_owner_is_written_in_place(workspace, kind) -> None:
     with Process(PROGRAM, [MOUNTED, str(workspace), kind], cwd=ROOT, env=os.environ) as process:
         output, error = process.communicate("", PATIENCE)
     if not output and not error:
         pytest.skip("this process may not mount files")
-    assert json.loads(output) == [IN_PLACE, f"Overwrote f (3 bytes). {IN_PLACE}", "new", ["f"]], error
+    reason = "It replaces the whole file: 1 line, 3 bytes." if kind == "unseen" else IN_PLACE
+    assert json.loads(output) == [reason, f"Overwrote f (3 bytes). {IN_PLACE}", "new", ["f"]], error
