@@ -34,7 +34,7 @@ __all__ = ["Proxy", "find_proxy", "proxy_problems", "read_proxies"]
 _PORTS = {"http": 80, "https": 443}
 _SCHEMES = ("http", "https", "socks5", "socks5h")
 _VARIABLES = {"http": "HTTP_PROXY", "https": "HTTPS_PROXY", "all": "ALL_PROXY"}
-_HOST = re.compile(r"(?:\*?\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?")
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
 
 _log = get_logger(__name__)
 
@@ -153,10 +153,7 @@ class _DirectHost:
             host, port = rest, ""
         elif not (port.isdecimal() and port.isascii() and 0 < int(port[:6]) < 65_536):
             raise ValueError(f"{port[:20]!r} is no port")
-        if (address := _address(host)) is None and host != "*" and not _HOST.fullmatch(host):
-            raise ValueError("an entry is a host, an address or a net, such as example.com, 10.0.0.1 or 10.0.0.0/8")
-        name = "*" if host == "*" else host.lstrip("*").strip(".")
-        return cls(name if address is None else address, scheme, int(port) if port else None)
+        return cls(_address(host) or _host_name(host), scheme, int(port) if port else None)
 
     def matches(self, url: Url) -> bool:
         if (self.scheme and self.scheme != url.scheme) or (self.port and self.port != (url.port or _PORTS[url.scheme])):
@@ -168,6 +165,17 @@ class _DirectHost:
             host = url.host.lower().rstrip(".")
             return self.host in ("*", host) or host.endswith(f".{self.host}")
         return address == self.host
+
+
+def _host_name(text: str) -> str:
+    """Return a name of NO_PROXY in ASCII and without the dots around it; raise ValueError for one that is invalid."""
+    if text == "*":
+        return text
+    name = text.removeprefix("*").strip(".")
+    name = name if name.isascii() else Url.parse(f"http://{name}").host
+    if not _HOST.fullmatch(name):
+        raise ValueError("an entry is a host, an address or a net, such as example.com, 10.0.0.1 or 10.0.0.0/8")
+    return name
 
 
 def _is_direct(url: Url, settings: Mapping[str, str]) -> bool:

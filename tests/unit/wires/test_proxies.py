@@ -86,6 +86,7 @@ def test_the_proxy_of_a_url_is_that_of_its_scheme_else_of_all(
         ("2001:db8::1", ["http://[2001:db8::1]"], ["http://[2001:db8::2]"]),
         ("[2001:db8::1]:8000", ["http://[2001:db8::1]:8000"], ["http://[2001:db8::1]"]),
         ("10.0.0.0/8", ["http://[::ffff:10.0.0.1]"], []),
+        ("bücher.example", ["https://api.bücher.example"], ["https://bucher.example"]),
         ("[::1], fd00::/8, 10.0.0.0/99, a.example", ["https://a.example"], ["https://b.example"]),
     ],
 )
@@ -132,6 +133,21 @@ async def test_a_request_goes_through_the_proxy_with_its_login_which_no_error_re
     assert server.requests[0].startswith(b"POST http://provider.example/v1/chat/completions HTTP/1.1\r\n")
     assert b"proxy-authorization: basic " + login.lower() in server.requests[0].lower()
     assert str(error).endswith("HTTP 400: not with [key]")
+
+
+async def test_a_tunnel_that_the_proxy_refuses_is_an_error_of_the_transport(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = b"HTTP/1.1 407 Proxy Authentication Required\r\n"
+    async with chunk_server(lambda: [b""], head=head, then_closed=True) as server:
+        monkeypatch.setenv("HTTPS_PROXY", server.base_url.replace("//", "//me:p%40ss-w0rd-1234@"))
+        async with CHAT.open_model("https://provider.example/v1") as model:
+            _, error = await complete(model, HELLO)
+    assert server.requests[0].startswith(b"CONNECT provider.example:443 HTTP/1.1\r\n")
+    assert error is not None
+    assert (error.code, "through the proxy: 407" in str(error), "ss-w0rd" in str(error)) == (
+        "provider.transport",
+        True,
+        False,
+    )
 
 
 @asynccontextmanager
