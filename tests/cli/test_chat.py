@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -183,26 +182,3 @@ def test_a_chat_shows_who_takes_over_and_chooses_who_answers(agx: Any) -> None:
         "unknown agent 'Nobody'; known agents: 'Billing'; null stands for the main agent",
         "agent: meta",
     ]
-
-
-def test_rewind_takes_messages_back_with_their_files_and_undo_brings_them_back(agx: Any) -> None:
-    lines = ["/rewind", "say one", "Write a.txt with the text hi", "/rewind", "/rewind undo", "/rewind undo"]
-    done = agx("chat", "--yes", stdin="\n".join([*lines, "/rewind 3", "/rewind x", "/rewind 2", "say two", ""]))
-    answers = [line for line in done.stderr.splitlines() if line[0] not in "→←" and "allowed" not in line]
-    assert answers == [
-        "there is no message to take back; your next one starts a session",
-        "taken back: Write a.txt with the text hi",
-        "files: removed a.txt",
-        "the messages are back",
-        "files: restored a.txt",
-        "nothing was taken back since your last message",
-        "3 messages cannot be taken back: this conversation has 2 messages of yours",
-        "/rewind 'x': a number of messages to take back, or undo",
-        "taken back: say one",
-        "taken back: Write a.txt with the text hi",
-        "files: removed a.txt",
-    ]
-    assert done.returncode == 0
-    assert not (agx.folder / "a.txt").exists()
-    session = json.loads(agx("sessions", "show", "last", "--json").stdout)
-    assert [message["content"] for message in session["messages"]] == ["say two", "two"]

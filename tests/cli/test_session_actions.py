@@ -83,6 +83,28 @@ def test_a_session_goes_back_to_a_message_with_its_files_and_forward_again(shell
     assert shell("sessions", "rewind", "last", "msg_", stdin="").returncode in (1, 2)
 
 
+def test_rewind_takes_messages_back_with_their_files_and_undo_brings_them_back(shell: Any) -> None:
+    lines = ["/rewind", "say one", "Write a.txt with the text hi", "/rewind", "/rewind undo", "/rewind undo"]
+    done = shell("chat", "--yes", stdin="\n".join([*lines, "/rewind 3", "/rewind x", "/rewind 2", "say two", ""]))
+    answers = [line for line in done.stderr.splitlines() if line[0] not in "→←" and "allowed" not in line]
+    assert answers == [
+        "there is no message to take back; your next one starts a session",
+        "taken back: Write a.txt with the text hi",
+        "files: removed a.txt",
+        "the messages are back",
+        "files: restored a.txt",
+        "nothing was taken back since your last message",
+        "3 messages cannot be taken back: this conversation has 2 messages of yours",
+        "/rewind 'x': a number of messages to take back, or undo",
+        "taken back: say one",
+        "taken back: Write a.txt with the text hi",
+        "files: removed a.txt",
+    ]
+    assert done.returncode == 0
+    assert not (shell.folder / "a.txt").exists()
+    assert [message["content"] for message in show(shell)["messages"]] == ["say two", "two"]
+
+
 def test_a_session_whose_folder_is_gone_continues_in_another_one(shell: Any, tmp_path: Path) -> None:
     (tmp_path / "short").mkdir()
     shell("run", "say one", "--cwd", str(tmp_path / "short"))

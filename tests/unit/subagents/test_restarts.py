@@ -19,7 +19,7 @@ from agenticx.sessions import Hub, MemoryStore, Store, StoredEvent, TurnRequest
 from agenticx.subagents.meta_tools import session_tools
 from agenticx.subagents.records import SubagentBusy, SubagentNotFound
 from agenticx.testing import check_grammar
-from agenticx.tools.base import Tool, is_idempotent
+from agenticx.tools.base import Tool, ToolContext, is_idempotent
 from agenticx.tools.builtin.ask import ask_user
 from agenticx.tools.registry import tool
 from tests.support.commits import add_fact, end_lease, load
@@ -104,6 +104,29 @@ async def test_a_call_without_effect_that_was_cut_off_may_be_repeated(tmp_path: 
     assert results[0].endswith("the turn was interrupted. You may repeat it.")
     looking = ["query_subagent_status", "list_subagents", "wait_subagents", "check_resources"]
     assert [one.schema.name for one in session_tools() if is_idempotent(one)] == looking
+
+
+async def test_a_subagent_goes_on_in_the_folder_to_which_its_session_was_moved(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    new.mkdir()
+
+    @tool(risk="read")
+    def where(context: ToolContext) -> str:
+        """Return the folder."""
+        return str(context.workspace)
+
+    processes = Processes(tmp_path, [where])
+    session = processes.session
+    main = [spawn("scout", "Look around"), call("wait_subagents"), "Done."]
+    async with processes.process(main, scout=[call("where"), "Here.", call("where"), "There."]) as hub:
+        await session.run(hub)
+        await hub.change(session.id, {"workspace": str(new)})
+        await hub.message_subagent(session.id, "scout-1", "And now?")
+        async with asyncio.timeout(PATIENCE):
+            while (await hub.subagents(session.id))[0]["state"] != "completed":
+                await asyncio.sleep(0)
+        results = [one.content for one in session.model("scout").requests[-1].messages if one.role == "tool"]
+        assert results == [str(tmp_path), str(new)]
 
 
 async def test_a_paused_subagent_goes_on_with_a_message_after_a_restart(tmp_path: Path) -> None:
