@@ -248,7 +248,8 @@ class _Search:
         """Return a command whose program is in a variable, as in `$RM ~`, with the words of that."""
         if not words[0].startswith("$"):
             return words
-        return [*self._values(words[0])[0].replace(QUOTED, " ").split(), *words[1:]]
+        value = next(iter(self._values(words[0])), "")
+        return [*value.replace(QUOTED, " ").split(), *words[1:]]
 
     # --- folders and variables ----------------------------------------------------------------------------------------
 
@@ -313,7 +314,10 @@ class _Search:
         name, slash, rest = word.partition("/")
         if name not in self._homes:
             self.file_system.spend(_LOOKUP_STEPS)  # of a user, which may ask a server
-            self._homes[name] = os.path.expanduser(name)
+            try:
+                self._homes[name] = os.path.expanduser(name)
+            except ValueError:  # a NUL, or a lone surrogate: no user has this name
+                self._homes[name] = name
         return f"{self._homes[name]}{slash}{rest}"
 
     def _try_spend(self, characters: int) -> bool:

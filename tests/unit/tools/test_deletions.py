@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ from agenticx import AgentRuntime, Session
 from agenticx.testing import ScriptedGate, ScriptedModel, call, collect
 from agenticx.tools import decide, tool
 from agenticx.tools.builtin.shell import bash_exec
+from agenticx.tools.shell.deletions import find_whole_deletion
+from agenticx.tools.shell.lookups import FileSystemCache, UncheckableError
+from agenticx.tools.whole_folders import find_deleted_folder
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise("H3")]
 
@@ -275,3 +281,24 @@ async def test_a_tool_that_deletes_is_asked_about_by_its_paths(
     assert model.requests[-1].messages[-1].content == "deleted"
     asked = [any("It deletes " in reason for reason in request.context["reasons"]) for request in gate.requests]
     assert asked == ([True] if is_asked_about else [])
+
+
+def test_any_text_is_searched_without_an_error(rng: random.Random, count: Callable[[int, int, int], int]) -> None:
+    pieces = [
+        *"~$()`\"'{},*/.|;\n\\[]!<>&#\0\ud800é",
+        "rm ",
+        "-rf ",
+        "find ",
+        "xargs ",
+        "cd ",
+        "-delete ",
+        "&& ",
+        "A=",
+        "$A",
+    ]
+    pieces += ["${A", "for ", "in ", "do ", "<<EOF\n", "EOF", "bash -c ", "$@", "rmtree(", "$(pwd)", "$PWD", "-exec "]
+    for _ in range(count(300, 3_000, 100_000)):
+        command = "rm " + "".join(rng.choices(pieces, k=rng.randint(1, 30)))
+        with suppress(UncheckableError):
+            find_whole_deletion(command, Path("/"), {}, FileSystemCache())
+        find_deleted_folder({"path": command, "paths": [command]}, Path("/"))
