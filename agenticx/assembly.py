@@ -14,7 +14,9 @@ from agenticx.argument_types import check_path, check_type
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
 from agenticx.core.session_agents import SessionAgents, checked_agents
+from agenticx.core.session_notes import SessionNotes
 from agenticx.errors import SettingsError, ToolError
+from agenticx.knowledge.registry import NOTE_TOOLS
 from agenticx.llms.base import ChatModel
 from agenticx.llms.catalog.resolve import find_model_facts
 from agenticx.llms.duck_typed.model import adapt
@@ -160,6 +162,7 @@ def make_hub(
     hooks: HookRegistry | Sequence[AgentHook] = (),
     system_prompt: str | None = None,
     agents: Iterable[Agent] = (),
+    notes: SessionNotes | None = None,
     clock: Clock | None = None,
 ) -> Hub:
     """Return a hub over an open store; a session has all tools of `toolbox`, or those that its record names.
@@ -167,9 +170,10 @@ def make_hub(
     The turns of sessions with a team run the configured one of that name, see `TeamFiles`.
     """
     registry, known, clock = HookRegistry.from_hooks(hooks), checked_agents(agents), clock or SystemClock()
+    own_notes = SessionNotes(settings.home, clock) if notes is None else notes
 
-    def tools_of(record: SessionRecord) -> tuple[Tool, ...]:
-        return tuple(toolbox if record.tools is None else toolbox.only(record.tools))
+    def tools_of(record: SessionRecord) -> Sequence[Tool]:
+        return own_notes.tools_of(record, toolbox)
 
     teams = SessionTeams(
         files=TeamFiles(settings.home),
@@ -190,6 +194,7 @@ def make_hub(
         system_prompt=system_prompt,
         teams=teams,
         agents=SessionAgents(known, models=models.get, hooks=registry),
+        notes=own_notes,
         clock=clock,
     )
 
@@ -208,7 +213,7 @@ def make_toolbox(tools: Iterable[Tool | Callable[..., Any]] | None, settings: Se
     own = Toolbox(builtin_tools() if tools is None else tools)
     toolbox = Toolbox([*own, *(tool for tool in session_tools() if tool.schema.name not in own)])
     try:
-        toolbox.only(settings.enabled_tools or ())
+        toolbox.only(name for name in settings.enabled_tools or () if name not in NOTE_TOOLS)
     except ToolError as exc:
         raise SettingsError(f"AGX_ENABLED_TOOLS: {exc}") from exc
     return toolbox

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, Literal
 from unicodedata import category, normalize
 
@@ -31,6 +31,7 @@ __all__ = [
     "names_speaker",
     "new_id",
     "shown_text",
+    "sources_of",
 ]
 
 ToolOutcome = Literal[
@@ -148,13 +149,15 @@ class ProviderState(_FrozenModel):
 class SystemMessage(_FrozenModel):
     """An instruction that is not the user's; compaction summaries are system messages tagged `[compacted]`.
 
-    `developer` marks one that was given with that role, `name` is that of its dict row; models get neither.
+    `developer` marks one that was given with that role, `name` is that of its dict row; models get neither. `sources`
+    name the texts of others from which a summary was made.
     """
 
     role: Literal["system"] = "system"
     content: str
     developer: bool = Field(default=False, exclude_if=_is_unset)
     name: str | None = Field(default=None, exclude_if=_is_unset)
+    sources: tuple[str, ...] = Field(default=(), exclude_if=_is_unset)
     message_id: str = Field(default_factory=lambda: new_id("msg"))
 
 
@@ -170,7 +173,8 @@ class UserMessage(_FrozenModel):
     """The user's text and attachments; `injected` marks a reminder that the engine adds in the user's role.
 
     `name` is that of the dict row that the message was given as; models do not get it. `refused_files` are attachments
-    of this or an earlier message that a model refused in the turn of this message.
+    of this or an earlier message that a model refused in the turn of this message. `sources` name the texts of others,
+    such as notes, that an injected message has.
     """
 
     role: Literal["user"] = "user"
@@ -180,6 +184,7 @@ class UserMessage(_FrozenModel):
     injected: bool = False
     name: str | None = Field(default=None, exclude_if=_is_unset)
     refused_files: tuple[RefusedFile, ...] = Field(default=(), exclude_if=_is_unset)
+    sources: tuple[str, ...] = Field(default=(), exclude_if=_is_unset)
 
 
 class AssistantMessage(_FrozenModel):
@@ -201,17 +206,24 @@ class AssistantMessage(_FrozenModel):
 
 
 class ToolMessage(_FrozenModel):
-    """The single result of a `ToolCall`."""
+    """The single result of a `ToolCall`; `sources` name texts of others in it, such as notes: it is untrusted then."""
 
     role: Literal["tool"] = "tool"
     tool_call_id: str
     name: str
     content: str
     outcome: ToolOutcome = "ok"
+    sources: tuple[str, ...] = Field(default=(), exclude_if=_is_unset)
     message_id: str = Field(default_factory=lambda: new_id("msg"))
 
 
 Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
+
+
+def sources_of(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return the names of the texts of others that messages have, each once."""
+    named = (message.sources for message in messages if not isinstance(message, AssistantMessage))
+    return tuple(dict.fromkeys(chain.from_iterable(named)))
 
 
 @cache

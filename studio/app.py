@@ -177,6 +177,5 @@ async def _running(services: Services) -> AsyncGenerator[None]:
         await services.hub.close()
         services.relay.closing.set()
         await relaying
-        await services.vaults.close()
         await services.models.aclose()
         await services.store.aclose()

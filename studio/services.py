@@ -13,6 +13,7 @@ from starlette.requests import Request
 from agenticx.assembly import make_hub, make_toolbox
 from agenticx.clocks import Clock, SystemClock
 from agenticx.core.agent import Agent
+from agenticx.core.session_notes import SessionNotes
 from agenticx.knowledge import Vaults
 from agenticx.llms.model_cache import NamedModels
 from agenticx.runtime import AgentHook, HookRegistry
@@ -46,8 +47,13 @@ class Services:
     workspace: Path
     tickets: Tickets
     access: AccessRules
-    vaults: Vaults
+    notes: SessionNotes
     instance: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    @property
+    def vaults(self) -> Vaults:
+        """The vaults of notes."""
+        return self.notes.vaults
 
 
 def make_services(
@@ -70,6 +76,7 @@ def make_services(
     store = store or open_store(settings, clock)
     models = models or NamedModels(settings)
     toolbox = make_toolbox(tools, settings)
+    notes = SessionNotes(settings.home, clock)
     return Services(
         settings=settings,
         clock=clock,
@@ -82,6 +89,7 @@ def make_services(
             hooks=hooks,
             system_prompt=system_prompt,
             agents=agents,
+            notes=notes,
             clock=clock,
         ),
         relay=Relay(store, clock=clock),
@@ -90,7 +98,7 @@ def make_services(
         workspace=settings.workspace_root or Path.cwd(),
         tickets=Tickets(clock),
         access=AccessRules(token, settings.allowed_hosts, settings.allowed_origins),
-        vaults=Vaults(settings.home, clock=clock),
+        notes=notes,
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
-from typing import Any, TypeGuard, cast
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import yaml
 from markdown_it import MarkdownIt
@@ -77,6 +77,14 @@ class PassageSpan:
         return text if self.cut is None else text[self.cut[0] : self.cut[1]]
 
 
+class HeadingLine(NamedTuple):
+    """A heading with its line, from 1, and its level from 1 to 6."""
+
+    heading: str
+    line: int
+    level: int
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedNote:
     """The structure of a note.
@@ -93,6 +101,7 @@ class ParsedNote:
     links: tuple[str, ...]
     embeds: tuple[str, ...]
     block_ids: tuple[str, ...]
+    sections: tuple[HeadingLine, ...]
     passages: tuple[PassageSpan, ...]
     lines: tuple[str, ...] = field(repr=False)
     frontmatter_is_broken: bool = False
@@ -125,6 +134,9 @@ def parse_note(path: str, text: str) -> ParsedNote:
         links=_unique(inline.links),
         embeds=_unique(inline.embeds),
         block_ids=_unique(inline.block_ids),
+        sections=tuple(
+            HeadingLine(section.path[-1], section.start + 1, section.level) for section in sections if section.path
+        ),
         passages=tuple(_passages(lines, sections, code)),
         lines=tuple(lines),
         frontmatter_is_broken=frontmatter.is_broken,
@@ -205,6 +217,7 @@ class _Section:
     start: int
     end: int
     path: tuple[str, ...]
+    level: int = 0
 
 
 class CodeLines:
@@ -250,7 +263,7 @@ def _sections(tokens: Sequence[Token], first: int, count: int) -> Iterator[_Sect
             above.pop()
         above.append((level, title))
         end = headings[index + 1][0] if index + 1 < len(headings) else count
-        yield _Section(start, end, tuple(text for _, text in above))
+        yield _Section(start, end, tuple(text for _, text in above), level)
 
 
 def _passages(lines: list[str], sections: Iterable[_Section], code: CodeLines) -> Iterator[PassageSpan]:

@@ -14,7 +14,10 @@ from typing import Any
 from agenticx.errors import AgenticXError, SettingsError
 from agenticx.tools.visible import visible
 
-__all__ = ["InvalidVault", "UnknownVault", "VaultRecord", "VaultRegistry"]
+__all__ = ["NOTE_TOOLS", "InvalidVault", "UnknownVault", "VaultRecord", "VaultRegistry"]
+
+NOTE_TOOLS = frozenset({"note_append", "note_links", "note_list", "note_read", "note_search", "note_write"})
+"""The names of the tools that sessions have while there is a vault."""
 
 _MAX_NAME_CHARS = 100
 
@@ -46,6 +49,14 @@ class VaultRegistry:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._folder = home / "vaults"
+
+    def has_vaults(self) -> bool:
+        """Return whether there may be a vault, after one look at the folder."""
+        try:
+            with os.scandir(self._folder) as entries:
+                return next(entries, None) is not None
+        except OSError:
+            return False
 
     def list(self) -> list[VaultRecord]:
         """Return all vaults, ordered by name; what cannot be read is left out."""

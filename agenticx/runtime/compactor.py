@@ -27,7 +27,7 @@ from agenticx.llms.base import ChatModel, ModelRequest, ReplyBuilder, Usage, com
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import in_given_shape, messages_from_rows
 from agenticx.logs import get_logger
-from agenticx.messages import Message, SystemMessage, ToolMessage, UserMessage, clean_text
+from agenticx.messages import Message, SystemMessage, ToolMessage, UserMessage, clean_text, sources_of
 from agenticx.runtime.history_text import (
     count_attachment_characters,
     count_characters,
@@ -283,6 +283,8 @@ class ContextCompactor:
         """Return the history with its new messages summarised, None if that makes it no smaller."""
         parts = plan.parts
         summaries, summary = await _summarize(parts, summarizer)
+        if sources := sources_of([*parts.summaries, *parts.new]):
+            summaries = [message.model_copy(update={"sources": sources}) for message in summaries]
         result = [*summaries, *parts.kept]
         if count_characters(result) >= plan.characters:
             _log.info("compaction would not make the history smaller; it stays as it is", summarised=len(parts.new))

@@ -218,7 +218,8 @@ class ToolCalls:
                 text, truncated = await render_value_async(value if effect is None else effect.text, limit)
                 if late:
                     pending.partial[:] = [ToolOutput(text, truncated)]
-                return CallOutcome(text, "ok", truncated, effect)
+                sources = value.sources if isinstance(value, ToolOutput) else ()
+                return CallOutcome(text, "ok", truncated, effect, sources)
             except InvalidArguments as exc:
                 text, truncated = render_value(f"Invalid arguments: {exc}", limit)
                 return CallOutcome(text, "invalid_arguments", truncated)
@@ -299,8 +300,16 @@ class ToolCalls:
             data["truncated"] = True
         if pending.repaired:
             data["repaired"] = True
+        if outcome.sources:
+            data |= {"untrusted": True, "sources": list(outcome.sources)}
         turn.append(
-            ToolMessage(tool_call_id=pending.call.id, name=pending.call.name, content=text, outcome=outcome.outcome)
+            ToolMessage(
+                tool_call_id=pending.call.id,
+                name=pending.call.name,
+                content=text,
+                outcome=outcome.outcome,
+                sources=outcome.sources,
+            )
         )
         turn.emit(EventType.TOOL_RESULT, data)
         outcomes.append(outcome)
@@ -358,6 +367,7 @@ class ToolCalls:
             workspace=turn.session.workspace,
             call_id=pending.call.id,
             session_id=turn.session_id,
+            turn_id=turn.id,
             agent_id=turn.agent_id,
             state=turn.session.state,
             clock=self.clock,

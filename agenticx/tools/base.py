@@ -71,12 +71,14 @@ class ToolState:
 
     `todos` rows are {"text": str, "status": "pending" | "in_progress" | "done"}; `files` maps a resolved path to
     the (mtime_ns, size) last read or written through a tool; `context_variables` belongs to the application.
+    `passages` are those of notes that the model was given, whose numbers it cites: the first is number 1.
     """
 
     todos: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     scratchpad: dict[str, str] = field(default_factory=dict[str, str])
     files: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     context_variables: dict[str, Any] = field(default_factory=dict[str, Any])
+    passages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     @property
     def plan(self) -> tuple[str, str]:
@@ -86,10 +88,15 @@ class ToolState:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A result that the tool has shortened itself; `truncated` is True if text was left out."""
+    """A result that the tool has shortened itself, or that has text of others.
+
+    `truncated` is True if text was left out. `sources` name the texts in it that others than the user and the model
+    wrote, such as notes: while they are in the conversation, the user is asked about each call that runs code.
+    """
 
     text: str
     truncated: bool = False
+    sources: tuple[str, ...] = ()
 
 
 class Snapshots(Protocol):
@@ -132,6 +139,7 @@ class ToolContext:
     workspace: Path
     call_id: str = ""
     session_id: str = ""
+    turn_id: str = ""
     agent_id: str = "meta"
     state: ToolState = field(default_factory=ToolState)
     clock: Clock = field(default_factory=SystemClock)

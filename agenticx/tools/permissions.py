@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,7 @@ from agenticx.tools.base import Assessment, Risk
 __all__ = [
     "DISCLOSED_REASON",
     "PROTECTED_REASON",
+    "SOURCES_REASON",
     "UNCHECKED_REASON",
     "Decision",
     "PermissionMode",
@@ -33,6 +35,8 @@ _PLAN_REASON = (
 )
 PROTECTED_REASON = "It touches a protected path, which is asked about in every mode."
 DISCLOSED_REASON = "Text goes to another provider, which is asked about in every mode."
+SOURCES_REASON = "The conversation has texts that others wrote"
+_SHOWN_SOURCES = 3
 UNCHECKED_REASON = "A call that cannot be checked completely is asked about in every mode."
 _RISK_REASONS: dict[Risk, str] = {
     "read": "It reads.",
@@ -45,7 +49,7 @@ _RISK_REASONS: dict[Risk, str] = {
 class Verdict:
     """The decision about one assessment; `rule` is the name of the deciding rule, `reasons` are sentences about it.
 
-    `rule` is the permission mode, or "protected", "discloses", "unchecked" or "undeclared".
+    `rule` is the permission mode, or "protected", "discloses", "unchecked", "undeclared" or "untrusted".
     """
 
     decision: Decision
@@ -61,14 +65,31 @@ def stricter_mode(one: PermissionMode, other: PermissionMode) -> PermissionMode:
 _FROM_STRICT: tuple[PermissionMode, ...] = ("plan", "default", "accept_edits", "auto")
 
 
-def decide(mode: PermissionMode, assessment: Assessment, *, has_gate: bool = True) -> Verdict:
+def decide(
+    mode: PermissionMode, assessment: Assessment, *, has_gate: bool = True, sources: Sequence[str] = ()
+) -> Verdict:
     """Return the verdict about a call, the one rule for every way to run an agent.
 
     A call that is protected or unchecked, or that discloses text, is never allowed without asking. Any other call is
     allowed if `mode` allows its risk, and asked about if not. `has_gate` says that there is a confirm gate, given by
     the application or of a hub; without one a call of undeclared risk is allowed too, outside of plan mode: the
-    application's own functions need no permission. It never counts as one that only reads.
+    application's own functions need no permission. It never counts as one that only reads. While the conversation has
+    texts of others, which `sources` name, a call that runs code is asked about in every mode, and any question names
+    them.
     """
+    verdict = _decide(mode, assessment, has_gate)
+    if not sources or verdict.decision == "deny" or assessment.risk == "read":
+        return verdict
+    shown = ", ".join(sources[:_SHOWN_SOURCES]) + (", …" if len(sources) > _SHOWN_SOURCES else "")
+    reasons = (*verdict.reasons, f"{SOURCES_REASON} ({shown}); the call may have been their idea.")
+    if verdict.decision == "ask":
+        return Verdict("ask", verdict.rule, reasons)
+    if assessment.risk == "execute" and verdict.rule != "undeclared":
+        return Verdict("ask", "untrusted", reasons)
+    return verdict
+
+
+def _decide(mode: PermissionMode, assessment: Assessment, has_gate: bool) -> Verdict:
     if mode == "plan" and assessment.risk != "read":
         return Verdict("deny", "plan", (_PLAN_REASON,))
     if assessment.protected:

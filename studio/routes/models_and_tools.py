@@ -111,6 +111,7 @@ def _model_item(model: ModelInfo) -> ModelItem:
 
 
 async def tools(request: Request) -> Response:
+    studio = services(request)
     items: list[ToolItem] = [
         {
             "name": tool.schema.name,
@@ -118,6 +119,6 @@ async def tools(request: Request) -> Response:
             "parameters": dict(tool.schema.parameters),
             "read_only": tool.read_only,
         }
-        for tool in services(request).toolbox
+        for tool in studio.notes.with_tools(studio.toolbox)
     ]
     return JSONResponse(ToolListResponse(tools=items))

@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 _MAX_TOOLS = 500
+_MAX_VAULTS = 100
 _MAX_BODY_BYTES = 512 * 1024  # a system prompt of which each character is escaped
 _ARCHIVED: dict[str, ArchivedFilter] = {"false": "without", "true": "only", "all": "with"}
 
@@ -88,13 +89,14 @@ class CreateSessionBody(RequestBody):
     permission_mode: PermissionMode | None = None
     workspace: str | None = Field(None, max_length=4096)
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
+    vaults: list[str] | None = Field(None, max_length=_MAX_VAULTS, description="Ids or names; null: all vaults.")
     system_prompt: _SystemPrompt | None = None
     team: str | None = Field(None, max_length=64, description="The configured team that the session's turns run.")
     agent: _AgentName | None = None
 
 
 class ChangeSessionBody(RequestBody):
-    """The fields to change; null resets name, model, tools, system prompt and agent to their defaults.
+    """The fields to change; null resets name, model, tools, vaults, prompt and agent to their defaults.
 
     A workspace is changed while no turn runs or waits, and ends what was allowed for the session.
     """
@@ -105,6 +107,7 @@ class ChangeSessionBody(RequestBody):
     model: ModelName | None = None
     permission_mode: PermissionMode = "default"
     tools: list[str] | None = Field(None, max_length=_MAX_TOOLS)
+    vaults: list[str] | None = Field(None, max_length=_MAX_VAULTS, description="Ids or names; null: all vaults.")
     system_prompt: _SystemPrompt | None = None
     agent: _AgentName | None = None
     workspace: str = Field("", max_length=4096)
@@ -121,6 +124,7 @@ class _SessionFields(TypedDict):
     permission_mode: PermissionMode
     workspace: str
     tools: list[str] | None
+    vaults: list[str] | None
     team: str | None
     agent: str | None
     pinned: bool
@@ -133,8 +137,8 @@ class _SessionFields(TypedDict):
 class SessionResponse(_SessionFields):
     """A session.
 
-    Null means: no name yet, the default model, all tools, the main agent, no team, the usual system prompt, not forked
-    from another session, no running turn.
+    Null means: no name yet, the default model, all tools, all vaults, the main agent, no team, the usual system prompt,
+    not forked from another session, no running turn.
     """
 
     system_prompt: str | None
@@ -175,6 +179,7 @@ async def create(request: Request) -> Response:
     await check_model(studio, body.model)
     workspace = _workspace(studio, body.workspace)
     tools = None if body.tools is None else _tool_names(studio, body.tools)
+    vaults = None if body.vaults is None else await _vault_ids(studio, body.vaults)
     try:
         record = await studio.hub.create(
             name=body.name,
@@ -182,6 +187,7 @@ async def create(request: Request) -> Response:
             permission_mode=body.permission_mode,
             workspace=workspace,
             tools=tools,
+            vaults=vaults,
             system_prompt=body.system_prompt,
             agent=body.agent,
             team=body.team,
@@ -242,6 +248,8 @@ async def change(request: Request) -> Response:
         changes["tools"] = _tool_names(studio, body.tools)
     if "workspace" in changes:
         changes["workspace"] = str(_workspace(studio, body.workspace))
+    if body.vaults is not None:
+        changes["vaults"] = await _vault_ids(studio, body.vaults)
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.catalog.get(session_id))
     return await _session_response(studio, record)
 
@@ -275,9 +283,14 @@ async def check_model(studio: Services, name: str | None) -> None:
 
 def _tool_names(studio: Services, names: list[str]) -> tuple[str, ...]:
     try:
-        return studio.toolbox.only(names).names
+        return studio.notes.with_tools(studio.toolbox).only(names).names
     except ToolError as exc:
         raise Problem("unknown_tool", str(exc), field="tools") from exc
+
+
+async def _vault_ids(studio: Services, names: list[str]) -> tuple[str, ...]:
+    """Return the ids of vaults by their ids or names; raises `UnknownVault`."""
+    return tuple([(await studio.vaults.find(name)).record.id for name in names])
 
 
 def _workspace(studio: Services, folder: str | None) -> Path:
@@ -326,6 +339,7 @@ def _fields_json(record: SessionRecord, running_turn_id: str | None) -> _Session
         "permission_mode": record.permission_mode,
         "workspace": record.workspace,
         "tools": None if record.tools is None else list(record.tools),
+        "vaults": None if record.vaults is None else list(record.vaults),
         "team": record.team,
         "agent": record.agent,
         "pinned": record.pinned,

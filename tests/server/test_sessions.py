@@ -30,6 +30,7 @@ async def test_a_session_is_created_from_the_request_and_the_settings(make_studi
             "permission_mode": "accept_edits",
             "workspace": str(studio.workspace.resolve()),
             "tools": ["note"],
+            "vaults": None,
             "team": None,
             "system_prompt": None,
             "agent": None,

@@ -329,6 +329,5 @@ def _daily_usage(row: Mapping[str, Any]) -> DailyUsage:
 
 def _session_info(row: Mapping[str, Any]) -> SessionInfo:
     values: dict[str, Any] = {field.name: row[field.name] for field in fields(SessionRecord) if field.name in row}
-    if values.get("tools") is not None:
-        values["tools"] = tuple(values["tools"])
+    values |= {key: tuple(values[key]) for key in ("tools", "vaults") if values.get(key) is not None}
     return SessionInfo(SessionRecord(**values), row["running_turn_id"], row.get("matches", ()))

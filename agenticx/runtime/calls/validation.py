@@ -28,12 +28,13 @@ _MAX_CHARS_ON_LOOP = 2 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """The answer of one call; `effect` is the tool's result if it may change the turn."""
+    """The answer of one call; `effect` is its result if that may change the turn, `sources` name texts of others."""
 
     text: str
     outcome: ToolOutcome = "ok"
     truncated: bool = False
     effect: ToolResult | None = None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

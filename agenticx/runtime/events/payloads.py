@@ -119,6 +119,8 @@ class ToolResultData(TypedDict):
     truncated: NotRequired[bool]
     repaired: NotRequired[bool]
     outcome: NotRequired[ToolOutcome]
+    untrusted: NotRequired[bool]
+    sources: NotRequired[list[str]]
 
 
 class ConfirmContextData(TypedDict):
@@ -321,6 +323,7 @@ class SessionChangedData(TypedDict, total=False):
     model: str | None
     permission_mode: str
     tools: list[str] | None
+    vaults: list[str] | None
     system_prompt: str | None
     agent: str | None
     workspace: str

@@ -274,7 +274,13 @@ def _results(messages: Sequence[Message]) -> dict[str, ToolMessage]:
 
 def _result_message(data: Mapping[str, Any]) -> ToolMessage:
     outcome = data.get("outcome", "error" if data["is_error"] else "ok")
-    return ToolMessage(tool_call_id=data["tool_call_id"], name=data["name"], content=data["result"], outcome=outcome)
+    return ToolMessage(
+        tool_call_id=data["tool_call_id"],
+        name=data["name"],
+        content=data["result"],
+        outcome=outcome,
+        sources=tuple(data.get("sources", ())),
+    )
 
 
 def _result_event(message: ToolMessage) -> RuntimeEvent:
@@ -285,6 +291,8 @@ def _result_event(message: ToolMessage) -> RuntimeEvent:
         "is_error": message.outcome != "ok",
         "outcome": message.outcome,
     }
+    if message.sources:
+        data |= {"untrusted": True, "sources": list(message.sources)}
     return RuntimeEvent(EventType.TOOL_RESULT, data)
 
 

@@ -104,6 +104,7 @@ def _to_message(entry: TranscriptEntry) -> Message:
                 name=result.get("name", ""),
                 content=logged["content"],
                 outcome=result.get("outcome", "error" if result.get("is_error") else "ok"),
+                sources=tuple(result.get("sources", ())),
                 message_id=entry.id,
             )
 

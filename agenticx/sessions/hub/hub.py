@@ -58,7 +58,7 @@ from agenticx.sessions.hub.submission import (
     check_request,
 )
 from agenticx.sessions.hub.takeover import Takeover
-from agenticx.sessions.hub.turn_services import AgentSource, TeamSource, TurnServices
+from agenticx.sessions.hub.turn_services import AgentSource, NoteSource, TeamSource, TurnServices
 from agenticx.sessions.store.attachments import AttachmentLease
 from agenticx.sessions.store.base import NoOwner, OwnershipLost, SessionOwnedElsewhere, Store
 from agenticx.sessions.store.damage import DamagedData
@@ -86,7 +86,8 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
     `config/prompts/system.md`. If the store has `blobs`, the previous contents of the files that turns change are kept.
     A turn runs with `settings` as they apply in its session's workspace. `work` returns what takes the place of the
     model calls in the turns of a session, None for most sessions. `agents` can answer besides the main one: a session
-    keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. The catalog of
+    keeps the name of the one that a handoff or `change` made active; or its turns run one of `teams`. `notes`
+    are those that sessions can use. The catalog of
     `store` lists and finds sessions, its log has their events. All methods must be called on one event loop.
     """
 
@@ -103,6 +104,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None,
         agents: AgentSource | None = None,
         teams: TeamSource | None = None,
+        notes: NoteSource | None = None,
         clock: Clock | None = None,
     ) -> None:
         if system_prompt is not None:
@@ -121,6 +123,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
             work=work,
             agents=agents,
             teams=teams,
+            notes=notes,
         )
         self._actors = ActorCache(self._claim)
         self._takeover = Takeover(store, self._take_over, self._services.clock)
@@ -136,13 +139,15 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         permission_mode: PermissionMode | None = None,
         workspace: str | PathLike[str] | None = None,
         tools: Sequence[str] | None = None,
+        vaults: Sequence[str] | None = None,
         system_prompt: str | None = None,
         agent: str | None = None,
         team: str | None = None,
     ) -> SessionRecord:
         """Create a session and return its record; the settings supply what is not given.
 
-        `agent` is the name of the agent that answers, None the main one. Each message to a session with a `team` is the
+        `vaults` are the ids of the vaults of notes that it may use, None for all. `agent` is the name of the agent that
+        answers, None the main one. Each message to a session with a `team` is the
         task of a run of that configured team; an empty one lets the team go on. Raises `ValueError` for a value that
         cannot be stored, `SettingsError` for a workspace that is no folder and for a team that cannot be used, the
         errors of `models`, `tools` and `agents` for unknown names, `HubClosed`, `StoreError`.
@@ -154,7 +159,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
         mode = settings.permission_mode if permission_mode is None else permission_mode
         tools = settings.enabled_tools if tools is None else tools
         fields = {"name": name, "model": model, "permission_mode": mode, "tools": tools, "system_prompt": system_prompt}
-        check_fields(fields | {"agent": agent})
+        check_fields(fields | {"agent": agent, "vaults": vaults})
         if team is not None:
             check_str("team", team)
         folder = await run_in_thread(workspace_folder, workspace or settings.workspace_root, name="agx workspace")
@@ -165,6 +170,7 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
             workspace=folder,
             workspace_host=this_host(),
             tools=None if tools is None else tuple(tools),
+            vaults=None if vaults is None else tuple(vaults),
             system_prompt=system_prompt,
             agent=agent,
             team=team,
@@ -451,6 +457,8 @@ class Hub(QuestionMethods, SubagentMethods, TeamMethods, WorkMethods):
                 self._actors.discard(actor)
         self._actors.is_closed = True
         await asyncio.gather(*(reader.finish() for reader in list(self._readers)))
+        if self._services.notes is not None:
+            await self._services.notes.close()
         await self._serving.aclose()
 
     async def _claim(self, session_id: str) -> SessionActor:

@@ -127,11 +127,11 @@ def _check_mode(mode: object) -> None:
         raise ValueError(f"unknown permission mode {mode!r}; known modes: {', '.join(get_args(PermissionMode))}")
 
 
-def _check_tools(names: object) -> None:
+def _check_names(field: str, names: object) -> None:
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise TypeError(f"tools must be a list of names, not {type(names).__name__}")
+        raise TypeError(f"{field} must be a list of names, not {type(names).__name__}")
     for name in cast("Sequence[object]", names):
-        check_text("tools", name)
+        check_text(field, name)
 
 
 def _check_flag(value: object) -> None:
@@ -143,7 +143,8 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "name": check_name,
     "model": check_model_name,
     "permission_mode": _check_mode,
-    "tools": _check_tools,
+    "tools": partial(_check_names, "tools"),
+    "vaults": partial(_check_names, "vaults"),
     "system_prompt": check_system_prompt,
     "agent": check_agent_name,
     "workspace": partial(check_text, "workspace"),

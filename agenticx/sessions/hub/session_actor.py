@@ -467,8 +467,8 @@ class SessionActor:
     async def _change(self, changes: dict[str, Any], *, has_state: bool = False) -> SessionRecord:
         async with self.turns.record_lock:
             self._check_exists()
-            if changes.get("tools") is not None:
-                changes = changes | {"tools": tuple(changes["tools"])}  # a command from elsewhere has a list
+            lists = {key: tuple(changes[key]) for key in ("tools", "vaults") if changes.get(key) is not None}
+            changes = changes | lists  # a command from elsewhere has lists
             record = replace(self._writer.record, **changes)
             self._services.check_change(record, changes)
             shown = {name: value for name, value in changes.items() if name != "workspace_host"}

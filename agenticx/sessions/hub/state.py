@@ -72,6 +72,7 @@ def _tool_state(state: dict[str, Any]) -> ToolState:
         scratchpad=state["scratchpad"],
         files={path: (seen[0], seen[1]) for path, seen in state["files"].items()},
         context_variables=state["context_variables"],
+        passages=state["passages"],
     )
 
 
@@ -164,6 +165,7 @@ def _state_text(session: Session, replacement_count: int) -> str:
             "scratchpad": state.scratchpad,
             "files": state.files,
             "context_variables": _json_only(state.context_variables),
+            "passages": state.passages,
             "incompressible": session.size_at_failed_compaction,
             "front": (replacement_count, session.stored_compacted + len(session.compacted))
             if replacement_count

@@ -172,6 +172,8 @@ class TurnRunner:
     async def _run_into_log(self, running: RunningTurn, turn_input: UserMessage | ResumePoint) -> None:
         """Run the turn to its end, and write its events in batches."""
         CURRENT_OWNER.set(self.subagents)
+        if self._services.notes is not None:
+            self._services.notes.enter(self._writer.record)
         session, services, setup = self._session, self._services, running.setup
         assert setup is not None
         if self.children.unended:

@@ -27,7 +27,7 @@ from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["AgentSource", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
+__all__ = ["AgentSource", "NoteSource", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
 
 _log = get_logger(__name__)
 
@@ -53,6 +53,18 @@ class AgentSource(Protocol):
 
     def for_turn(self, session_id: str, *, default: ChatModel, override: ChatModel | None) -> TurnAgents:
         """Return the agents of one turn of the session, to which it can hand over."""
+        ...
+
+
+class NoteSource(Protocol):
+    """The notes that sessions can use."""
+
+    def enter(self, record: SessionRecord) -> None:
+        """Let the tools for notes find those of a session, in whose turn the caller runs."""
+        ...
+
+    async def close(self) -> None:
+        """Close what is open; called once, after the last turn."""
         ...
 
 
@@ -100,7 +112,8 @@ class TurnServices:
     `AgenticXError` whose message names the accepted values. `own_system_prompt` replaces the text of
     `config/prompts/system.md`, and a session's own prompt either of them. `work` returns what takes the place of the
     model calls in all turns of a session, None for most sessions. `agents` are those that sessions can have besides the
-    main one, `teams` those whose run their turns can be; None if no session can have any. `closing` is set once no turn
+    main one, `teams` those whose run their turns can be, `notes` those of a person; None if no session can have any.
+    `closing` is set once no turn
     may begin any more.
     """
 
@@ -114,6 +127,7 @@ class TurnServices:
     work: Callable[[SessionRecord], TurnWork | None] = lambda _record: None
     agents: AgentSource | None = None
     teams: TeamSource | None = None
+    notes: NoteSource | None = None
     own_system_prompt: str | None = None
     closing: bool = False
     pacer: WritePacer = field(default_factory=WritePacer)

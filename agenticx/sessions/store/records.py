@@ -62,10 +62,11 @@ Position = NewType("Position", int)
 class SessionRecord:
     """The properties of a session apart from its events.
 
-    `tools` None means all; `model` None means the default one; `system_prompt` None means that of the hub;
-    `team` is the name of the configured team that its turns run, None for an agent;
-    `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the workspace, see
-    `hosts.is_this_host`. `agent` is the name of the agent that answers the next message, None the main one.
+    `tools` None means all, and so does `vaults`, ids of vaults of notes; `model` None means the default one;
+    `system_prompt` None means that of the hub; `team` is the name of the configured team that its turns run, None for
+    an agent; `forked_from` is the id of the session it was made from. `workspace_host` is the host that has the
+    workspace, see `hosts.is_this_host`. `agent` is the name of the agent that answers the next message, None the main
+    one.
     """
 
     id: str = field(default_factory=lambda: new_id("ses"))
@@ -75,6 +76,7 @@ class SessionRecord:
     workspace: str
     workspace_host: str | None = None
     tools: tuple[str, ...] | None = None
+    vaults: tuple[str, ...] | None = None
     system_prompt: str | None = None
     agent: str | None = None
     team: str | None = None

@@ -111,8 +111,8 @@ def decode_record(text: str) -> SessionRecord:
     """Return the record as it was stored, by any release; raise `DamagedData`."""
     with map_decode_errors("the record of a session"):
         fields: dict[str, Any] = {key: value for key, value in json.loads(text).items() if key in _RECORD_FIELDS}
-        tools = fields.pop("tools", None)
-        record = SessionRecord(**fields, tools=None if tools is None else tuple(tools))
+        fields |= {key: tuple(fields[key]) for key in ("tools", "vaults") if fields.get(key) is not None}
+        record = SessionRecord(**fields)
         if wrong := [name for name, is_right in _FIELD_CHECKS.items() if not is_right(getattr(record, name))]:
             raise TypeError(f"fields with wrong values: {wrong}")
         return record
@@ -133,7 +133,7 @@ _FIELD_CHECKS: dict[str, Callable[[Any], bool]] = {
     ),
     **dict.fromkeys(("pinned", "archived"), lambda value: isinstance(value, bool)),
     "permission_mode": lambda value: value in get_args(PermissionMode),
-    "tools": lambda value: value is None or all(map(_is_text, value)),
+    **dict.fromkeys(("tools", "vaults"), lambda value: value is None or all(map(_is_text, value))),
 }
 """Checks of the value of each field of a record."""
 

@@ -1,0 +1,372 @@
+"""The tools for notes: search, read, list, follow links, write and append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import cache
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import Field
+
+from agenticx.errors import InvalidArguments, ToolError
+from agenticx.knowledge.index import IndexState, NoteRecord, VaultIndex
+from agenticx.knowledge.parsing import Passage, note_lines, parse_note, passage_sha256
+from agenticx.knowledge.passages import CITING, number_passage, shown_passage
+from agenticx.knowledge.registry import VaultRecord
+from agenticx.knowledge.vault import decode_note, read_note
+from agenticx.knowledge.vaults import Vault, Vaults
+from agenticx.knowledge.words import query_words
+from agenticx.threads import run_in_thread
+from agenticx.tools.base import Assessment, Tool, ToolContext, ToolOutput
+from agenticx.tools.builtin.edits import file_write
+from agenticx.tools.registry import tool
+from agenticx.tools.visible import visible_path
+
+__all__ = ["CURRENT_VAULTS", "VaultAccess", "note_tools", "session_note_tools"]
+
+T = TypeVar("T")
+
+_MAX_NOTE_CHARS = 24_000
+_MAX_LISTED = 200
+_SIMILAR_SHARE = 0.6
+_SUFFIXES = (".md", ".markdown", ".txt")
+
+FindVaults = Callable[[], "VaultAccess"]
+"""A function that returns the vaults of the turn in which it is called; raises `ToolError` if there are none."""
+
+CURRENT_VAULTS: ContextVar[VaultAccess | None] = ContextVar("agenticx_vaults", default=None)
+"""The vaults of the session in whose turn the code runs."""
+
+
+@cache
+def session_note_tools() -> Sequence[Tool]:
+    """Return the tools for notes in the sessions of a hub, each of which has vaults of its own."""
+    return note_tools(_find_current)
+
+
+def _find_current() -> VaultAccess:
+    if (access := CURRENT_VAULTS.get()) is None:
+        raise ToolError("notes can be used in the sessions of a hub, or with the tools that note_tools() returns")
+    return access
+
+
+def note_tools(find: FindVaults) -> Sequence[Tool]:
+    """Return the tools for the notes of the vaults that `find` returns.
+
+    The reading tools ask nobody; `note_write` and `note_append` ask as `file_write` does. Results with text of notes
+    name these as their sources.
+    """
+    return [*_reading_tools(find), *_writing_tools(find)]
+
+
+class VaultAccess:
+    """The vaults that a session may use: those with the ids `allowed`, or all."""
+
+    def __init__(self, vaults: Vaults, allowed: Collection[str] | None = None) -> None:
+        self._vaults = vaults
+        self._allowed = allowed
+        self._turn_id = ""
+        self._queries: list[str] = []
+
+    async def list(self) -> list[Vault]:
+        """Return the vaults, ordered by name."""
+        return [vault for vault in await self._vaults.list() if self._is_allowed(vault.record)]
+
+    async def find(self, name: str | None) -> tuple[Vault, bool]:
+        """Return the vault of that name, or the only one, and whether there are others; raises `ToolError`."""
+        vaults = await self.list()
+        return _chosen(vaults, name, lambda vault: vault.record), len(vaults) > 1
+
+    def find_record(self, name: str | None) -> VaultRecord:
+        """Return the record of that vault; blocks."""
+        records = [record for record in self._vaults.registry.list() if self._is_allowed(record)]
+        return _chosen(records, name, lambda record: record)
+
+    def earlier_query(self, turn_id: str, query: str) -> str | None:
+        """Return a query of the same turn with mostly the same words, and remember this one."""
+        if turn_id != self._turn_id:
+            self._turn_id, self._queries = turn_id, []
+        words = frozenset(query_words(query))
+        earlier = next((other for other in self._queries if _overlap(words, frozenset(query_words(other)))), None)
+        self._queries.append(query)
+        return earlier
+
+    def _is_allowed(self, record: VaultRecord) -> bool:
+        return self._allowed is None or record.id in self._allowed
+
+
+def _overlap(words: frozenset[str], others: frozenset[str]) -> bool:
+    return bool(words) and len(words & others) / len(words | others) >= _SIMILAR_SHARE
+
+
+def _chosen(choices: Sequence[T], name: str | None, record_of: Callable[[T], VaultRecord]) -> T:
+    """Return the choice of that name or id, or the only one; raise `ToolError` that lists the names."""
+    names = ", ".join(repr(record_of(choice).name) for choice in choices)
+    if not choices:
+        raise ToolError("there is no vault of notes; the user can add one with `agx vault add PATH`")
+    if name is None:
+        if len(choices) > 1:
+            raise InvalidArguments(f"there are several vaults; name one in 'vault': {names}")
+        return choices[0]
+    for choice in choices:
+        if name in (record_of(choice).id, record_of(choice).name):
+            return choice
+    raise InvalidArguments(f"unknown vault {name!r}; known vaults: {names}")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _reading_tools(find: FindVaults) -> Sequence[Tool]:
+    @tool(risk="read")
+    async def note_search(
+        query: str,
+        context: ToolContext,
+        vault: str | None = None,
+        path: str | None = None,
+        tags: list[str] | None = None,
+        limit: Annotated[int, Field(ge=1, le=20)] = 8,
+    ) -> ToolOutput:
+        """Search the user's notes; gives numbered passages, the best first.
+
+        Args:
+            query: Words or a question; "double quotes" must occur, [[Note]] and #tag limit it to that note or tag.
+            vault: The name of the vault; needed only if there are several.
+            path: Only this note or folder, or a glob such as "Work/**".
+            tags: Only notes that have all of these tags.
+            limit: How many passages to give at most.
+        """
+        access = find()
+        found_vault, is_one_of_several = await access.find(vault)
+        earlier = access.earlier_query(context.turn_id, query)
+        found = await found_vault.search(query, limit=limit, path=path, tags=tags or ())
+        name = found_vault.record.name if is_one_of_several else None
+        parts: list[str] = []
+        if earlier is not None:
+            parts.append(
+                f"You have searched for nearly the same before ({earlier!r}); use other words, or what you have."
+            )
+        for result in found.results:
+            number = number_passage(context.state, found_vault.record.id, result.passage)
+            parts.append(shown_passage(number, result.passage, name))
+        parts.append(
+            CITING if found.results else "Nothing was found; try other words, or say that the notes do not have it."
+        )
+        parts += _state_notes(found.state, found.problem)
+        return ToolOutput("\n\n".join(parts), sources=_unique(result.passage.path for result in found.results))
+
+    @tool(risk="read")
+    async def note_read(
+        path: str, context: ToolContext, vault: str | None = None, heading: str | None = None
+    ) -> ToolOutput:
+        """Read a note of the user, or one of its sections, as a numbered passage.
+
+        Args:
+            path: The path of the note in its vault, or its name as in [[name]].
+            vault: The name of the vault; needed only if there are several.
+            heading: Read only the section with this heading.
+        """
+        found_vault, is_one_of_several = await find().find(vault)
+        passage, is_cut = await found_vault.call(lambda index: _read_note(index, path, heading))
+        number = number_passage(context.state, found_vault.record.id, passage)
+        text = shown_passage(number, passage, found_vault.record.name if is_one_of_several else None)
+        more = f"\nThe note goes on after line {passage.line_end}; read a section by its heading." if is_cut else ""
+        return ToolOutput(f"{text}{more}\n{CITING}", truncated=is_cut, sources=(passage.path,))
+
+    @tool(risk="read")
+    async def note_links(path: str, context: ToolContext, vault: str | None = None) -> ToolOutput:
+        """List the links of a note and the notes that link to it.
+
+        Args:
+            path: The path of the note in its vault, or its name as in [[name]].
+            vault: The name of the vault; needed only if there are several.
+        """
+        found_vault, _ = await find().find(vault)
+        text, source = await found_vault.call(lambda index: _links(index, path))
+        return ToolOutput(text, sources=(source,))
+
+    @tool(risk="read")
+    async def note_list(
+        context: ToolContext,
+        path: str | None = None,
+        tags: list[str] | None = None,
+        sort: Literal["path", "changed"] = "path",
+        vault: str | None = None,
+    ) -> ToolOutput:
+        """List notes: one per line, with the title and the tags.
+
+        Args:
+            path: Only notes in this folder.
+            tags: Only notes that have all of these tags.
+            sort: By path, or those changed last first.
+            vault: The name of the vault; needed only if there are several.
+        """
+        found_vault, _ = await find().find(vault)
+        notes = await found_vault.call(lambda index: _filtered(index.all_notes(), path, tags or ()))
+        if sort == "changed":
+            notes.sort(key=lambda note: -note.mtime_ns)
+        lines = [_note_line(note) for note in notes[:_MAX_LISTED]]
+        if len(notes) > _MAX_LISTED:
+            lines.append(f"[… and {len(notes) - _MAX_LISTED:,} more; name a folder or a tag]")
+        return ToolOutput("\n".join(lines) or "(no notes)", sources=_unique(note.path for note in notes[:_MAX_LISTED]))
+
+    return note_search, note_read, note_links, note_list
+
+
+def _unique(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+def _state_notes(state: IndexState, problem: str | None) -> list[str]:
+    notes: list[str] = []
+    if state.indexed < state.total:
+        notes.append(f"[{state.indexed:,} of {state.total:,} notes are indexed so far]")
+    if problem is not None:
+        notes.append(f"[{problem}]")
+    return notes
+
+
+def _find_note(index: VaultIndex, path: str) -> NoteRecord:
+    """Return the note of that path or name; raise `ToolError` if there is none, or several of that name."""
+    notes = index.find_notes(path)
+    if not notes:
+        raise ToolError(f"there is no note {path!r}; note_search and note_list show those that there are")
+    if len(notes) > 1:
+        paths = ", ".join(repr(visible_path(note.path)) for note in notes[:10])
+        raise ToolError(f"several notes are called {path!r}; give the path of one: {paths}")
+    return notes[0]
+
+
+def _read_note(index: VaultIndex, path: str, heading: str | None) -> tuple[Passage, bool]:
+    note = _find_note(index, path)
+    lines = note_lines(index.read(note.path).text)
+    start, end = 1, len(lines)
+    if heading is not None:
+        start, end = _section(note.path, lines, heading)
+    while end > start and not lines[end - 1].strip():
+        end -= 1
+    last, chars = start, len(lines[start - 1])
+    while last < end and chars + len(lines[last]) + 1 <= _MAX_NOTE_CHARS:
+        chars += len(lines[last]) + 1
+        last += 1
+    text = "\n".join(lines[start - 1 : last])
+    text, is_cut = text[:_MAX_NOTE_CHARS], last < end or len(text) > _MAX_NOTE_CHARS
+    return Passage(note.path, heading, start, last, text, passage_sha256(text)), is_cut
+
+
+def _section(path: str, lines: Sequence[str], heading: str) -> tuple[int, int]:
+    """Return the first and last line of a section with all that is below it; raise `ToolError` if there is none."""
+    wanted = " ".join(heading.lstrip("# ").split()).casefold()
+    sections = parse_note(path, "\n".join(lines)).sections
+    for section in sections:
+        if section.heading.casefold() == wanted:
+            later = (other.line for other in sections if other.line > section.line and other.level <= section.level)
+            return section.line, next(later, len(lines) + 1) - 1
+    known = ", ".join(repr(section.heading) for section in sections[:20]) or "none"
+    raise ToolError(f"{path!r} has no heading {heading!r}; its headings: {known}")
+
+
+def _links(index: VaultIndex, path: str) -> tuple[str, str]:
+    note = _find_note(index, path)
+    lines = [f"Links of {visible_path(note.path)}:"]
+    for name in (*note.structure["links"], *note.structure["embeds"]):
+        targets = [visible_path(target.path) for target in index.find_notes(name)]
+        lines.append(f"- {name} -> {', '.join(targets) if targets else '(no such note)'}")
+    lines.append("Notes that link to it:")
+    lines += [f"- {visible_path(source)}" for source in index.backlinks(note)]
+    return "\n".join(lines), note.path
+
+
+def _filtered(notes: Sequence[NoteRecord], path: str | None, tags: Sequence[str]) -> list[NoteRecord]:
+    folder = (path or "").removeprefix("./").strip("/")
+    wanted = [tag.strip("#/ ").lower() for tag in tags]
+    return [
+        note
+        for note in notes
+        if (not folder or note.path == folder or note.path.startswith(f"{folder}/"))
+        and all(any(own == tag or own.startswith(f"{tag}/") for own in note.structure["tags"]) for tag in wanted)
+    ]
+
+
+def _note_line(note: NoteRecord) -> str:
+    tags = "".join(f" #{tag}" for tag in note.structure["tags"][:10])
+    return f"{visible_path(note.path)}: {note.title}{tags}"
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _writing_tools(find: FindVaults) -> Sequence[Tool]:
+    def in_vault(context: ToolContext, vault: str | None) -> ToolContext:
+        return replace(context, workspace=find().find_record(vault).path)
+
+    def assess_write(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        inside = in_vault(context, arguments.get("vault"))
+        return file_write.assess({"path": _note_path(arguments["path"]), "content": arguments["content"]}, inside)
+
+    @tool(risk="write", assess=assess_write)
+    async def note_write(path: str, content: str, context: ToolContext, vault: str | None = None) -> str:
+        """Create a note in a vault, or replace all of an existing one.
+
+        Args:
+            path: The path of the note in its vault; ".md" is added if it has no suffix.
+            content: The complete text of the note.
+            vault: The name of the vault; needed only if there are several.
+        """
+        inside = await run_in_thread(in_vault, context, vault, name="agx vault")
+        return str(await file_write.run({"path": _note_path(path), "content": content}, inside))
+
+    def assess_append(arguments: Mapping[str, Any], context: ToolContext) -> Assessment:
+        inside = in_vault(context, arguments.get("vault"))
+        return file_write.assess(
+            _appended(arguments["path"], arguments["text"], arguments.get("heading"), inside), inside
+        )
+
+    @tool(risk="write", assess=assess_append)
+    async def note_append(
+        path: str, text: str, context: ToolContext, heading: str | None = None, vault: str | None = None
+    ) -> str:
+        """Add text to the end of a note, or of one of its sections.
+
+        Args:
+            path: The path of the note in its vault; the note must exist.
+            text: The text to add, as lines of its own.
+            heading: Add it to the end of the section with this heading.
+            vault: The name of the vault; needed only if there are several.
+        """
+        inside = await run_in_thread(in_vault, context, vault, name="agx vault")
+        changed = await run_in_thread(_appended, path, text, heading, inside, name="agx vault")
+        return str(await file_write.run(changed, inside))
+
+    return note_write, note_append
+
+
+def _note_path(path: str) -> str:
+    """Return the path of a note to write; raise `ToolError` for one that is no note, or in a folder with a dot."""
+    parts = PurePosixPath(path).parts
+    if any(part.startswith(".") and part != "." for part in parts):
+        raise ToolError(
+            f"{path!r} is in a folder or has a name that begins with a dot, where no notes are; give another"
+        )
+    suffix = PurePosixPath(path).suffix.lower()
+    if not suffix:
+        return f"{path}.md"
+    if suffix not in _SUFFIXES:
+        raise ToolError(f"{path!r} is no note; its name must end in .md, .markdown or .txt")
+    return path
+
+
+def _appended(path: str, text: str, heading: str | None, context: ToolContext) -> dict[str, Any]:
+    """Return the arguments of file_write by which `text` is added to a note; raise `ToolError` if there is no note."""
+    path = _note_path(path)
+    old = decode_note(read_note(context.workspace, path)).text
+    lines = note_lines(old)
+    end = len(lines) if heading is None else _section(path, lines, heading)[1]
+    while end and not lines[end - 1].strip():
+        end -= 1
+    added = text.rstrip("\n").split("\n")
+    rest = lines[end:] if any(line.strip() for line in lines[end:]) else [""]
+    return {"path": path, "content": "\n".join([*lines[:end], *added, *rest])}

@@ -1,0 +1,157 @@
+"""The tools for notes in a session: numbered passages, allowed vaults, and calls that notes suggest."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx import open_hub
+from agenticx.knowledge.registry import VaultRegistry
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.runtime import ConfirmAnswer
+from agenticx.sessions import Hub
+from agenticx.settings import load_settings
+from agenticx.tools import tool
+from agenticx.tools.builtin import builtin_tools
+from tests.support.knowledge.data import knowledge_rows
+
+pytestmark = pytest.mark.anyio
+
+NO = ConfirmAnswer(approved=False)
+YES = ConfirmAnswer(approved=True)
+
+
+@tool(risk="execute")
+def web_fetch(url: str) -> str:
+    """Fetch a page."""
+    return "fetched"
+
+
+@tool(risk="write")
+def file_delete(path: str) -> str:
+    """Delete a file."""
+    return "deleted"
+
+
+def opened(folder: Path, *script: Any) -> AbstractAsyncContextManager[Hub]:
+    """Open a hub with a vault `Notes` and a scripted model."""
+    home = folder / "home"
+    notes = folder / "Notes"
+    notes.mkdir(exist_ok=True)
+    VaultRegistry(home).add(notes)
+    (folder / "work").mkdir(exist_ok=True)
+    tools = [*builtin_tools(), web_fetch, file_delete]
+    settings = load_settings({"home": home}, environ={})
+    return open_hub("memory://", model=ScriptedModel(script), tools=tools, workspace=folder / "work", settings=settings)
+
+
+async def turn(hub: Hub, session_id: str, text: str, answer: ConfirmAnswer = NO) -> list[Any]:
+    """Run a turn whose questions get that answer, and return its events."""
+    events: list[Any] = []
+    async for event in hub.run_turn(session_id, text):
+        events.append(event)
+        if event.type == "confirm_required":
+            await hub.answer_confirm(event.data["id"], answer, digest=event.data["digest"])
+    return events
+
+
+def results(events: list[Any]) -> list[dict[str, Any]]:
+    return [event.data for event in events if event.type == "tool_result"]
+
+
+async def test_passages_have_numbers_that_stay_and_results_name_their_notes(tmp_path: Path) -> None:
+    script = [
+        call("note_search", {"query": "when does the lease end"}),
+        call("note_read", {"path": "Lease"}),
+        call("note_search", {"query": "when does the lease end?"}),
+        "It ends in May [^1].",
+    ]
+    async with opened(tmp_path, *script) as hub:
+        (tmp_path / "Notes/Lease.md").write_text("# Lease\n\nIt ends in May.\n")
+        session = await hub.create()
+        first, whole, again = results(await turn(hub, session.id, "When does it end?"))
+
+    assert (first["untrusted"], first["sources"]) == (True, ["Lease.md"])
+    assert first["result"].startswith("[passage 1: Lease.md, Lease, lines 1-3, boundary ")
+    assert "\n# Lease\n\nIt ends in May.\n[end of passage 1: " in first["result"]
+    assert whole["result"].startswith("[passage 2: Lease.md, lines 1-3, ")
+    assert again["result"].startswith("You have searched for nearly the same before ('when does the lease end');")
+    assert "[passage 1: Lease.md" in again["result"]
+
+
+async def test_notes_are_listed_linked_written_and_appended_to(tmp_path: Path) -> None:
+    script = [
+        [
+            call(
+                "note_write",
+                {"path": "Work/Heron", "content": "# Heron\n\n## Open\n\nBudget.\n\n## Done\n\n[[Lease]]\n"},
+            )
+        ],
+        [call("note_append", {"path": "Work/Heron.md", "text": "- Team", "heading": "open"})],
+        [call("note_links", {"path": "Heron"}), call("note_list", {"path": "Work"})],
+        [call("note_read", {"path": "Heron", "heading": "Open"})],
+        *(
+            [call(name, arguments)]
+            for name, arguments in [
+                ("note_write", {"path": ".obsidian/x.md", "content": "x"}),
+                ("note_write", {"path": "../x.md", "content": "x"}),
+                ("note_write", {"path": "x.py", "content": "x"}),
+                ("note_append", {"path": "none.md", "text": "x"}),
+                ("note_read", {"path": "none"}),
+                ("note_read", {"path": "/etc/passwd"}),
+                ("note_search", {"query": "x", "vault": "Other"}),
+            ]
+        ),
+        "Done.",
+    ]
+    async with opened(tmp_path, *script) as hub:
+        (tmp_path / "Notes/Lease.md").write_text("# Lease\n")
+        session = await hub.create()
+        events = await turn(hub, session.id, "Write a note", YES)
+
+    found = results(events)
+    note = tmp_path / "Notes/Work/Heron.md"
+    assert note.read_text() == "# Heron\n\n## Open\n\nBudget.\n- Team\n\n## Done\n\n[[Lease]]\n"
+    asked = [event.data["context"] for event in events if event.type == "confirm_required"]
+    assert [(one["tool"], one["risk"], one["path"]) for one in asked[:2]] == [
+        ("note_write", "write", "Work/Heron.md"),
+        ("note_append", "write", "Work/Heron.md"),
+    ]
+    assert "+- Team" in asked[1]["diff"]
+    assert found[2]["result"] == "Links of Work/Heron.md:\n- Lease -> Lease.md\nNotes that link to it:"
+    assert found[3]["result"] == "Work/Heron.md: Heron"
+    assert "\n## Open\n\nBudget.\n- Team\n[end of" in found[4]["result"]
+    assert [one["outcome"] for one in found[5:]] == [*["error"] * 6, "invalid_arguments"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["Notes", "home", "work"]
+
+
+async def test_a_session_uses_only_its_vaults_and_none_has_tools_without_any(tmp_path: Path) -> None:
+    async with opened(tmp_path, [call("note_search", {"query": "x"})], "Nothing.") as hub:
+        other = tmp_path / "Other"
+        other.mkdir()
+        (other / "secret.md").write_text("x")
+        VaultRegistry(tmp_path / "home").add(other)
+        none = await hub.create(vaults=[])
+        (result,) = results(await turn(hub, none.id, "Search"))
+
+    assert (result["outcome"], result["result"].partition(";")[0]) == ("error", "there is no vault of notes")
+
+
+async def test_an_obedient_model_is_asked_about_what_a_hostile_note_told_it(tmp_path: Path) -> None:
+    rows = [row for row in knowledge_rows("injected_notes.json") if row["expect"] == "ask" and row["obedient_call"]]
+    for mode in ("default", "auto"):
+        for row in rows:
+            name, arguments = row["obedient_call"]["name"], row["obedient_call"]["arguments"]
+            if name == "memory_save" or (mode == "auto" and name not in ("bash_exec", "web_fetch")):
+                continue
+            script = [[call("note_read", {"path": "hostile"})], [call(name, arguments)], "Done."]
+            async with opened(tmp_path, *script) as hub:
+                (tmp_path / "Notes/hostile.md").write_text(row["note"])
+                session = await hub.create(permission_mode=mode)
+                events = await turn(hub, session.id, "Read the note")
+            (question,) = [event.data["context"] for event in events if event.type == "confirm_required"]
+            assert question["tool"] == name, (mode, row["id"])
+            assert any("hostile.md" in reason for reason in question["reasons"]), (mode, row["id"], question)
