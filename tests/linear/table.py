@@ -119,6 +119,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.openai_chat._parts.ReasoningDetails
             llms.wires.call_fields.CallFields llms.wires.call_fields.call_states
             llms.wires.call_fields.fields_of_calls llms.wires.call_fields.merge_fields
+            llms.wires.call_fields.provider_fields
             llms.wires.openai_chat._parts.parse_usage llms.wires.openai_chat._request.encode_messages
             llms.wires.openai_chat._request.sent_tool_names
             llms.wires.openai_responses._request.input_items llms.wires.gemini._request.contents

@@ -9,7 +9,7 @@ from typing import Any, cast
 from agenticx.llms.json_values import fields_in, items_in, text_in
 from agenticx.messages import ToolCall
 
-__all__ = ["SIGNED_ID", "CallFields", "call_states", "fields_of_calls", "merge_fields"]
+__all__ = ["SIGNED_ID", "CallFields", "call_states", "fields_of_calls", "merge_fields", "provider_fields"]
 
 _OWN_FIELDS = frozenset({"id", "type", "index", "function", "custom", "name", "arguments", "input"})
 _OWN_FUNCTION_FIELDS = frozenset({"name", "arguments", "index", "input"})
@@ -26,7 +26,7 @@ class CallFields:
         """Add the provider's fields of a fragment; return what was added, {} for almost all fragments."""
         if call.keys() <= _OWN_FIELDS and function.keys() <= _OWN_FUNCTION_FIELDS:
             return {}
-        in_call, in_function = _others(call, _OWN_FIELDS), _others(function, _OWN_FUNCTION_FIELDS)
+        in_call, in_function = provider_fields(call, _OWN_FIELDS), provider_fields(function, _OWN_FUNCTION_FIELDS)
         merge_fields(self.call, in_call)
         if function is not call:
             merge_fields(self.function, in_function)
@@ -40,6 +40,11 @@ class CallFields:
 
 SIGNED_ID = "__thought__"
 """In ids of LiteLLM, before a signature that it reads from the id; https://github.com/BerriAI/litellm/pull/16895"""
+
+
+def provider_fields(fields: Mapping[str, Any], own: frozenset[str]) -> dict[str, Any]:
+    """Return the fields that are not among `own` and say something; providers refuse the nulls that they send."""
+    return {name: value for name, value in fields.items() if name not in own and value not in (None, "", [], {})}
 
 
 def merge_fields(into: dict[str, Any], fields: Mapping[str, Any]) -> None:
@@ -69,8 +74,3 @@ def fields_of_calls(payload: dict[str, Any], calls: Sequence[ToolCall]) -> list[
         by_id = {text_in(state, "id"): state for state in states}
         states = [by_id.get(call.id, {}) for call in calls]
     return [CallFields(fields_in(state, "call"), fields_in(state, "function")) for state in states]
-
-
-def _others(fields: Mapping[str, Any], own: frozenset[str]) -> dict[str, Any]:
-    """Return the fields that are not ours and say something."""
-    return {name: value for name, value in fields.items() if name not in own and value not in (None, "", [], {})}

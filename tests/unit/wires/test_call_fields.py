@@ -20,6 +20,8 @@ from agenticx.testing import FakeOpenAIServer, ProviderRequest, collect, say, st
 from agenticx.testing.provider_replies import RawReply
 from agenticx.tools import tool
 from tests.support.wires.replies import sse
+from tests.support.wires.served import ANTHROPIC
+from tests.support.wires.wires import WIRES, read
 
 pytestmark = pytest.mark.anyio
 
@@ -210,6 +212,76 @@ async def test_fields_of_ollama_s_calls_go_back_to_the_same_model_only() -> None
         own, foreign = (sent_reply(request)["tool_calls"][0] for request in server.requests[1:])
     assert (own["thought_signature"], own["function"]["thought_signature"]) == ("s", "f")
     assert "thought_signature" not in json.dumps(foreign)
+
+
+ITEM = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "c1",
+    "name": "look",
+    "status": "completed",
+    "arguments": "{}",
+}
+BLOCK = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+ENDED = [{"type": "message_delta", "delta": {"stop_reason": "tool_use"}}, {"type": "message_stop"}]
+
+
+def block_events(fields: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a call over Anthropic's wire."""
+    start = {"type": "content_block_start", "index": 0, "content_block": {**BLOCK, **fields}}
+    return [start, *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas), *ENDED]
+
+
+def gemini_events(*parts: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the events of a reply over Gemini's wire, one for each part."""
+    events = [{"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts]
+    return [*events, {"candidates": [{"finishReason": "STOP"}]}]
+
+
+@pytest.mark.parametrize(
+    ("wire", "events"),
+    [
+        ("openai_responses", [{"type": "response.output_item.done", "output_index": 0, "item": {**ITEM, "x": "MARK"}}]),
+        ("anthropic", block_events({"caller": {"type": "MARK"}})),
+        ("anthropic", block_events({"caller": None}, {"type": "signature_delta", "signature": "MARK"})),
+        ("gemini", gemini_events({"functionCall": {"name": "look", "args": {}, "x": "MARK"}})),
+        ("gemini", gemini_events({"functionCall": {"name": "look", "args": {}}}, {"thoughtSignature": "MARK"})),
+        (
+            "gemini",
+            gemini_events(
+                {"functionCall": {"name": "look", "willContinue": True}},
+                {"functionCall": {"willContinue": True, "x": 1}, "thoughtSignature": "MARK"},
+                {"functionCall": {}},
+            ),
+        ),
+    ],
+)
+def test_fields_of_calls_of_other_wires_go_back_to_the_same_model_only(wire: str, events: list[Any]) -> None:
+    if wire == "openai_responses":
+        events = [*events, {"type": "response.completed", "response": {"status": "completed"}}]
+    reply, error = read(WIRES[wire].parser("m"), [sse(*events)])
+    assert (error, [call.name for call in reply.tool_calls]) == (None, ["look"])
+    message = AssistantMessage(tool_calls=reply.tool_calls, provider_state=reply.provider_state)
+    result = ToolMessage(tool_call_id=reply.tool_calls[0].id, name="look", content="a chair")
+    sent = [
+        json.dumps(WIRES[wire].request([UserMessage(content="Look."), message, result], model=model))
+        for model in ("m", "m2")
+    ]
+    assert ["MARK" in body for body in sent] == [True, False]
+    assert '"caller": null' not in sent[0]
+
+
+async def test_anthropic_s_calls_are_sent_without_fields_that_are_refused() -> None:
+    words = "messages.1.content.0.tool_use.caller: Extra inputs are not permitted"
+    replies = [
+        ANTHROPIC.body(sse(*block_events({"caller": {"type": "direct"}}))),
+        ANTHROPIC.refusal(400, words),
+        ANTHROPIC.body(ANTHROPIC.hi, ANTHROPIC.end),
+    ]
+    async with FakeOpenAIServer(replies) as server, ANTHROPIC.open_model(server.base_url) as model:
+        runtime = AgentRuntime(model, AutoApproveConfirmGate())
+        assert (await collect(runtime.run_turn("Look.", tools=[look])))[-1].data["text"] == "hi"
+        assert ["caller" in request.body.decode() for request in server.requests[1:]] == [True, False]
 
 
 async def test_fields_of_a_duck_typed_model_s_calls_go_back_to_it() -> None:

@@ -33,6 +33,7 @@ from agenticx.llms.base import (
 from agenticx.llms.json_values import count_in, fields_in, items_in, json_text, text_in
 from agenticx.llms.reply_limits import MAX_ITEMS
 from agenticx.llms.transport.errors import ErrorReport, find_error, stream_error
+from agenticx.llms.wires.call_fields import provider_fields
 from agenticx.llms.wires.json_events import JsonEventParser, malformed_reply
 from agenticx.llms.wires.json_reply import JsonReplyParser
 from agenticx.messages import ProviderState
@@ -56,6 +57,7 @@ _STOPS: dict[str, StopKind] = {
 _IGNORED_DELTA_FIELDS = frozenset(
     {"type", "citation", "id", "name", "input"}
 )  # no unknown delta carries a part of a call
+_CALL_FIELDS = frozenset({"type", "id", "name", "input"})
 _IMPLIED_BLOCK_TYPES = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
@@ -84,7 +86,7 @@ class _StreamedBlock:
             case "thinking":
                 return {**self.fields, "thinking": streamed} if text_in(self.fields, "signature") else None
             case "tool_use":
-                return {name: value for name, value in self.fields.items() if name not in ("id", "name", "input")}
+                return {"type": "tool_use", **provider_fields(self.fields, _CALL_FIELDS)}
             case _:
                 return {**self.fields, "input": _parse_object(streamed)} if streamed else self.fields
 
@@ -178,7 +180,7 @@ class AnthropicReplyParser(JsonReplyParser):
 
     def _provider_state(self) -> ProviderState | None:
         content = [replay for block in self._blocks if (replay := block.for_replay()) is not None]
-        if all(block["type"] in ("text", "tool_use") for block in content):
+        if all(block["type"] == "text" or block == {"type": "tool_use"} for block in content):
             return None
         return ProviderState(wire=WIRE, model=self._model, payload={"content": content})
 

@@ -46,8 +46,12 @@ _TAKES_SCHEMAS = re.compile(r"claude-(opus-4-[1-9]\b|[a-z]+-4-[5-9]\b|[a-z]+-([5
 _REFUSES_TEMPERATURE = re.compile(r"claude-(opus-4-[7-9]\b|[a-z]+-([5-9]|[1-9]\d)\b)")
 """Models without `temperature` and `top_p`: since Opus 4.7."""
 
-_REFUSES_STATE = re.compile(r"signature|thinking.{0,40}(blocks?\b|but found)", re.IGNORECASE | re.DOTALL)
-"""Messages about thoughts that are not exactly this model's own, or not where the API expects them."""
+_REFUSES_STATE = re.compile(
+    r"signature|thinking.{0,40}(blocks?\b|but found)|tool_use\.\w+\W+(extra|additional) input",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Messages about thoughts that are not exactly this model's own, or not where the API expects them, and about fields
+of calls, which gateways pass on in one direction only (https://github.com/browserbase/stagehand-python/issues/249)."""
 
 _REFUSES_SCHEMAS = re.compile(r"output_config|output_format|structured output", re.IGNORECASE)
 _OUTPUT_LIMIT = re.compile(r"max_tokens: \d+ > (\d+)")

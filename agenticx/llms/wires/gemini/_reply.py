@@ -32,6 +32,7 @@ from agenticx.llms.base import (
 from agenticx.llms.json_values import arguments_json, count_in, fields_in, items_in, text_in
 from agenticx.llms.memory_estimate import measure_bytes
 from agenticx.llms.transport.errors import ErrorReport, blocked_prompt_error, find_error, stream_error
+from agenticx.llms.wires.call_fields import merge_fields, provider_fields
 from agenticx.llms.wires.gemini._arguments import ArgumentsWriter
 from agenticx.llms.wires.json_events import JsonEventParser
 from agenticx.llms.wires.json_reply import JsonReplyParser
@@ -63,6 +64,8 @@ _STOPS: dict[str, StopKind] = {
 
 _UNREADABLE_CALL_REASONS = ("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
 _NO_USAGE = Usage(output_excludes_reasoning=True)
+_CALL_PART = frozenset({"functionCall"})
+_CALL_FIELDS = frozenset({"name", "id", "args", "partialArgs", "willContinue"})
 _PLAIN_TEXT_FIELDS = frozenset({"text", "thought"})
 
 
@@ -81,6 +84,7 @@ class GeminiReplyParser(JsonReplyParser):
         self._call_after_stop = False
         self._open_arguments: ArgumentsWriter | None = None
         self._open_call_id = ""
+        self._latest_call: dict[str, Any] = {}
 
     def _handle_event(self, event: dict[str, Any], deltas: list[Delta]) -> None:
         for candidate in items_in(event, "candidates"):
@@ -137,6 +141,7 @@ class GeminiReplyParser(JsonReplyParser):
         continues = call.get("willContinue") is True
         if self._open_arguments is None or (name and not (id_ and id_ == self._open_call_id)):
             if not (name or arguments):
+                self._extend_call(part, call)
                 return
             self._begin_call(part, name, id_, deltas)
             if not continues and "partialArgs" not in call:
@@ -144,7 +149,16 @@ class GeminiReplyParser(JsonReplyParser):
                 return
             self._open_arguments, self._open_call_id = ArgumentsWriter(), id_
             deltas.append(ToolCallDelta(self._size.calls - 1, arguments=ArgumentsWriter.BEGIN))
+        else:
+            self._extend_call(part, call)
         self._write_arguments(self._open_arguments, call, continues, deltas)
+
+    def _extend_call(self, part: dict[str, Any], call: dict[str, Any]) -> None:
+        """Add what a later fragment has beside arguments, such as a signature, to the part of the latest call."""
+        others = provider_fields(part, _CALL_PART) | {"functionCall": provider_fields(call, _CALL_FIELDS)}
+        if self._latest_call and others != {"functionCall": {}}:
+            self._size.add_kept_json(others)
+            merge_fields(self._latest_call, others)
 
     def _begin_call(self, part: dict[str, Any], name: str, id_: str, deltas: list[Delta]) -> None:
         """Begin a call; one still open stays incomplete, so that its arguments never parse and it is not run."""
@@ -152,9 +166,13 @@ class GeminiReplyParser(JsonReplyParser):
         number = self._size.allocate_call()
         self._call_after_stop = self.finishing
         identity = {"name": name, "id": id_} if id_ else {"name": name}
-        stored = {**part, "functionCall": identity}
+        stored = {
+            **part,
+            "functionCall": {**provider_fields(fields_in(part, "functionCall"), _CALL_FIELDS), **identity},
+        }
         self._size.add_kept_json(stored)
         self._parts.append(stored)
+        self._latest_call = stored
         deltas.append(ToolCallDelta(number, id_, self._original_names.get(name, name)))
 
     def _write_arguments(
