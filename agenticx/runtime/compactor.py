@@ -272,12 +272,24 @@ class ContextCompactor:
     ) -> CompactionResult[Any] | None:
         """Compact also a history within its limits, which a provider found too long; else like `maybe_compact`.
 
-        Returns None if that gains nothing.
+        If no summary makes it smaller, the long tool results of the tail are shortened too. Returns None if that gains
+        nothing either.
         """
         model, history = adapt(llm), await _read(messages)
         plan = await run_sized(self._plan, history, input_tokens or 0, size=message_count_size(history), name=_THREAD)
         result = await self._compact(plan, _Summarizer(self, model, on_usage)) if plan.parts.new else None
+        if result is None:
+            result = self._with_short_results(history, plan.tokens)
         return _in_shape_of(messages, history, result)
+
+    def _with_short_results(self, messages: Sequence[Message], tokens: int) -> CompactionResult[Message] | None:
+        """Return the same messages with all long tool results cut to head and tail; None if there are none."""
+        pruned = [self._prune(message) for message in messages]
+        shortened = [index for index, message in enumerate(messages) if pruned[index] is not message]
+        if not shortened:
+            return None
+        count = shortened[-1] + 1
+        return CompactionResult(pruned, 0, "", tokens, estimate_tokens(pruned), None, count, count)
 
     async def _compact(self, plan: _SummaryPlan, summarizer: _Summarizer) -> CompactionResult[Message] | None:
         """Return the history with its new messages summarised, None if that makes it no smaller."""

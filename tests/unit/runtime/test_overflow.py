@@ -89,6 +89,20 @@ async def test_a_history_that_is_still_too_long_ends_the_turn(play):
     assert outline(run.events, detail=True)[-2:] == ["compaction", "error:context_overflow"]
 
 
+async def test_a_long_result_of_the_last_messages_is_shortened_if_nothing_can_be_summarised(play):
+    @tool(risk="read")
+    def read() -> str:
+        """Read."""
+        return "head " + "x" * 20_000 + " tail"
+
+    run = await play([call("read"), fail(TOO_LONG), say("Done.")], tools=[read])
+
+    assert run.outline[-2:] == ["token", "final:answer"]
+    sent, shorter = (request.messages[-1].content for request in run.model.requests[1:])
+    assert (len(sent) > 20_000, len(shorter) < 4_200, shorter[:5], shorter[-5:]) == (True, True, "head ", " tail")
+    assert [message.content for message in run.session.all_messages if message.role == "tool"] == [sent]
+
+
 async def test_a_short_history_has_nothing_to_compact(play):
     run = await play([fail(TOO_LONG)])
 
