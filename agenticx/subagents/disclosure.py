@@ -26,12 +26,13 @@ __all__ = ["ModelNames", "asks_before_disclosing"]
 class ModelNames:
     """The names of a sub-agent's model, of the session's and of the one that acts: as chosen, then each model's own.
 
-    The own name of the sub-agent's model is missing if it is unknown.
+    The own name of the sub-agent's model is missing if it is unknown. `task` is that of a sub-agent which exists.
     """
 
     subagent: tuple[str, ...]
     session: tuple[str, ...]
     acting: tuple[str, ...]
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +88,16 @@ def _assess_disclosure(assessment: Assessment, names: ModelNames, what: str, cat
         return assessment
     shown, own = visible_line(target.name), visible_line(session.name)
     model, of_session = visible_line(names.subagent[0]), visible_line(names.session[0])
-    reason = (
+    reasons = [
         f"The sub-agent's model is {model} of {shown}, the session's {of_session} of {own}. {what}, and all that the "
         f"sub-agent reads and does, is sent to {shown}."
-    )
+    ]
+    if names.task:
+        reasons.append(f"Its task is: {visible_line(names.task)}")
     return replace(
         assessment,
         question=f"Send text to {shown}, another provider than {own}?",
-        reasons=(reason,),
+        reasons=tuple(reasons),
         discloses=True,
         binding={**assessment.binding, "from": session.address, "to": target.address},
     )

@@ -213,7 +213,8 @@ class AgentTeamManager:
             agent = self._find(agent_id)
         except SubagentNotFound:
             return None
-        return self.model_names(agent.run.model)
+        names = self.model_names(agent.run.model)
+        return None if names is None else replace(names, task=agent.run.task)
 
     def status(self, agent_id: str) -> dict[str, Any]:
         """Return the state of a sub-agent as JSON: agent_id, state, rounds, task; code after an error."""

@@ -105,9 +105,11 @@ async def test_further_text_for_a_sub_agent_of_another_provider_is_asked_about(t
     message = call("message_subagent", {"agent_id": "agent-1", "text": "More."})
     main = [spawn(name), WAIT, retry, message, "ok"]
     models = {None: ScriptedModel(main, name="openai:gpt-5"), name: ScriptedModel(["Done."], name=name)}
-    outcomes = await run(tmp_path, models, ScriptedGate(True, False, False))
+    gate = ScriptedGate(True, False, False)
+    outcomes = await run(tmp_path, models, gate)
     assert outcomes[2:] == [("retry_subagent", "denied"), ("message_subagent", "denied")]
     assert len(models[name].requests) == 1
+    assert [request.context["reasons"][1] for request in gate.requests[1:]] == ["Its task is: The plan."] * 2
 
 
 async def test_a_sub_agent_that_gives_work_to_its_own_provider_does_not_ask(tmp_path: Path) -> None:
