@@ -122,37 +122,41 @@ _SECRET_FILE_NAMES = (
     ".env .env.* .env-* .env_* *.env .envrc .envrc.* .dev.vars .dev.vars.*",
     # keys, keystores, wallets and password databases
     "id_rsa* id_dsa* id_ecdsa* id_ed25519* id_xmss* *_rsa *_dsa *_ecdsa *_ed25519 ssh_host_*_key +private_key% "
-    "+private-key% privkey% *.pem *.key *.p8 *.p12 *.pfx *.pkcs12 *.ppk *.jks *.jceks *.bcfks *.keystore *.keytab "
-    "*.keychain *.keychain-db *.keyring *.kwl *.kdb *.kdbx *.psafe3 *.1pif *.1pux *.opvault *.agilekeychain *.wallet "
-    "*.ovpn secring.* wallet.dat utc--* krb5cc_*",
+    "+private-key% privkey% *private*.asc secret*.asc privkey*.asc *private*.pgp *.pem *.key *.p8 *.p12 *.pfx "
+    "*.pkcs12 *.ppk *.jks *.jceks *.bcfks *.keystore *.keytab *.keychain *.keychain-db *.keyring *.kwl *.kdb *.kdbx "
+    "*.psafe3 *.1pif *.1pux *.opvault *.agilekeychain *.wallet *.ovpn *.nmconnection wg?.conf wpa_supplicant.conf "
+    "secring.* wallet.dat utc--* krb5cc_*",
     # logins of programs
     ".netrc _netrc .authinfo .npmrc .yarnrc .yarnrc.yml .pypirc .pgpass pgpass.conf .my.cnf .mylogin.cnf .htpasswd "
     ".htdigest .dockercfg .dockerconfigjson .git-credentials .git-credential-* .s3cfg .boto .databrickscfg .passwd-* "
     ".smbcredentials .erlang.cookie .rhosts .xauthority .fetchmailrc .msmtprc .mbsyncrc .offlineimaprc .claude.json "
     "kaggle.json ngrok.yml rclone.conf .ftpconfig .ftppass ftpsync.settings sftp.json sftp-config.json filezilla.xml "
+    "htpasswd .sentryclirc hex.config settings-security.xml datasources.local.xml winscp.ini .robomongo.json sec.conf "
     "sitemanager.xml recentservers.xml webservers.xml .remote-sync.json credentials-config.json *.publishsettings",
     # cloud, CI and infrastructure
     "+kubeconfig% kubeconfig-* *.kubeconfig *client?secret*.json "
     "*service?account*.json *serviceaccount*.json *-adminsdk*.json gha-creds-*.json gcp?key.json gcloud?key.json "
     "sa?key.json *accesskeys.csv rootkey.csv accesstokens.json msal_token_cache.* local.settings.json .vault-token "
-    ".vault?pass* vault?pass* .terraformrc terraform.rc *.tfrc *.tfrc.json *.tfvars *.tfvars.json *.tfstate "
-    "*.tfstate.* hudson.util.secret .credentials_rsaparams wp-config*.php",
+    "+vault_pass% +vault-pass% +vault_password% +vault-password% .terraformrc terraform.rc *.tfrc *.tfrc.json "
+    "*.tfvars *.tfvars.json *.tfstate *.tfstate.* hudson.util.secret .credentials_rsaparams wp-config*.php",
     # histories of shells and interpreters
     "*_history .*-history .*_history-* .*_hist .history .zhistory .rhistory .histfile .lesshst .viminfo .dbshell "
-    "consolehost_history.txt repl_history.jl",
+    "consolehost_history.txt repl_history.jl history.sqlite",
     # profiles of browsers
     "cookies cookies.txt cookies.json cookies.db cookies.sqlite cookies.binarycookies login?data "
     "login?data?for?account web?data local?state logins.json logins-backup.json key3.db key4.db "
     "signons.sqlite formhistory.sqlite places.sqlite sessionstore.jsonlz4 recovery.jsonlz4",
     # whatever says so
-    "+credential% +credentials% +secret% +secrets% .secrets.* +passwords% password% .password .passwd passwd.txt "
-    "+api_key% +api-key% +api_keys% +api-keys% +apikey% +apikeys% +access_token% +access-token% +auth_token% "
-    "+auth-token% +refresh_token% +bearer_token% +github_token% .token token token.txt token.json token.pickle environ",
+    "+credential% +credentials% +creds% +secret% +secrets% .secrets.* +passwords% password% .password .passwd "
+    "passwd.txt +api_key% +api-key% +api_keys% +api-keys% +apikey% +apikeys% +access_token% +access-token% "
+    "+auth_token% +auth-token% +refresh_token% +bearer_token% *_token *-token .token token token.txt token.json "
+    "token.pickle environ",
 )
 # Files of these names, and those that end in one of these pairs of a folder and a file.
 _SECRET_PATH_NAMES = """
-    .circleci/cli.yml .codex/auth.json .composer/auth.json .config/hub etc/env.php etc/gshadow
-    etc/local.xml etc/master.passwd etc/shadow gitlab-runner/config.toml kubernetes/admin.conf opencode/auth.json
+    .circleci/cli.yml .codex/auth.json .composer/auth.json .config/hub .gitlab-runner/config.toml .netlify/config.json
+    .purple/accounts.xml etc/env.php etc/gshadow etc/local.xml etc/master.passwd etc/shadow gitlab-runner/config.toml
+    kubernetes/admin.conf opencode/auth.json
 """
 _SECRET_FOLDER_NAMES = """
     .aws .azure .bash_sessions .bitcoin .docker .electrum .ethereum .gcloud .gnupg .gsutil .history .kube .minio
@@ -170,6 +174,7 @@ _SECRET_FOLDER_PATH_NAMES = """
 # files in `.git`, except its compressed objects.
 _MIXED_FILE_NAMES = """
     config .gitconfig .gitmodules .hgrc hgrc pip.conf .condarc .curlrc .wgetrc .muttrc nuget.config settings.xml
+    muttrc redis.conf profiles.yml jupyter_server_config.json mcp.json .mcp.json claude_desktop_config.json
     .bashrc .bash_aliases .bash_profile .profile .zprofile .zshenv .zshrc config.fish .aider.conf.yml
     gradle.properties auth.json parameters.yml parameters.yaml database.yml web.config appsettings*.json
     configuration.php settings.php settings.local.php config.inc.php localsettings.php local_settings.py
@@ -220,13 +225,15 @@ _MAX_NAMES = 24
 # What editors, package managers, downloads and people add to the name of a copy, before or behind its extension.
 _COPY_WORDS = r"""
     copy | kopie | copie | copia | bak | bkp | back | backup | save | saved | sav | old | orig | original | prev
-    | previous | tmp | temp | new | rej | off | disabled | part | partial | crdownload | download
+    | previous | tmp | temp | new | rej | off | disabled | part | partial | crdownload | download | bck | bkup
+    | mine | ours | theirs | base | local | remote | r(?=[0-9]) | wal | shm | journal | txt
     | dpkg-(?:old|new|dist|bak|tmp) | ucf-(?:old|new|dist) | rpm(?:save|new|orig) | pac(?:save|new|orig)
-    | sw[g-p] | un | gz | bz2 | xz | zst | zip | tar | tgz | 7z
+    | sw[g-px] | kate-swp | un | gz | bz2 | xz | zst | zip | tar | tgz | 7z
 """
 _COPY_SUFFIX = re.compile(
     rf"""
-    (?: ~ [0-9]* ~?
+    (?: ~ [0-9]* ~? | [.]?~undo-tree~ | ___jb_(?:tmp|old|bak)___ | [.]sync-conflict-[0-9]+-[0-9]+-[0-9a-z]+
+      | [ ]? \( [^()]* conflicted [ ] copy [^()]* \)
       | [ ._-]* \( [ ]* (?:{_COPY_WORDS})? [ ]* [0-9]* [ ]* \)
       | [ ._-]+ (?:{_COPY_WORDS}) [ ._-]* [0-9]*
       | (?: [ ._-]* | [ ._-]+ v ) [0-9][0-9tz:._-]*
@@ -243,7 +250,7 @@ _COPY_PREFIX = re.compile(
     """,
     re.VERBOSE,
 )
-_SUFFIX_CHARS = 40  # of a name that are searched for an addition
+_SUFFIX_CHARS = 80  # of a name that are searched for an addition
 
 _LINE_CHARS, _OVERLAP = 16_384, 512  # of a line that are searched at once
 
@@ -341,6 +348,8 @@ def _undecorated(name: str) -> Iterator[str]:
     if prefix := _COPY_PREFIX.match(name):
         yield name[prefix.end() :].rstrip("#")
     stem, dot, extension = name.rpartition(".")
+    if stem.startswith(".") and len(extension) == 6 and extension.isalnum():  # `.NAME.Ab12Cd` of rsync and others
+        yield stem
     for text, rest in ((name, ""), (stem, dot + extension)):
         if suffix := _COPY_SUFFIX.search(text, max(0, len(text) - _SUFFIX_CHARS)):
             yield text[: suffix.start()] + rest

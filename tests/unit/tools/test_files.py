@@ -139,6 +139,10 @@ SECRET_COPIES = """
     .env copy 2|Copy of .env|copy (2) of id_rsa|id_rsa.bak|id_rsa_old|backup.id_rsa|.git-credentials.bak|.netrc.dpkg-old
     .npmrc.rpmsave|.netrc.gz|credentials (1).json|credentials copy.json|credentials.bak.json|old_credentials.json
     terraform.tfstate.backup|terraform.tfstate.1700000000.backup|wp-config.php.bak|wp-config.old.php|.bash_history-123.tmp
+    ..netrc.swp|..netrc.Ab12Cd|.netrc.kate-swp|.netrc.~undo-tree~|.netrc___jb_tmp___
+    credentials.sync-conflict-20240101-120000-ABCDEF.json|.netrc.mine|.netrc.r123|.netrc.LOCAL.123|.netrc_BACKUP_123
+    .netrc.txt|cookies.sqlite-wal|Kopie von credentials.json|credentials - Copy (2).json
+    .netrc (Ann's conflicted copy 2024-01-01)
 """
 PLAIN_FILES = """
     env.py .env.example .env.sample id_rsa.pub secrets.py credentials.go keys.md key monkey.txt src/secret_names.py
