@@ -89,9 +89,11 @@ class TerminalLines:
         """Return the lines that end in `chunk`, as they are shown."""
         whole, line_break, rest = (self._line + chunk).rpartition(b"\n")
         shown: list[bytes] = []
-        if line_break:
-            lines = whole.split(b"\n") if _CURSOR_MOVE.search(whole) else [whole]
-            for line in lines:
+        if line_break and _CURSOR_MOVE_IN_LINES.search(whole) is None:
+            shown += [whole, b"\n"]
+            self._is_continued = False
+        elif line_break:
+            for line in whole.split(b"\n"):
                 shown += [self._shown(line), b"\n"]
                 self._is_continued = False
         self._line = rest
@@ -116,7 +118,8 @@ class TerminalLines:
 
 
 _MAX_LINE_BYTES = 64 * 1024
-_CURSOR_MOVE = re.compile(rb"[\r\b](?!\n)|\x1b\[[01]?G")
+_CURSOR_MOVE = re.compile(rb"\r|\x08|\x1b\[[01]?G")
+_CURSOR_MOVE_IN_LINES = re.compile(rb"\r(?!\n|\Z)|\x08|\x1b\[[01]?G")
 _LINE_START = re.compile(r"\r|\x1b\[[01]?G")
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _ERASURE = re.compile(r"\x1b\[([012]?)K")

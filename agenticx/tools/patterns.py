@@ -123,7 +123,7 @@ def _check_glob_length(glob: str) -> None:
         raise ToolError(f"the glob has {len(glob):,} characters; give one of at most {_MAX_PATH_CHARS:,}")
 
 
-def _translate(glob: str) -> str:
+def _translate(glob: str, *, has_classes: bool = True) -> str:
     parts: list[str] = []
     index = 0
     while index < len(glob):
@@ -139,7 +139,7 @@ def _translate(glob: str) -> str:
         elif glob[index] == "?":
             parts.append("[^/]")
             index += 1
-        elif bracket := _BRACKET.match(glob, index):
+        elif has_classes and (bracket := _BRACKET.match(glob, index)):
             listed = _SPECIAL_IN_CLASS.sub(r"\\\g<0>", bracket[2])
             parts.append(f"[^/{listed}]" if bracket[1] else f"[{listed}]")
             index = bracket.end()
@@ -150,7 +150,7 @@ def _translate(glob: str) -> str:
     return "".join(parts)
 
 
-_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{0,255})\]")  # at most as long as a file name
+_BRACKET = re.compile(r"\[([!^]?)(\]?[^\]/]{1,255}|\])\]")  # at most as long as a file name
 _SPECIAL_IN_CLASS = re.compile(r"[\[\]\\&~^]")
 
 
@@ -161,18 +161,24 @@ def compile_file_globs(text: str, workspace: str) -> LinearPattern:
     """Compile what a model gives to select files, as one pattern over paths relative to the folder `workspace`.
 
     It is one glob or several with commas between them. Beside what `compile_glob` takes, a glob may have braces:
-    `{a,b}`, nested ones, and ranges such as `{1..9}` of at most 256 values. `{a}` means both `{a}` and `a`. A glob with
-    a `/` begins at the workspace, also as `./a`, `/a` or as an absolute path; one without it matches in any folder.
-    `a/` means all files below a folder `a`. Raises `ToolError` as `compile_glob` does, and for more than 256 globs.
+    `{a,b}`, nested ones, and ranges such as `{1..9}` of at most 256 values. `{a}` means both `{a}` and `a`, and `[a]`
+    both `[a]` and `a`. A glob with a `/` begins at the workspace, also as `./a`, `/a` or as an absolute path; one
+    without it matches in any folder. `a/` means all files below a folder `a`. Raises `ToolError` as `compile_glob`
+    does, and for more than 256 globs.
     """
     _check_glob_length(text)
     globs = [glob for part in _split_at_commas(text) for glob in _expand_braces(part)]
     if "," in text:
         globs.append(text)  # it may also be part of a name
-    regex = "|".join(dict.fromkeys(_translate(_from_workspace(glob, workspace)) for glob in globs))
+    relative = [_from_workspace(glob, workspace) for glob in globs]
+    choices = [*map(_translate, relative), *(_translate(glob, has_classes=False) for glob in relative if "[" in glob)]
+    regex = "|".join(dict.fromkeys(choices))
     if len(globs) > _MAX_GLOBS or len(regex) > _MAX_CHARS:
         raise _too_many_globs(text)
-    return compile_pattern(f"^(?s:{regex})$")
+    try:
+        return compile_pattern(f"^(?s:{regex})$")
+    except ToolError as exc:
+        raise ToolError(f"the glob {_quoted(text)} cannot be used; check what is in its brackets") from exc
 
 
 def _too_many_globs(text: str) -> ToolError:

@@ -142,6 +142,10 @@ async def test_a_missing_path_is_an_error_not_an_empty_result(runner) -> None:
         (r"\*", "*", True),
         (r"\*", "x", False),
         ("[", "[", True),
+        ("a[]b", "a[]b", True),
+        ("[]]", "]", True),
+        ("[]a]", "a", True),
+        ("[!]]", "]", False),
         ("a b~#&-é<>", "a b~#&-é<>", True),
     ],
 )
@@ -150,10 +154,10 @@ def test_globs_match_as_in_git(glob, path, matches) -> None:
 
 
 GLOBS = {
-    "*.{ts,tsx}": "a.ts src/b.tsx",
-    "**/*.{ts,tsx}": "a.ts src/b.tsx",
-    "*.ts{,x}": "a.ts src/b.tsx",
-    "*.{t{s,sx},js}": "a.js a.ts lib/c.js src/b.tsx",
+    "*.{ts,tsx}": "a.ts app/[id]/p.tsx src/b.tsx",
+    "**/*.{ts,tsx}": "a.ts app/[id]/p.tsx src/b.tsx",
+    "*.ts{,x}": "a.ts app/[id]/p.tsx src/b.tsx",
+    "*.{t{s,sx},js}": "a.js a.ts app/[id]/p.tsx lib/c.js src/b.tsx",
     "*.{ts}": "a.ts",
     "{src,lib}/**": "lib/c.js src/b.tsx src/deep/d1.py",
     "{src/**,*.js}": "a.js lib/c.js src/b.tsx src/deep/d1.py",
@@ -165,18 +169,20 @@ GLOBS = {
     "src/": "src/b.tsx src/deep/d1.py",
     "deep/": "src/deep/d1.py",
     "src/deep/": "src/deep/d1.py",
-    "*.ts,*.tsx": "a.ts src/b.tsx",
-    "*.ts, *.tsx,": "a.ts src/b.tsx",
+    "*.ts,*.tsx": "a.ts app/[id]/p.tsx src/b.tsx",
+    "*.ts, *.tsx,": "a.ts app/[id]/p.tsx src/b.tsx",
     "one,two.txt": "one,two.txt",
     "d{1..3}.py": "src/deep/d1.py",
     "d{01..10}.py": "",
     "[a-c].{j,t}s": "a.js a.ts lib/c.js",
     "{1..1000000}": "{1..1000000}",
+    "app/[id]/*.{ts,tsx}": "app/[id]/p.tsx",
+    "[id]": "",
     "{{x}}/*": "{{x}}/y",
     r"\{1..1000000\}": "{1..1000000}",
     "{src,lib": "",
     "../*.js": "",
-    "/": "a.js a.ts lib/c.js one,two.txt src/b.tsx src/deep/d1.py {1..1000000} {{x}}/y",
+    "/": "a.js a.ts app/[id]/p.tsx lib/c.js one,two.txt src/b.tsx src/deep/d1.py {1..1000000} {{x}}/y",
 }
 
 
@@ -190,6 +196,11 @@ def test_globs_of_a_search_match_as_in_shells_and_editors(glob, paths) -> None:
 def test_braces_that_stand_for_very_many_globs_are_refused(glob) -> None:
     with pytest.raises(ToolError, match=r"stands for too many globs; give one with fewer alternatives in braces$"):
         compile_file_globs(glob, "/work")
+
+
+def test_a_glob_that_cannot_be_used_is_named() -> None:
+    with pytest.raises(ToolError, match=r"^the glob '\[b-a\]' cannot be used; check what is in its brackets$"):
+        compile_file_globs("[b-a]", "/work")
 
 
 async def test_a_glob_that_matches_no_file_is_reported_instead_of_no_match(project) -> None:

@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agenticx.errors import ToolError
 from agenticx.tools.builtin.shell import bash_exec
-from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter
+from agenticx.tools.command_output import HeadTailBuffer, ProgressEmitter, TerminalLines
 from tests.support.timeouts import longest_hold
 
 pytestmark = [
@@ -165,6 +167,8 @@ OVERWRITTEN = {
     "a spinner": ("|\b/\b-\b\\\b \bdone\n", "done\n"),
     "colours": ("\x1b[31m5%\x1b[0m\r\x1b[32m10%\x1b[0m\n", "␛[32m10%␛[0m\n"),
     "an erasure without a move": ("\x1b[31m\x1b[Kfound\x1b[m\x1b[K\n", "␛[31m␛[Kfound␛[m␛[K\n"),
+    "a backspace at the end": ("abc\b\ndef\b\b", "abc\ndef"),
+    "CRLF alone": ("one\r\n\r\ntwo\r\n", "one\r\n\r\ntwo\r\n"),
     "CRLF": ("one\r\n1%\r2%\r\n\r\n", "one\r\n2%\r\n\r\n"),
     "a very long line": (f"{'a' * 199_999}\n", f"{'a' * 199_999}\n"),
     "very many frames": ("\r12345" * 99_999, "12345"),
@@ -184,6 +188,27 @@ def test_an_output_is_kept_as_a_terminal_shows_it_with_its_true_size(output: str
         assert text.removesuffix(note).rstrip("\n") == shown.rstrip("\n")
         assert (note != "") == (shown.replace("␛", "\x1b") != output)
         assert note == "" or f" of {len(content):,} bytes were overwritten in their line" in note
+
+
+def shown_by_a_terminal(line: str) -> str:
+    cells: list[str] = []
+    column = 0
+    for character in line:
+        if character in "\r\b":
+            column = 0 if character == "\r" else max(column - 1, 0)
+        else:
+            cells[column : column + 1] = [character]
+            column += 1
+    return "".join(cells).rstrip(" ")
+
+
+@given(st.lists(st.sampled_from(["a", "é", " ", "\r", "\b", "\n", "bcd"]), max_size=14), st.integers(1, 5))
+def test_any_line_is_kept_as_a_terminal_shows_it(pieces: list[str], step: int) -> None:
+    text, lines = "".join(pieces), TerminalLines()
+    content = text.encode()
+    shown = b"".join([lines.feed(content[start : start + step]) for start in range(0, len(content), step)])
+    kept = (shown + lines.unfinished).decode().split("\n")
+    assert [line.rstrip("\r ") for line in kept] == [shown_by_a_terminal(line) for line in text.split("\n")]
 
 
 def test_a_buffer_splits_no_character() -> None:
