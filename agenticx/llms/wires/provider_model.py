@@ -140,13 +140,18 @@ class ProviderModel(ABC, Generic[Dialect]):
         if request.sampling is not NO_SAMPLING:
             check_sampling(self, request.sampling)
         replay_state = True
+        refused: tuple[PostRequest, ModelError] | None = None
 
         async def send(_mode: RequestMode[Dialect]) -> ProviderResponse:
+            nonlocal refused
             size = history_size(request.messages)
             post = await run_sized(self._build_request, request, names, replay_state, size=size, name="agx request")
+            if refused is not None and refused[0] == post:  # the downgrade does not concern this request
+                raise refused[1]
             try:
                 return await self._post(post, request.timeout)
             except ModelError as error:
+                refused = post, error
                 text = f"{error.param or ''} {error}"
                 error.named_files = await run_sized(data_at_path, post.body, text, size=size, name="agx request")
                 raise

@@ -150,8 +150,8 @@ ROLE_REFUSALS = (
             r"|system (message|role|prompt)s? (must|should|can only|may only|(is|are) only)"
             r"|(multiple|more than one|several|only one) system (message|role|prompt)"
             # the first row or the last one: Qwen, DeepSeek, llama.cpp, Anthropic and Bedrock, Snowflake, GLM
-            r"|no user query found|(first|last) message (role )?(must|should|in a)|messages\[0\]\.role"
-            r"|role in the final position"
+            r"|no user query found|(first|last) message (role )?(must|should|in a)|role in the final position"
+            r"|messages\[0\]\.role.{0,3} (must|should)"
             r"|(conversation|history) must (start|begin|end) with|(assistant|response) (message |response )?prefill"
             r"|(2|two) or more assistant messages at the end|function call turn comes immediately after|角色信息不正确",
             re.IGNORECASE,
@@ -162,7 +162,8 @@ ROLE_REFUSALS = (
     RoleRefusal(
         # the last words also come from templates that count instructions as a row, if the roles alternate already
         re.compile(
-            r"system role (is )?not supported|only user and assistant roles|conversation roles must alternate",
+            r"system role (is )?not supported|role.{0,3} does not support .?system|only user and assistant roles"
+            r"|conversation roles must alternate",
             re.IGNORECASE,
         ),
         {"system_rows": False},

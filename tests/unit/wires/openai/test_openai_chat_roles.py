@@ -273,6 +273,7 @@ async def test_a_refusal_of_the_order_is_recognised(code: int, words: str) -> No
     [
         ("System role not supported", 1),
         ("Only user and assistant roles are supported!", 1),
+        ("Unsupported value: 'messages[0].role' does not support 'system' with this model.", 1),
         ("Conversation roles must alternate user/assistant/user/assistant/...", 2),
     ],
 )
@@ -283,6 +284,15 @@ async def test_a_template_without_a_place_for_instructions_gets_them_from_the_us
         assert [(await complete(model, request))[0].text for _ in range(2)] == ["first", "second"]
         await model.aclose()
         assert [sent.json["messages"][0]["role"] for sent in server.requests[-2:]] == ["user", "user"]
+
+
+async def test_a_request_that_a_downgrade_does_not_change_is_not_sent_again() -> None:
+    async with FakeOpenAIServer([status(400, "Conversation roles must alternate user/assistant/…")]) as server:
+        model = OpenAIChatModel("m", base_url=server.base_url)
+        _, error = await complete(model, ModelRequest(messages=messages_from_rows([{"role": "user", "content": "x"}])))
+        await model.aclose()
+    assert error is not None
+    assert error.status == 400
 
 
 @pytest.mark.parametrize("kind", [{}, {"code": 500, "type": "server_error"}], ids=["LM Studio", "llama.cpp"])
