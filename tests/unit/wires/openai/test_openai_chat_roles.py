@@ -109,7 +109,7 @@ async def test_a_template_without_results_gets_tools_in_the_prompt() -> None:
 
     replies = [call("look", {}), say("A chair."), say("<function=look>\n</function>"), say("Still a chair.")]
     answer = answers(refusal, SERVERS["vllm"][1], *replies)
-    async with FakeOpenAIServer([answer] * (len(replies) + 3)) as server:
+    async with FakeOpenAIServer([answer] * (len(replies) + 1)) as server:
         model = ToolFallbackModel(OpenAIChatModel("gemma-3", base_url=server.base_url))
         runtime, session = AgentRuntime(model, AutoApproveConfirmGate()), Session()
         for text, found in (("Look.", "A chair."), ("And now?", "Still a chair.")):
