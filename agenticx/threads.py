@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from agenticx.errors import ResourcesExhausted
+from agenticx.forks import confine_forked_child
 
 __all__ = ["LARGE", "has_running_loop", "run_in_thread", "run_sized", "start_thread"]
 
@@ -88,7 +89,8 @@ async def run_in_thread(
         try:
             if check is not None:
                 check()
-            result = context.run(function, *args, **kwargs)
+            with confine_forked_child():
+                result = context.run(function, *args, **kwargs)
         except (StopIteration, KeyboardInterrupt) as exc:
             # A future cannot carry the former; the latter is the function's own: Ctrl-C reaches the main thread only.
             _deliver(loop, future, None, _as_runtime_error(function, exc))

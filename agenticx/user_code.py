@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from agenticx.errors import AgenticXError, UserCodeError
+from agenticx.forks import confine_forked_child
 from agenticx.logs import excerpt, get_logger
 from agenticx.messages import clean_text
 from agenticx.threads import run_in_thread
@@ -104,10 +105,11 @@ def translated_errors(what: str) -> Generator[None]:
     """Raise any exception of the body as an error of our tree.
 
     A cancellation that was requested passes, and so does a `KeyboardInterrupt`: on the thread that receives signals it
-    cannot be distinguished from Ctrl-C.
+    cannot be distinguished from Ctrl-C. A process that the body forks ends where it leaves the body.
     """
     try:
-        yield
+        with confine_forked_child():
+            yield
     except (AgenticXError, KeyboardInterrupt, GeneratorExit):
         raise
     except asyncio.CancelledError as exc:

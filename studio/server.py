@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
 from ipaddress import ip_address
@@ -25,6 +25,7 @@ from agenticx.cli.client.handover import is_chat, remove_stale_sockets, request_
 from agenticx.cli.client.studio_file import StudioAddress
 from agenticx.cli.options import current_folder
 from agenticx.errors import ResourcesExhausted, SettingsError
+from agenticx.forks import drop_in_child
 from agenticx.llms.catalog.resolve import load_wire
 from agenticx.logs import get_logger
 from agenticx.resource_exhaustion import exit_on_memory_error, limit_malloc_arenas, raise_if_exhausted
@@ -349,11 +350,22 @@ class StudioServer(uvicorn.Server):
         )
         self.services = services
         self._on_ready = on_ready
+        self._listening: Sequence[socket.socket] = ()
         self._stop = stop or threading.Event()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        self._listening = sockets or ()
+        drop_in_child(self)
         with self._connection_limit.log_accept_errors_of(asyncio.get_running_loop()):
             await super().serve(sockets)
+
+    def drop(self) -> None:
+        """Close the sockets in a forked child: clients would wait for it where the server has been killed."""
+        for listening in self._listening:
+            listening.close()
+        for connection in list(self.server_state.connections):
+            own: Any = connection.transport.get_extra_info("socket")  # asyncio's wrapper of the socket
+            os.close(own._sock.detach())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

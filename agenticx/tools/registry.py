@@ -15,6 +15,7 @@ from typing import Any, cast, get_args, overload
 
 from agenticx.argument_types import check_callable, check_iterable, check_str, check_type, wrong_type
 from agenticx.errors import ToolError
+from agenticx.forks import confine_forked_child
 from agenticx.llms.base import ToolSchema
 from agenticx.threads import run_in_thread
 from agenticx.tools.assessments import checked_assessment
@@ -72,7 +73,8 @@ class FunctionTool:
         """Call the function with validated and injected arguments; its exceptions are not caught."""
         keywords = self.signature.inject(arguments, context)
         if not self.runs_in_thread:
-            return await self.function(**keywords)
+            with confine_forked_child():
+                return await self.function(**keywords)
         function = partial(self.function, **keywords)
         check = getattr(context, "raise_if_stopped", None)  # applications may pass contexts of their own
         result = await run_in_thread(function, name=f"agx tool {self.schema.name}", check=check)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from agenticx.errors import StoreError
+from agenticx.forks import drop_in_child
 
 __all__ = ["FileIdentity", "OwnedElsewhere", "OwnerLock", "probe_owner_pid"]
 
@@ -27,10 +28,16 @@ class OwnedElsewhere(StoreError):
 
 
 class OwnerLock:
-    """A lock held from construction until `release`; the system frees it when the process dies."""
+    """A lock held from construction until `release`; the system frees it when the process dies.
+
+    The lock is that of an open file, which a forked child shares: the child closes it, or it would hold the lock after
+    its parent's death.
+    """
 
     def __init__(self, owned: Path) -> None:
         path = _lock_file(owned)
+        self._file = -1
+        drop_in_child(self)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -38,7 +45,7 @@ class OwnerLock:
             raise StoreError(f"the lock {str(path)!r} cannot be created: {exc}") from exc
         if not _lock_with_retries(self._file):
             pid, program = _read_owner_info(self._file)
-            os.close(self._file)
+            self.drop()
             raise OwnedElsewhere(
                 f"{str(owned)!r} belongs to {program} (process {pid}); end that, or use another AGX_HOME or store",
                 pid=pid,
@@ -50,6 +57,8 @@ class OwnerLock:
 
     def check(self) -> None:
         """Raise `StoreError` if the lock is not where others look for it: another process may own the database."""
+        if self._file < 0:
+            raise StoreError("the database belongs to the process that opened it, not to one forked from that")
         if not self._identity.is_unchanged():
             raise StoreError(
                 "the lock of the database was removed, so another process may have it: nothing more is stored; restart"
@@ -59,6 +68,12 @@ class OwnerLock:
         """Release the lock; the file stays, because removing it would let two processes lock it at once."""
         if self._file >= 0:
             os.ftruncate(self._file, 0)
+            _unlock(self._file)  # also where a child of code that bypasses `forks` still has it
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the file without releasing the lock that another process shares."""
+        if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
@@ -85,7 +100,10 @@ def probe_owner_pid(owned: Path) -> int | None:
     except OSError:
         return None
     try:
-        return None if _try_lock(file) else _read_owner_info(file)[0]
+        if not _try_lock(file):
+            return _read_owner_info(file)[0]
+        _unlock(file)
+        return None
     finally:
         os.close(file)
 
@@ -146,7 +164,8 @@ def _program() -> str:
     return " ".join(words)[:100]
 
 
-def _make_try_lock() -> Callable[[int], bool]:
+def _make_locking() -> tuple[Callable[[int], bool], Callable[[int], None]]:
+    """Return the functions that lock an open file, if it is free, and unlock it."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -162,7 +181,11 @@ def _make_try_lock() -> Callable[[int], bool]:
                 return False
             return True
 
-        return lock_byte
+        def unlock_byte(file: int) -> None:
+            os.lseek(file, 1 << 30, os.SEEK_SET)
+            windows.locking(file, windows.LK_UNLCK, 1)
+
+        return lock_byte, unlock_byte
 
     def lock_file(file: int) -> bool:
         try:
@@ -171,7 +194,10 @@ def _make_try_lock() -> Callable[[int], bool]:
             return False
         return True
 
-    return lock_file
+    def unlock_file(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+    return lock_file, unlock_file
 
 
-_try_lock = _make_try_lock()
+_try_lock, _unlock = _make_locking()

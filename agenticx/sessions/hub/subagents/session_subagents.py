@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from agenticx.errors import AgenticXError, SessionBusy
@@ -27,7 +28,7 @@ from agenticx.sessions.hub.subagents.run_records import (
 from agenticx.sessions.hub.subagents.spent import SpentCounter
 from agenticx.sessions.hub.turn_services import TurnServices
 from agenticx.sessions.hub.writer import SessionWriter, delivered_facts, delivered_keys, run_to_completion
-from agenticx.sessions.store.base import OwnershipLost, read_log_pages
+from agenticx.sessions.store.base import OwnershipLost, TurnEnded, read_log_pages
 from agenticx.sessions.store.records import Fact, Loaded, StoredEvent
 from agenticx.subagents.manager import AgentTeamManager
 from agenticx.subagents.meta_tools import CURRENT_OWNER
@@ -258,8 +259,12 @@ class SessionSubagents:
         await self._append(event)
 
     async def _append(self, event: RuntimeEvent, facts: Sequence[Fact] = ()) -> None:
-        turn_id = event.turn_id or None
-        await run_to_completion(self._writer.commit(turn_id, [event], facts=facts, keeps_state=True))
+        """Append an event to its turn, or to none if that has ended since the event was made."""
+        commit = partial(self._writer.commit, events=[event], facts=facts, keeps_state=True)
+        try:
+            await run_to_completion(commit(event.turn_id or None))
+        except TurnEnded:
+            await run_to_completion(commit(None))
 
     async def read_messages(self, agent_id: str, turn_ids: Collection[str], /) -> list[Message]:
         events = [event async for event in self._events_since(turn_ids) if event.turn_id in turn_ids]

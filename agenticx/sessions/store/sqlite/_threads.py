@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from agenticx.errors import AgenticXError, StoreError
+from agenticx.forks import drop_in_child
 from agenticx.resource_exhaustion import exhausted_error
 from agenticx.sessions.store.base import Doubtful
 from agenticx.threads import start_thread
@@ -71,6 +72,7 @@ class _DatabaseThread:
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         self._started, self._finished = threading.Event(), threading.Event()
+        drop_in_child(self)
         start_thread(self._run, name=name)
         if not self._started.wait(_START_TIMEOUT_SECONDS):
             raise StoreError(f"the thread {name!r} did not start; memory has run out")
@@ -103,6 +105,12 @@ class _DatabaseThread:
         self._closed = True
         self._jobs.put(None)
         self._finished.wait()
+
+    def drop(self) -> None:
+        """Take no more jobs in a forked child, which does not have the thread; the connection is its parent's."""
+        self._closed = True
+        self._finished = threading.Event()  # a new one, as the thread may hold the lock of the other
+        self._finished.set()
 
     def _run(self) -> None:
         try:
