@@ -68,6 +68,8 @@ async def test_a_question_names_the_subagent_that_asks(agx: Any, terminal: Calla
             await asyncio.to_thread(screen.wait_for, question)
             screen.type(keys)
 
+        await answer("? Send text to demo, another provider than openai-chat?", "")
+        await answer("[e]dit: ", "y\n")
         await answer("? Which colour?\n  agent    kid-1\n  1   red\n  2   blue\nYour answer, or 1 to 2", "2\n")
         await answer("  answered by you: blue\n", "")
         await answer("? Who?\nYour answer (Ctrl-D: none): ", "you\n")
