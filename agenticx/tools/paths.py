@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -374,7 +375,8 @@ def _os_errors_as_tool_errors(target: WorkspacePath) -> Generator[None]:
         shown = target.shown
         match exc.errno:
             case errno.ENOENT:
-                raise ToolError(f"{shown!r} does not exist; list_files shows what does") from exc
+                globs = "; a path is no glob, which file_search takes" if re.search(r"[*?{]", shown) else ""
+                raise ToolError(f"{shown!r} does not exist; list_files shows what does{globs}") from exc
             case errno.ENOTDIR | errno.ELOOP:
                 raise ToolError(f"a part of {shown!r} is not a folder, or was changed into a link meanwhile") from exc
             case errno.ENAMETOOLONG:

@@ -8,6 +8,7 @@ import os
 import pytest
 
 from agenticx.errors import ToolError
+from agenticx.tools.builtin.files import list_files
 from agenticx.tools.builtin.search import file_search
 from agenticx.tools.ignore import IgnoreRules
 from agenticx.tools.patterns import compile_file_globs, compile_glob, compile_pattern
@@ -118,8 +119,11 @@ async def test_an_invalid_pattern_is_refused_with_a_reason(runner, pattern, sent
 
 
 async def test_a_missing_path_is_an_error_not_an_empty_result(runner) -> None:
-    with pytest.raises(ToolError, match="'nowhere' does not exist"):
+    with pytest.raises(ToolError, match=r"^'nowhere' does not exist; list_files shows what does$"):
         await runner.call(file_search, pattern="x", path="nowhere")
+    for tool, arguments in ((file_search, {"pattern": "x"}), (list_files, {})):
+        with pytest.raises(ToolError, match=r"; a path is no glob, which file_search takes$"):
+            await runner.call(tool, path="src/*.{ts,tsx}", **arguments)
 
 
 @pytest.mark.parametrize(
