@@ -16,6 +16,7 @@ import hashlib
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ class Attachment(BaseModel):
     @property
     def framed_text(self) -> str:
         """The content of a text file as it stands in a prompt."""
-        return frame_text(f"attached file {self.description}", self.text, MATERIAL)
+        return _framed(self)
 
     @property
     def description(self) -> str:
@@ -114,6 +115,12 @@ class Attachment(BaseModel):
     def summary(self) -> Mapping[str, Any]:
         """The fields shown in events and lists: all but the data."""
         return {"name": self.name, "media_type": self.media_type, "size": self.size}
+
+
+@lru_cache(maxsize=MAX_ATTACHMENTS)
+def _framed(attachment: Attachment) -> str:
+    """Return the framed text of a file; those of the latest requests are kept, as each later request has them again."""
+    return frame_text(f"attached file {attachment.description}", attachment.text, MATERIAL)
 
 
 def make_attachment(name: str, content: bytes, media_type: str | None = None) -> Attachment:

@@ -157,7 +157,11 @@ LLM_CASES = [
     LinearCase(
         of=frame_text,
         run=lambda text: frame_text("file a", text),
-        inputs={**TEXTS, "joiners": repeated("\u200d"), "emoji": repeated("👨\u200d"), "selectors": repeated("\ufe0f")},
+        inputs={
+            **TEXTS,
+            **{repr(part): repeated(part) for part in ("\u200d", "👨\u200d", "\ufe0f", "a\u200bb\x1b\n")},
+        },
+        where="thread",
         also=(without_controls,),
     ),
     LinearCase(
