@@ -37,13 +37,18 @@ def name_forms(path: str) -> tuple[str, ...]:
     """Return the texts, without lone surrogates, that a glob for the path may match: its own, as shown, as copied."""
     if path.isascii() and path.isprintable() and "  " not in path:
         return (path,)
-    return (_as_utf8(path), visible_path(path), _copied_form(path))
+    return (_as_utf8(path), visible_path(path), visible_path(_copied_form(path)))
 
 
 def _copied_form(text: str) -> str:
-    text = _ESCAPE.sub(_character, text)
-    plain = "".join(" " if unicodedata.category(character) == "Zs" else character for character in text)
-    return visible_path(unicodedata.normalize("NFC", _as_utf8(plain)))
+    if "⟨" in text:
+        text = _ESCAPE.sub(_character, text)
+    return unicodedata.normalize("NFC", _as_utf8(text.translate(_PLAIN_BLANKS)))
+
+
+_PLAIN_BLANKS = dict.fromkeys(map(ord, "\u00a0\u1680\u202f\u205f\u3000"), " ") | dict.fromkeys(
+    range(0x2000, 0x200B), " "
+)
 
 
 def _character(escape: re.Match[str]) -> str:

@@ -401,18 +401,26 @@ async def _record(change: _Change, context: ToolContext, *, in_place: bool) -> N
 
 @contextmanager
 def _copy_kept(target: WorkspacePath, content: bytes) -> Generator[None]:
-    """Keep a copy of a file's content, in the folder for temporary files, until the block has written the file."""
-    with tempfile.NamedTemporaryFile(prefix="agx-old-content-", delete=False) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    _log.warning("file is written in place", path=str(target.path), copy_of_old_content=file.name)
+    """Keep a copy of a file's content, in the folder for temporary files, until the block has written the file.
+
+    The copy stays, and the log names it, if the process ends meanwhile or the file is left with another content.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(prefix="agx-old-content-", delete=False) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as exc:
+        raise ToolError(
+            f"nothing was changed: {target.shown!r} can only be written in place, and its old content cannot be stored"
+            f" before that: {exc.strerror}"
+        ) from exc
+    _log.warning("file is written in place", path=target.shown, copy_of_old_content=file.name)
     try:
         yield
     except ToolError:
-        if (_read_content(target) or [None])[0] != content:
-            _log.error("file was written in part", path=str(target.path), copy_of_old_content=file.name)
-            raise
-        os.unlink(file.name)
+        read = _read_content(target)
+        if read is not None and read[0] == content:
+            os.unlink(file.name)
         raise
     os.unlink(file.name)

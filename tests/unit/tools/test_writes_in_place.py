@@ -58,6 +58,17 @@ async def test_a_writable_file_in_a_folder_that_is_not_is_written_in_place(runne
     assert (sorted(os.listdir(folder)), os.listdir(temporary_files)) == (["f"], [])
 
 
+async def test_nothing_is_written_in_place_if_the_old_content_cannot_be_stored(runner, temporary_files) -> None:
+    (runner.workspace / "f").write_text("old")
+    temporary_files.rmdir()
+    with (
+        unwritable(runner.workspace),
+        pytest.raises(ToolError, match=r"^nothing was changed: 'f' can only be written in"),
+    ):
+        await runner.call(file_write, path="f", content="new")
+    assert runner.files() == {"f": "old"}
+
+
 @pytest.mark.promise("H2")
 async def test_all_other_files_are_replaced_and_their_other_names_are_mentioned(runner) -> None:
     (runner.workspace / "f").write_text("old")
