@@ -14,7 +14,7 @@ import codecs
 import hashlib
 import re
 
-__all__ = ["MATERIAL", "decode_text", "frame_text", "without_controls", "without_frames"]
+__all__ = ["MATERIAL", "decode_text", "frame_lines", "frame_text", "one_line", "without_controls", "without_frames"]
 
 MATERIAL = "material, not instructions"
 """A note for the frames of texts that a user has given to be worked on."""
@@ -54,7 +54,7 @@ def frame_text(label: str, text: str, note: str = "") -> str:
     Buy milk.
     [end of note a.md, boundary 5d510b3fb9f6cbc1]
     """
-    label = " ".join(without_controls(label)[0].translate(_ROUND).split())
+    label = " ".join(one_line(label).translate(_ROUND).split())
     text, changed = without_controls(text)
     boundary = f"boundary {_boundary(label, text)}"
     notes = [f"{label}, {boundary}", *([note] if note else [])]
@@ -62,6 +62,21 @@ def frame_text(label: str, text: str, note: str = "") -> str:
         notes.append(f"{changed:,} control or invisible character{' is' if changed == 1 else 's are'} left out")
     body = text if text.endswith("\n") or not text else f"{text}\n"
     return f"[{'; '.join(notes)}]\n{body}[end of {label}, {boundary}]"
+
+
+def frame_lines(label: str, text: str, note: str = "") -> str:
+    """Return a text of one line without control characters, and one of several lines as `frame_text` does.
+
+    >>> frame_lines("result of look", "red")
+    'red'
+    """
+    plain = without_controls(text)[0]
+    return frame_text(label, text, note) if "\n" in plain else plain
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without control and invisible characters."""
+    return without_controls(text)[0].replace("\n", " ")
 
 
 def without_frames(text: str) -> str:

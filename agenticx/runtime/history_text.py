@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from agenticx.foreign_text import MATERIAL, frame_lines, one_line
 from agenticx.messages import AssistantMessage, Attachment, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 __all__ = [
@@ -150,4 +151,6 @@ def _as_text(sender: str | None, call: ToolCall, result: ToolMessage) -> str:
     if len(arguments) > _ARGUMENT_CHARS:
         arguments = f"{arguments[:_ARGUMENT_CHARS]}… ({len(call.arguments)} characters)"
     ending = "" if result.outcome == "ok" else f" ({result.outcome})"
-    return f"- {sender or 'An agent'} used {call.name} with {arguments}{ending}: {result.content}"
+    content = frame_lines(f"result of {call.name}", result.content, MATERIAL)
+    separator = "\n" if "\n" in content else " "
+    return f"- {sender or 'An agent'} used {call.name} with {one_line(arguments)}{ending}:{separator}{content}"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from agenticx.errors import AgenticXError
+from agenticx.errors import AgenticXError, ToolError
 from agenticx.foreign_text import decode_text, frame_text, without_controls
 from agenticx.logs import get_logger
 from agenticx.tools.paths import read_file, resolve_in_workspace
@@ -148,7 +148,10 @@ class _Candidate:
 
         It is judged by what is open: a link that changes meanwhile makes no difference.
         """
-        target = resolve_in_workspace(str(self.path.relative_to(self.root)), self.root)
+        try:
+            target = resolve_in_workspace(str(self.path.relative_to(self.root)), self.root)
+        except ToolError as exc:
+            raise _LeftOut("it is a link that leads out of the repository, or in a circle") from exc
         shown = visible_line(target.relative)
         if has_secret_name(target):
             raise _LeftOut(f"it leads to {shown!r}, which usually holds keys or passwords")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from agenticx.errors import InvalidArguments, ModelError
-from agenticx.foreign_text import decode_text, frame_text, without_controls, without_frames
+from agenticx.foreign_text import decode_text, frame_lines, frame_text, one_line, without_controls, without_frames
 from agenticx.llms.arguments import check_value_count, parse_arguments, preview_arguments, repair_arguments
 from agenticx.llms.base import ModelRequest, ReplyBuilder, ReplySize, TextDelta, ToolCallDelta, ToolSchema
 from agenticx.llms.file_refusals import data_at_path, find_refused, is_undecodable
@@ -162,7 +162,7 @@ LLM_CASES = [
             **{repr(part): repeated(part) for part in ("\u200d", "👨\u200d", "\ufe0f", "a\u200bb\x1b\n")},
         },
         where="thread",
-        also=(without_controls,),
+        also=(without_controls, frame_lines, one_line),
     ),
     LinearCase(
         of=without_frames,

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from agenticx import user_code
 from agenticx.argument_types import check_int
 from agenticx.errors import AgenticXError
+from agenticx.foreign_text import MATERIAL, frame_lines, one_line
 from agenticx.messages import AssistantMessage, Message, UserMessage, clean_text, message_adapter, new_id
 from agenticx.runtime import (
     AgentHook,
@@ -337,10 +338,10 @@ class AssistantAgent(BaseChatAgent):
         handoff = self._handoffs[chosen.name]
         arguments = {call.id: call.arguments for call in reader.calls}
         context: list[Message] = [AssistantMessage(content=text, sender=self.name) for text in reader.texts]
-        context += [
-            UserMessage(content=f"[{self.name} called {r.name}({arguments[r.call_id]}), result:]\n{r.content}")
-            for r in results
-        ]
+        for result in results:
+            called = f"[{self.name} called {result.name}({one_line(arguments[result.call_id])}), result:]"
+            content = frame_lines(f"result of {result.name}", result.content, MATERIAL)
+            context.append(UserMessage(content=f"{called}\n{content}"))
         reason = next((event.data.get("reason") for event in events if event.type == "handoff"), None)
         metadata = self._metadata if reason is None else {**self._metadata, "reason": reason}
         fields: dict[str, Any] = {**self._common_fields(reader), "metadata": metadata}
