@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -58,7 +58,8 @@ async def run_turn(hub: Hub) -> list[str]:
     """Run a turn of a new session and return the results of its calls, and its text."""
     session = await hub.create(permission_mode="auto")
     events = [event async for event in hub.run_turn(session.id, "go")]
-    return [*(event.data["result"] for event in events if event.type == "tool_result"), events[-1].data["text"]]
+    last: Any = events[-1].data
+    return [*(event.data["result"] for event in events if event.type == "tool_result"), last["text"]]
 
 
 def start_worker(folder: Path, how: Fork) -> None:
@@ -173,7 +174,7 @@ async def test_a_child_of_the_application_cannot_write_to_the_store_of_its_paren
 
 async def test_a_lock_is_free_once_it_is_released_also_where_a_child_shares_it(tmp_path: Path) -> None:
     lock = OwnerLock(tmp_path / "file")
-    shared = os.dup(lock._file)  # as in a child that was forked by other means than `os.fork`
+    shared = os.dup(cast(Any, lock)._file)  # as in a child that was forked by other means than `os.fork`
     lock.release()
     OwnerLock(tmp_path / "file").release()
     os.close(shared)

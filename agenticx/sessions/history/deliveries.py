@@ -34,27 +34,31 @@ class EndingDelivery:
     """The delivery of an ending: it `is_due`, the message `message_id` has it, or it is not to be told.
 
     The latter is so for a sub-agent whose start was rewound away. The message is one of the turn `told_in`, which is
-    that of another sub-agent if the ending is for that one.
+    that of another sub-agent if the ending is for that one, or of the turn `told_to` below it, such as a speech in a
+    team.
     """
 
     ending: SubagentEnding
     is_due: bool = False
     message_id: str = ""
     told_in: str = ""
+    told_to: str = ""
 
     @classmethod
     def from_fact(cls, fact: Fact) -> EndingDelivery:
         """Return what a fact `subagent_ended` or `subagent_delivered` says; raises `TypeError` for other data."""
-        lacking = {"text": "", "is_due": False, "message_id": "", "told_in": ""}  # in facts of an earlier release
+        lacking = {"text": "", "is_due": False, "message_id": "", "told_in": "", "told_to": ""}
         data: dict[str, Any] = {**lacking, **fact.data}
         ending = SubagentEnding(**{key: value for key, value in data.items() if key in _ENDING_FIELDS})
         if fact.kind == "subagent_ended":
             return cls(ending=ending, is_due=True)
-        return cls(ending=ending, is_due=data["is_due"], message_id=data["message_id"], told_in=data["told_in"])
+        where = {key: data[key] for key in ("message_id", "told_in", "told_to")}
+        return cls(ending=ending, is_due=data["is_due"], **where)
 
     def to_fact(self) -> Fact:
         """Return the fact `subagent_delivered` of this delivery."""
-        data = {"is_due": self.is_due, "message_id": self.message_id, "told_in": self.told_in}
+        where = {"message_id": self.message_id, "told_in": self.told_in, "told_to": self.told_to}
+        data = {"is_due": self.is_due, **where}
         return Fact(kind="subagent_delivered", key=self.ending.turn_id, turn_id="", data={**self.ending.dump(), **data})
 
 
@@ -169,7 +173,8 @@ def copied_deliveries(
         ending = replace(after.ending, turn_id=new_turn_id(after.ending.turn_id))
         if after.is_due and ending.state == "paused":
             ending = replace(ending, state="error", code="forked")
-        yield replace(after, ending=ending, told_in=after.told_in and new_turn_id(after.told_in)).to_fact()
+        told = {"told_in": after.told_in, "told_to": after.told_to}
+        yield replace(after, ending=ending, **{key: id_ and new_turn_id(id_) for key, id_ in told.items()}).to_fact()
 
 
 def _stays(run: SubagentRun) -> SubagentEnding:

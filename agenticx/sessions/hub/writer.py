@@ -233,7 +233,8 @@ def delivered_facts(session: Session, turn_id: str) -> Sequence[Fact]:
     facts = list[Fact]()
     for one in session.unstored_notices:
         if one.turn_id == turn_id:
-            data = {**one.data, "is_due": False, "message_id": one.message_id, "told_in": one.told_in}
+            where = {"message_id": one.message_id, "told_in": one.told_in, "told_to": one.turn_id}
+            data = {**one.data, "is_due": False, **where}
             facts.append(Fact(kind="subagent_delivered", key=one.key, turn_id="", data=data))
     return facts
 

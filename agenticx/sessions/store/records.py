@@ -233,11 +233,12 @@ class Fact:
 
     `subagent_started`: the run `key` of a sub-agent, which is the turn of that id once it has begun, is about to,
     {agent_id, task, …}. `subagent_ended`: it has ended, {state, text, …}. `subagent_delivered`: the conversation of the
-    agent above got this ending, {state, text, …}, and has it in the message {message_id} of the turn {told_in}; both
-    are "" after a rewind that removed it, and {is_due} says if it is to be told again. `subagent_unannounced`: the
-    event of this ending, {state, text, …}, is not in the log yet. `subagent_announced`: it is. `subagent_messaged`:
-    the message `key` for a sub-agent was accepted, {agent_id, text}. `subagent_message_taken`: its conversation has it,
-    or began anew. These and the facts about files and rewinds belong to no turn (`turn_id` is "").
+    agent above got this ending, {state, text, …}, and has it in the message {message_id} of the turn {told_in}, or of
+    {told_to} below that; all are "" after a rewind that removed it, and {is_due} says if it is to be told again.
+    `subagent_unannounced`: the event of this ending, {state, text, …}, is not in the log yet. `subagent_announced`: it
+    is. `subagent_messaged`: the message `key` for a sub-agent was accepted, {agent_id, text}.
+    `subagent_message_taken`: its conversation has it, or began anew. These and the facts about files and rewinds belong
+    to no turn (`turn_id` is "").
     """
 
     kind: FactKind

@@ -61,7 +61,7 @@ def findings(log: LogFile, seen: Observations, *, over: bool = False, may_be_los
     if log.integrity != "ok":
         return [f"integrity_check: {log.integrity}"]
     found = [
-        *_check_numbers(log),
+        *check_numbers(log),
         *_check_received_events(log, seen, may_be_lost),
         *_check_accepted_turns(log, seen),
         *_check_turns(log),
@@ -73,7 +73,7 @@ def findings(log: LogFile, seen: Observations, *, over: bool = False, may_be_los
 # --- A: the log -------------------------------------------------------------------------------------------------------
 
 
-def _check_numbers(log: LogFile) -> Iterator[str]:
+def check_numbers(log: LogFile) -> Iterator[str]:
     """Check that sequence numbers have no gaps, positions are unique and rise, and envelopes agree."""
     places: Counter[int] = Counter()
     for session, events in log.events.items():

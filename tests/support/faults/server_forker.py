@@ -33,6 +33,7 @@ from studio.access import load_or_create_token
 from studio.server import StudioServer, listen
 from studio.services import make_services
 from tests.support.faults import broken, disk
+from tests.support.faults.agents_model import AgentsModel
 from tests.support.faults.faulty_stores import crashing, failing
 from tests.support.faults.plan_model import PlanModel
 
@@ -49,6 +50,7 @@ class ServerOptions:
     fails: str | None = None  # the control file of a store that fails, see `disk.arm`
     broken: str | None = None  # one of `broken.MUTANTS`
     context_window: int | None = None
+    model: str = "plan"  # or "agents"
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -141,6 +143,8 @@ async def _serve(options: ServerOptions, home: Path) -> None:
     port = listening.getsockname()[1]
 
     def resolve(_spec: str) -> ChatModel:
+        if options.model == "agents":
+            return AgentsModel(home.parent / "requests")
         return PlanModel(context_window=options.context_window)
 
     services = make_services(
@@ -148,7 +152,7 @@ async def _serve(options: ServerOptions, home: Path) -> None:
         token=load_or_create_token(settings),
         store=_store(options, home / "sessions.db"),
         models=NamedModels(settings, resolve),
-        tools=[mark, look, *(one for one in builtin_tools() if one.schema.name == "bash_exec")],
+        tools=[mark, look, *(one for one in builtin_tools() if one.schema.name in ("bash_exec", "ask_user"))],
     )
     broken.services(options.broken, services)
     server = StudioServer(services, lambda: _report({"pid": os.getpid(), "port": port}))
