@@ -244,13 +244,14 @@ def _little_endian(digits: bytes) -> int:
 
 
 def is_file_name(name: str) -> bool:
-    """Return whether an attached file may have that name: without control characters and changes of direction."""
+    """Return whether an attached file may have that name: without control characters and changes of direction.
+
+    Other hidden characters are kept as code points: blanks, joiners, and the direction marks of names from messengers.
+    """
     return 0 < len(name) <= _MAX_NAME_CHARS and _REFUSED_IN_NAMES.search(name) is None
 
 
-_REFUSED_IN_NAMES = re.compile(
-    "[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_REFUSED_IN_NAMES = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def _shown_name(name: str) -> str:

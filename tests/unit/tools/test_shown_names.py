@@ -172,7 +172,7 @@ def test_attachments_are_found_by_their_shown_name_and_keep_it(tmp_path) -> None
         pending.add(str(tmp_path / attached.name))
         assert pending.take() == (attached,)
     assert load_attachments([tmp_path / "Shot 10.00.00 AM.png"])[0].name == "Shot 10.00.00⟨U+202F⟩AM.png"
-    assert make_attachment("Shot\u202fAM.txt", b"x").name == "Shot⟨U+202F⟩AM.txt"
+    assert make_attachment("\u200eShot\u202fAM.txt", b"x").name == "⟨U+200E⟩Shot⟨U+202F⟩AM.txt"
     (tmp_path / "Shot 10.00.00\u00a0AM.png").touch()
     with pytest.raises(AttachmentRefused, match="may mean 'Shot 10"):
         load_attachments([tmp_path / "Shot 10.00.00 AM.png"])
