@@ -255,12 +255,24 @@ class _OpenFolder:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 os.mkdir(self._path, 0o700, dir_fd=self._parent)
+                self._sync_parent()
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._path, flags, dir_fd=self._parent)
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
+
+    def _sync_parent(self) -> None:
+        """Make the new folder durable, without which no content in it is."""
+        if self._parent is not None:
+            os.fsync(self._parent)
+            return
+        descriptor = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def touch(self) -> None:
         """Make this the least recent folder to lose its contents."""
