@@ -170,7 +170,7 @@ def make_hub(
     The turns of sessions with a team run the configured one of that name, see `TeamFiles`.
     """
     registry, known, clock = HookRegistry.from_hooks(hooks), checked_agents(agents), clock or SystemClock()
-    own_notes = SessionNotes(settings.home, clock) if notes is None else notes
+    own_notes = SessionNotes(settings, clock) if notes is None else notes
 
     def tools_of(record: SessionRecord) -> Sequence[Tool]:
         return own_notes.tools_of(record, toolbox)

@@ -13,7 +13,18 @@ from typing import Any, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator
 
-__all__ = ["absolute_path", "clamped", "folder_path", "integer", "list_of", "matching", "number", "one_of", "read_toml"]
+__all__ = [
+    "absolute_path",
+    "clamped",
+    "folder_path",
+    "integer",
+    "list_of",
+    "matching",
+    "number",
+    "one_of",
+    "read_toml",
+    "switch",
+]
 
 # `agenticx.logs` imports the settings, so this module uses the standard library's logging.
 _log = logging.getLogger(__name__)
@@ -92,6 +103,18 @@ def _parse(kind: Callable[[Any], _Number], value: object, allowed: str) -> _Numb
         return kind(value)
     except (ValueError, OverflowError):
         raise ValueError(allowed) from None
+
+
+def switch() -> BeforeValidator:
+    """Accept true and false, also as text."""
+
+    def check(value: object) -> bool:
+        word = value.strip().lower() if isinstance(value, str) else value
+        if word not in (True, False, "true", "false"):
+            raise ValueError("must be true or false")
+        return word in (True, "true")
+
+    return BeforeValidator(check)
 
 
 def one_of(*words: str) -> BeforeValidator:

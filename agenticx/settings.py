@@ -31,6 +31,7 @@ from agenticx.setting_values import (
     number,
     one_of,
     read_toml,
+    switch,
 )
 
 __all__ = [
@@ -92,6 +93,12 @@ class Settings(BaseModel):
         "error",
         description="A turn out of rounds or time ends with an error, or a partial answer that gets the time limit"
         " again (error, partial).",
+    )
+    autonomous_agent_max_iterations: Annotated[int, integer(1, 120)] = Field(
+        5, description="Model calls of a turn about notes whose mode was chosen; then it says what was found so far."
+    )
+    enable_inline_citations: Annotated[bool, switch()] = Field(
+        True, description="Compare the citations of an answer with the notes that they name."
     )
     status_query_budget_per_turn: Annotated[int, integer(0, 1000)] = Field(
         2, description="Queries for the state of a sub-agent that one turn may make."

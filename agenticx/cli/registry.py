@@ -78,6 +78,7 @@ BUILTIN_COMMANDS: Mapping[str, Command] = {
         ModuleCommand(
             "sessions", "Stored sessions: list, show, change, export, replay, delete", "agenticx.cli.commands.sessions"
         ),
+        ModuleCommand("ask", "A question about your notes, answered with citations", "agenticx.cli.commands.ask"),
         ModuleCommand(
             "vault", "Folders of notes: add, list, search, problems, rescan, remove", "agenticx.cli.commands.vault"
         ),

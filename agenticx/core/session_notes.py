@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from agenticx.clocks import Clock
+from agenticx.core.modes import Mode, ModeKind, detect_mode
 from agenticx.knowledge.registry import NOTE_TOOLS, VaultRegistry
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.hub.turn_services import NoteTurn
+from agenticx.sessions.store.records import SessionRecord, TurnRecord
+from agenticx.settings import Settings
+from agenticx.threads import run_in_thread
 from agenticx.tools.base import Tool
 from agenticx.tools.registry import Toolbox
 
 if TYPE_CHECKING:
     from agenticx.knowledge import Vaults
 
-__all__ = ["SessionNotes"]
+__all__ = ["VAULT_TURN_SECONDS", "SessionNotes"]
+
+VAULT_TURN_SECONDS = 300.0
+"""The longest time of a turn whose mode the user has chosen as vault; then it says what was found so far."""
+_KEPT_MODES = 1_000
 
 
 class SessionNotes:
@@ -24,11 +32,13 @@ class SessionNotes:
     The parser and the indexes are imported and opened only once there is a vault.
     """
 
-    def __init__(self, home: Path, clock: Clock) -> None:
-        self._home = home
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._home = settings.home
         self._clock = clock
-        self._registry = VaultRegistry(home)
+        self._registry = VaultRegistry(settings.home)
         self._vaults: Vaults | None = None
+        self._modes: dict[str, Mode] = {}
 
     @property
     def vaults(self) -> Vaults:
@@ -54,12 +64,40 @@ class SessionNotes:
             return tuple(available)
         return tuple(available.only(name for name in record.tools if name in available or name not in NOTE_TOOLS))
 
-    def enter(self, record: SessionRecord) -> None:
-        """Let the tools for notes find the vaults of a session, in whose turn the caller runs."""
-        if self._registry.has_vaults():
-            from agenticx.knowledge.tools import CURRENT_VAULTS, VaultAccess
+    async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
+        """Let the tools for notes find the vaults of a turn, in which the caller runs; return its notes.
 
-            CURRENT_VAULTS.set(VaultAccess(self.vaults, record.vaults))
+        A turn whose mode the user has chosen as vault has the limits of an `AgentChainRunner`.
+        """
+        if not self._registry.has_vaults():
+            return None
+        from agenticx.core.turn_notes import SessionTurnNotes
+        from agenticx.knowledge.tools import CURRENT_VAULTS, VaultAccess
+
+        access = VaultAccess(self.vaults, record.vaults if turn.vaults is None else turn.vaults)
+        CURRENT_VAULTS.set(access)
+        if not await access.list():
+            return None
+        if turn.mode is not None:
+            mode = Mode(cast("ModeKind", turn.mode), "the user chose it", certain=True)
+        else:
+            before, tools = self._modes.get(record.id), ("any",)
+            mode = await run_in_thread(
+                partial(detect_mode, turn.input, vaults=True, tools=tools, previous=before), name="agx mode"
+            )
+        self._remember(record.id, mode)
+        notes = SessionTurnNotes(access, mode, has_citations=self._settings.enable_inline_citations)
+        if turn.mode != "vault":
+            return NoteTurn(notes)
+        rounds = self._settings.autonomous_agent_max_iterations
+        return NoteTurn(notes, max_rounds=rounds, turn_seconds=VAULT_TURN_SECONDS, on_exhausted="partial")
+
+    def _remember(self, session_id: str, mode: Mode) -> None:
+        """Keep the mode for a next prompt that goes on with this one, of the 1,000 sessions used last."""
+        self._modes.pop(session_id, None)
+        self._modes[session_id] = mode
+        while len(self._modes) > _KEPT_MODES:
+            del self._modes[next(iter(self._modes))]
 
     async def close(self) -> None:
         """Close the indexes."""

@@ -122,6 +122,8 @@ _DEFINITION = re.compile(r"\s{0,3}\[\^[^\]\s]{1,100}\]:")
 _CODE_SPAN = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,1000})\1(?!`)")
 _QUOTE_PAIRS = ('""', "“”", "„“", "„”", "«»", "»«", "‹›", "「」", "『』", "‘’", "《》")
 _QUOTED = re.compile("|".join(f"{a}([^{a}{b}\n]{{1,2000}}){b}" for a, b in _QUOTE_PAIRS))
+_VERBATIM = re.compile(f"{_CODE_SPAN.pattern}|{_QUOTED.pattern}")
+"""Code, or a quotation, which may have code in it."""
 _SENTENCE_END = re.compile(r"(?:[.!?…]+[)\]\"'”’»]*(?=\s|\[\^)|[。！？]+[」』）”]*)")
 _ABBREVIATION = re.compile(
     r"(?:\b[A-Za-z]|\b(?:Dr|Mr|Mrs|Ms|Prof|St|Sr|Jr|No|Nr|Abs|Art|Bd|Fig|Vol|pp|ca|approx|resp|bzw|vgl|usw|etc|vs|cf|e\.g|"
@@ -216,12 +218,11 @@ def _facts(claim: str) -> list[_Fact]:
     """Return the checkable facts of a sentence."""
     rest = unicodedata.normalize("NFKC", claim)
     facts: list[_Fact] = []
-    for pattern in (_CODE_SPAN, _QUOTED):
-        for match in pattern.finditer(rest):
-            text = next(group for group in reversed(match.groups()) if group is not None)
-            parts = (_plain(part).strip(" .,;:!?") for part in _ELLIPSIS.split(text))
-            facts += [_Fact("text", ((part,),)) for part in parts if part]
-        rest = pattern.sub(_HIDDEN, rest)
+    for match in _VERBATIM.finditer(rest):
+        text = next(group for group in reversed(match.groups()) if group is not None)
+        parts = (_plain(part).strip(" .,;:!?") for part in _ELLIPSIS.split(text))
+        facts += [_Fact("text", ((part,),)) for part in parts if part]
+    rest = _VERBATIM.sub(_HIDDEN, rest)
     facts += [_Fact("date", tuple((date,) for date in dates)) for dates in _dates(rest)]
     rest = _DATE.sub(_HIDDEN, rest)
     for match in _SPACED_GROUPS.finditer(rest):

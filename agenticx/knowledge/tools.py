@@ -25,7 +25,7 @@ from agenticx.tools.builtin.edits import file_write
 from agenticx.tools.registry import tool
 from agenticx.tools.visible import visible_path
 
-__all__ = ["CURRENT_VAULTS", "VaultAccess", "note_tools", "session_note_tools"]
+__all__ = ["CURRENT_VAULTS", "VaultAccess", "note_tools", "read_passage", "session_note_tools"]
 
 T = TypeVar("T")
 
@@ -170,7 +170,7 @@ def _reading_tools(find: FindVaults) -> Sequence[Tool]:
             heading: Read only the section with this heading.
         """
         found_vault, is_one_of_several = await find().find(vault)
-        passage, is_cut = await found_vault.call(lambda index: _read_note(index, path, heading))
+        passage, is_cut = await found_vault.call(lambda index: read_passage(index, path, heading))
         number = number_passage(context.state, found_vault.record.id, passage)
         text = shown_passage(number, passage, found_vault.record.name if is_one_of_several else None)
         more = f"\nThe note goes on after line {passage.line_end}; read a section by its heading." if is_cut else ""
@@ -240,7 +240,8 @@ def _find_note(index: VaultIndex, path: str) -> NoteRecord:
     return notes[0]
 
 
-def _read_note(index: VaultIndex, path: str, heading: str | None) -> tuple[Passage, bool]:
+def read_passage(index: VaultIndex, path: str, heading: str | None) -> tuple[Passage, bool]:
+    """Return a note, or one of its sections, as one passage, and whether it is cut; raises `ToolError`."""
     note = _find_note(index, path)
     lines = note_lines(index.read(note.path).text)
     start, end = 1, len(lines)

@@ -269,12 +269,16 @@ class AgentRuntime(RunMethods):
             on_exhausted=context.on_exhausted or ("pause" if agent.name != MAIN_AGENT else self._settings.on_exhausted),
             clock=self._clock,
             loops=self._new_loop_detector(session),
-            interrupts=Interrupts(self._turn_seconds),
+            interrupts=Interrupts(self._seconds_of(context)),
             settings=self._settings,
             gate=context.gate or (self._gate if context.parent is None else context.parent.gate),
             agents=context.agents or TurnAgents(partial(self._model_of, agent, context.parent), self.agent.hooks),
             context=context,
         )
+
+    def _seconds_of(self, context: TurnContext) -> float:
+        """Return the longest time of a turn, in real seconds; 0 for no limit."""
+        return self._turn_seconds if context.turn_seconds is None else self._clock.real(context.turn_seconds)
 
     def _agent_with(
         self,
@@ -352,7 +356,7 @@ class AgentRuntime(RunMethods):
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or turn.on_exhausted != "partial":
                 raise
-            async with turn.renew_interrupts(self._turn_seconds):
+            async with turn.renew_interrupts(self._seconds_of(turn.context)):
                 await self._partial_answer(turn)
 
     # --- the turn on one screen ---------------------------------------------------------------------------------------
@@ -360,6 +364,8 @@ class AgentRuntime(RunMethods):
     async def _turn(self, turn: Turn) -> None:
         if (work := turn.context.work) is not None:
             return await self._endings.work_done(turn, await self._done_work(turn, work))
+        if turn.context.notes is not None and turn.round == 0:
+            await turn.context.notes.begin(turn.session, turn.agent.model.context_window)
         while turn.round < turn.max_rounds:
             turn.append_steering()
             turn.round += 1

@@ -59,6 +59,7 @@ class Endings:
         await self._end_work(turn, reason, text)
         if reason == "handoff":
             turn.emit(EventType.HANDOFF, turn.handover.handoff_data(turn.agent.name))
+        await _cite(turn, text, message_id)
         turn.enter("done")
         data = {"text": text, "message_id": message_id, "reason": reason, "usage": usage_data(turn.usage or Usage())}
         turn.emit(EventType.FINAL, {**data, **turn.output.data, **more})
@@ -174,6 +175,19 @@ class Endings:
         if task.done():
             return task.result()
         turn.background.run(_wait_for(task))
+
+
+async def _cite(turn: Turn, text: str, message_id: str) -> None:
+    """Emit the citations of an answer; notes that cannot be read leave it without any, which the log says."""
+    if turn.context.notes is None or not text:
+        return
+    try:
+        citations = await turn.context.notes.cite(turn.session, text)
+    except AgenticXError as exc:
+        _log.warning("the citations of an answer could not be checked", error=str(exc))
+        return
+    for citation in citations:
+        turn.emit(EventType.CITATION, {"message_id": message_id, **citation})
 
 
 def _last_results(turn: Turn) -> str:

@@ -34,6 +34,7 @@ from agenticx.runtime.turn_agent import EndReason, ToolResult, TurnAgent, TurnAg
 from agenticx.runtime.turn_log import LOGGED_EVENTS, TurnLog
 from agenticx.runtime.turns.background import BackgroundTasks
 from agenticx.runtime.turns.child_turns import ChannelChildTurns, ChildTurns, ChildTurnWriter
+from agenticx.runtime.turns.notes import TurnNotes
 from agenticx.runtime.turns.work import WorkResult
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.settings import Settings
@@ -44,6 +45,7 @@ __all__ = [
     "CURRENT_TURN",
     "Channel",
     "EventSink",
+    "OnExhausted",
     "Turn",
     "TurnContext",
     "TurnWork",
@@ -121,7 +123,8 @@ class TurnContext:
     without tools; `"summary"` makes no call: the results of the last round are the answer. With `execute_tools` False a
     reply with calls ends the turn, and they are not run, unless they only submit the object that is asked for. All
     model calls of the turn, and of those below it, are made within `budget`. After `work_seconds`, in which waiting for
-    a person does not count, it ends with `timeout.turn`.
+    a person does not count, it ends with `timeout.turn`. `turn_seconds` takes the place of the setting for the longest
+    time of a turn. `notes` are those that the turn uses.
 
     With a `parent` the turn runs below that one, see `turns.child_turns`; if it `outlives_parent`, it goes on after the
     parent's end, where turns are stored. `turn_id` is the turn's id, by default a new one; `child_turns` is where the
@@ -153,6 +156,8 @@ class TurnContext:
     execute_tools: bool = True
     budget: Budget | None = None
     work_seconds: float | None = None
+    turn_seconds: float | None = None
+    notes: TurnNotes | None = None
 
 
 CURRENT_TURN: ContextVar[Turn | None] = ContextVar("agenticx_turn", default=None)
@@ -313,7 +318,9 @@ class Turn:
         parent_id = None if context.parent is None else context.parent.id
         started = {"input": message.content, "model": self.model_name, "message_id": message.message_id}
         ids = {"client_turn_id": context.client_turn_id, "parent_turn_id": parent_id}
-        optional = {**ids, **attachment_data(message)}
+        notes = context.notes
+        mode = {} if notes is None else {"mode": notes.mode, "mode_reason": notes.mode_reason}
+        optional = {**ids, **attachment_data(message), **mode}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
         if not context.continues:
             self.append(message)

@@ -48,6 +48,7 @@ __all__ = [
     "instructions",
     "session_json",
     "show",
+    "vault_ids",
 ]
 
 _MAX_TOOLS = 500
@@ -179,7 +180,7 @@ async def create(request: Request) -> Response:
     await check_model(studio, body.model)
     workspace = _workspace(studio, body.workspace)
     tools = None if body.tools is None else _tool_names(studio, body.tools)
-    vaults = None if body.vaults is None else await _vault_ids(studio, body.vaults)
+    vaults = None if body.vaults is None else await vault_ids(studio, body.vaults)
     try:
         record = await studio.hub.create(
             name=body.name,
@@ -249,7 +250,7 @@ async def change(request: Request) -> Response:
     if "workspace" in changes:
         changes["workspace"] = str(_workspace(studio, body.workspace))
     if body.vaults is not None:
-        changes["vaults"] = await _vault_ids(studio, body.vaults)
+        changes["vaults"] = await vault_ids(studio, body.vaults)
     record = await (studio.hub.change(session_id, changes) if changes else studio.store.catalog.get(session_id))
     return await _session_response(studio, record)
 
@@ -288,7 +289,7 @@ def _tool_names(studio: Services, names: list[str]) -> tuple[str, ...]:
         raise Problem("unknown_tool", str(exc), field="tools") from exc
 
 
-async def _vault_ids(studio: Services, names: list[str]) -> tuple[str, ...]:
+async def vault_ids(studio: Services, names: list[str]) -> tuple[str, ...]:
     """Return the ids of vaults by their ids or names; raises `UnknownVault`."""
     return tuple([(await studio.vaults.find(name)).record.id for name in names])
 

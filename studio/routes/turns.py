@@ -18,7 +18,7 @@ from agenticx.threads import run_sized
 from agenticx.tools.permissions import PermissionMode
 from studio.http.bodies import LARGE_BODY_BYTES, MAX_TEXT_CHARS, RequestBody, read_body
 from studio.http.problems import Problem
-from studio.routes.sessions import ModelName, check_model
+from studio.routes.sessions import ModelName, check_model, vault_ids
 from studio.services import services
 
 __all__ = ["AttachmentBody", "StartTurnBody", "StartTurnResponse", "StopTurnBody", "StopTurnResponse", "start", "stop"]
@@ -58,6 +58,8 @@ class StartTurnBody(RequestBody):
     client_turn_id: str | None = Field(None, min_length=1, max_length=200)
     model: ModelName | None = None
     permission_mode: PermissionMode | None = None
+    mode: Literal["chat", "vault", "agent"] | None = Field(None, description="Null: that of the words.")
+    vaults: list[str] | None = Field(None, max_length=100, description="Ids or names; null: those of the session.")
     when_busy: WhenBusy = "reject"
 
 
@@ -107,6 +109,8 @@ async def start(request: Request) -> Response:
         client_turn_id=body.client_turn_id,
         model=body.model,
         permission_mode=body.permission_mode,
+        mode=body.mode,
+        vaults=None if body.vaults is None else await vault_ids(studio, body.vaults),
         when_busy=body.when_busy,
     )
     submission = await studio.hub.submit(session_id, turn_request)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from agenticx.cli.terminal.event_text import (
+    citation_line,
     event_note,
     one_line,
     question_notes,
@@ -268,6 +269,12 @@ SESSION_CASES = [
     # --- the command line
     LinearCase(of=event_note, run=_noted, inputs=TEXTS, where="program"),
     LinearCase(of=one_line, run=one_line, inputs=TEXTS, where="program"),
+    LinearCase(
+        of=citation_line,
+        run=lambda text: citation_line({"marker": 1, "status": "x", "path": text, "line_start": 1, "quote": text}),
+        inputs=TEXTS,
+        where="program",
+    ),
     LinearCase(of=user_message_note, run=user_message_note, inputs=TEXTS, where="program"),
     LinearCase(
         of=unreadable_event_note,

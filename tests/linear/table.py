@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from typing_extensions import is_protocol
 
 from tests.linear.case import name_of
+from tests.linear.knowledge_cases import KNOWLEDGE_CASES
 from tests.linear.llm_cases import LLM_CASES
 from tests.linear.result_cases import RESULT_CASES
 from tests.linear.runtime_cases import RUNTIME_CASES
@@ -20,7 +21,7 @@ from tests.linear.wire_cases import WIRE_CASES
 
 __all__ = ["CASES", "EXEMPT", "MODULES", "unlisted"]
 
-CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *RESULT_CASES, *TOOL_CASES, *SESSION_CASES]
+CASES = [*WIRE_CASES, *LLM_CASES, *RUNTIME_CASES, *RESULT_CASES, *TOOL_CASES, *SESSION_CASES, *KNOWLEDGE_CASES]
 
 MODULES = [
     "messages",
@@ -91,6 +92,11 @@ MODULES = [
     "tools.schema",
     "tools.builtin.edits",
     "tools.builtin.shell",
+    "knowledge.words",
+    "knowledge.vault",
+    "knowledge.parsing",
+    "knowledge.citations",
+    "core.modes",
     "sessions.store.search",
     "sessions.history.transcript",
     "sessions.history.speech_calls",
@@ -142,6 +148,7 @@ EXEMPT: dict[str, str] = {
             sessions.history.transcript.searchable_path_texts
             cli.terminal.output.JsonLinesOutput cli.terminal.output.TerminalOutput
             cli.terminal.output.FallbackOutput logs.hidden_members
+            knowledge.vault.read_note knowledge.vault.scan_vault
             cli.terminal.event_text.retry_note cli.terminal.event_text.question_payload
         """,
         "it reads what the application declares, or names": """
@@ -151,7 +158,7 @@ EXEMPT: dict[str, str] = {
             llms.wires.anthropic._request.tool_name llms.wires.gemini._request.function_declarations
             llms.wires.gemini._request.tool_names llms.wires.request_body.encode_tools tools.protected.is_within
             llms.wires.openai_chat._request.sampling_rules llms.wires.gemini._request.sampling_rules
-            tools.protected.changes_bare_repository cli.terminal.output.output_for
+            tools.protected.changes_bare_repository messages.sources_of cli.terminal.output.output_for
             cli.terminal.output.terminal_is_dumb teams.configured.table.tags_of
         """,
     }.items()

@@ -32,6 +32,8 @@ def _value(field: FieldInfo) -> str:
     default: Any = field.default
     if isinstance(default, str | Path):
         return f'"{default}"'
+    if isinstance(default, bool):
+        return str(default).lower()
     if field.examples:
         return str(field.examples[0])
     if default is None:

@@ -162,8 +162,10 @@ class Client(SessionReader, Protocol):
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
         client_turn_id: str | None = None,
+        mode: str | None = None,
+        vaults: Sequence[str] | None = None,
     ) -> TurnPosition:
-        """Start a turn, with its own model and mode if they are given; raise `SessionBusy` while another one runs.
+        """Start a turn, with what is given instead of the session's own; raise `SessionBusy` while another one runs.
 
         With a `client_turn_id` that started a turn of the session before, also on a server that has ended since, no
         other turn starts: that one is returned.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from agenticx.assembly import default_tools, make_hub
 from agenticx.cli.client.base import RewindReport, SessionInfo, SessionOptions, TurnPosition
@@ -133,6 +133,8 @@ class LocalClient:
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
         client_turn_id: str | None = None,
+        mode: str | None = None,
+        vaults: Sequence[str] | None = None,
     ) -> TurnPosition:
         request = TurnRequest(
             input=message.content,
@@ -140,6 +142,8 @@ class LocalClient:
             client_turn_id=client_turn_id,
             model=model,
             permission_mode=permission_mode,
+            mode=cast("Any", mode),
+            vaults=None if vaults is None else tuple(vaults),
         )
         self._used.add(session_id)
         turn = await self._hub.start(session_id, request)

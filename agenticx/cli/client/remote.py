@@ -141,13 +141,15 @@ class RemoteClient:
         model: str | None = None,
         permission_mode: PermissionMode | None = None,
         client_turn_id: str | None = None,
+        mode: str | None = None,
+        vaults: Sequence[str] | None = None,
     ) -> TurnPosition:
         attached = [attachment.model_dump() for attachment in message.attachments]
         body: dict[str, Any] = {"input": message.content, "attachments": attached, "model": model}
         if permission_mode is not None:  # a server of an earlier release knows no such field
             body["permission_mode"] = permission_mode
-        if client_turn_id is not None:
-            body["client_turn_id"] = client_turn_id
+        own = {"client_turn_id": client_turn_id, "mode": mode, "vaults": vaults}
+        body |= {key: value for key, value in own.items() if value is not None}
         turn = await self._server.request_json("POST", _path(session_id, "turns"), body)
         return TurnPosition(turn["turn_id"], turn["cursor"])
 

@@ -91,6 +91,10 @@ class TerminalConversation:
     new_session_options: SessionOptions
     session: SessionInfo | None = None
     model: str | None = None
+    mode: str | None = None
+    """The mode that the user has chosen for the next turns: chat, vault or agent; None for that of their words."""
+    vaults: tuple[str, ...] | None = None
+    """The ids of the vaults of the next turns; None for those of the session."""
     automatic_answer: ConfirmAnswer | None = None
     keyboard: Keyboard = field(default_factory=LineKeyboard)
     edit_text: EditText | None = None
@@ -240,7 +244,13 @@ class TerminalConversation:
         async def start() -> TurnPosition:
             own_mode = None if limited == mode else limited
             position = await self.client.start(
-                session.id, message, model=self.model, permission_mode=own_mode, client_turn_id=client_turn_id
+                session.id,
+                message,
+                model=self.model,
+                permission_mode=own_mode,
+                client_turn_id=client_turn_id,
+                mode=self.mode,
+                vaults=self.vaults,
             )
             started.append(position)
             return position

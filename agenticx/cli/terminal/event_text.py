@@ -21,6 +21,7 @@ __all__ = [
     "EventLike",
     "Note",
     "Tone",
+    "citation_line",
     "event_note",
     "one_line",
     "question_notes",
@@ -212,6 +213,20 @@ def _question_answered(data: Mapping[str, Any]) -> Note:
     return Note(f"  no answer{_decided_by(data)}", "warning")
 
 
+def citation_line(data: Mapping[str, Any]) -> str:
+    """Return a citation on one line: its marker, status, place and quote."""
+    place = visible_line(str(data.get("path") or data.get("url")), _NAME_CHARS)
+    quote = visible_line(data["quote"].strip(), _SENTENCE_CHARS)
+    return f"[^{data['marker']}] {data['status']}  {place}:{data['line_start']}  {quote}"
+
+
+_CITATION_TONES: Mapping[str, Tone] = {"verified": "good", "unsupported": "warning", "changed": "warning"}
+
+
+def _citation(data: Mapping[str, Any]) -> Note:
+    return Note(citation_line(data), _CITATION_TONES.get(data["status"], "quiet"))
+
+
 def _final(data: Mapping[str, Any]) -> Note | None:
     if "stop_reason" in data:
         return Note(f"the team stopped: {visible_line(data['stop_reason'], _SENTENCE_CHARS)}")
@@ -230,6 +245,7 @@ _FORMATTERS: Mapping[str, Callable[[Mapping[str, Any]], Note | None]] = {
     EventType.TOOL_RESULT: _tool_result,
     EventType.CONFIRM_RESPONSE: _confirm_response,
     EventType.QUESTION_ANSWERED: _question_answered,
+    EventType.CITATION: _citation,
     EventType.HANDOFF: _handoff,
     EventType.SPEAKER_SELECTED: _speaker_selected,
     EventType.STEERED: lambda data: user_message_note(data["text"]),

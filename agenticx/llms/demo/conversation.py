@@ -35,6 +35,9 @@ _ENDING = re.compile(r"\b(?:word|with|answer|say|reply)\s+[\"'`“]?([A-Z][A-Z_]
 _CHOICE = re.compile(r"\['\w{1,100}'(?:, '\w{1,100}')*+\]")
 _PERSONS = ("person", "user", "human", "customer")
 _SEARCHED_CHARS = 4_000
+_PASSAGE = re.compile(r"\[passage (\d+): [^\n]*\n(.*?)\n\[end of passage \1: ", re.DOTALL)
+_WORD = re.compile(r"\w{4,}")
+_QUOTED_CHARS, _NOTES_CHARS = 500, 40_000
 _MOST_HANDOFFS = 4  # in one request
 
 
@@ -98,6 +101,19 @@ class DemoConversation:
         injected = [message.content for message in self.later if isinstance(message, UserMessage) and message.injected]
         told = [text for text in injected if text.startswith("[sub-agent ")]
         return [without_frames(_FRAME.sub(r"[\1]\n\g<0>", text)) for text in told]
+
+    def noted_line(self) -> str:
+        """Return the line of the given passages that has most of the message's words, with its marker; "" for none."""
+        wanted, best, found = {*_WORD.findall(self.text.lower())}, 0, ""
+        for message in self.request.messages:
+            if not (isinstance(message, UserMessage) and message.injected and message.sources):
+                continue
+            for passage in _PASSAGE.finditer(message.content[:_NOTES_CHARS]):
+                for line in passage[2].splitlines():
+                    hits = len(wanted & {*_WORD.findall(line.lower())})
+                    if hits > best and not line.startswith("#"):
+                        best, found = hits, f"\u201c{line.strip()[:_QUOTED_CHARS]}\u201d [^{passage[1]}]"
+        return found
 
     @property
     def calls_made(self) -> int:

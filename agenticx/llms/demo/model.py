@@ -142,7 +142,7 @@ def _reply(request: ModelRequest) -> Iterator[Delta]:
         id_ = f"demo_{talk.message.message_id[-8:]}_{calls_made + 1}"
         yield from _call_deltas(remaining[0], id_=id_, first=not calls_made)
         return
-    text = "\n\n".join(_report(talk, remaining, missing)) if plan.calls else _answer_text(plan, talk.speaker)
+    text = "\n\n".join(_report(talk, remaining, missing)) if plan.calls else _answer_text(plan, talk)
     yield from _text_deltas("\n\n".join(filter(None, [text, talk.ending()])))
 
 
@@ -235,7 +235,7 @@ def _quoted(words: str) -> str:
     return f"“{words[:_QUOTED_WORDS_CHARS]}{'…' if len(words) > _QUOTED_WORDS_CHARS else ''}”"
 
 
-def _answer_text(plan: Plan, speaker: str | None) -> str:
+def _answer_text(plan: Plan, talk: DemoConversation) -> str:
     match plan.kind:
         case "help":
             return _HELP
@@ -246,9 +246,10 @@ def _answer_text(plan: Plan, speaker: str | None) -> str:
         case "thought":
             return "I have thought about it; a language model would now have an answer, a script has none."
         case "other":
-            return _UNKNOWN.format(words=_quoted(plan.text))
+            noted = talk.noted_line()
+            return f"Your notes have this: {noted}." if noted else _UNKNOWN.format(words=_quoted(plan.text))
         case "heard":
-            return _HEARD.format(speaker=speaker, words=_quoted(plan.text))
+            return _HEARD.format(speaker=talk.speaker, words=_quoted(plan.text))
         case "calls":
             return "Done."
         case _:

@@ -66,6 +66,8 @@ class TurnStartedData(TypedDict):
     attachments: NotRequired[list[AttachmentData]]
     client_turn_id: NotRequired[str]
     parent_turn_id: NotRequired[str]
+    mode: NotRequired[Literal["chat", "vault", "agent"]]
+    mode_reason: NotRequired[str]
 
 
 class RoundStartData(TypedDict):
@@ -248,13 +250,16 @@ class ArtifactData(TypedDict):
 
 class CitationData(TypedDict):
     message_id: str
-    marker: str
-    vault: str
-    path: str
+    marker: int
+    status: Literal["verified", "located", "unsupported", "changed"]
+    vault: NotRequired[str]
+    path: NotRequired[str]
+    url: NotRequired[str]
     heading: NotRequired[str]
     line_start: int
     line_end: int
     quote: str
+    sha256: NotRequired[str]
 
 
 class HandoffData(TypedDict):

@@ -58,6 +58,8 @@ class QueuedMessage:
     model: str | None = None
     permission_mode: PermissionMode | None = None
     sampling: Sampling | None = None
+    mode: str | None = None
+    vaults: tuple[str, ...] | None = None
     steers: bool = False
     interrupts: bool = False
     cancelled: bool = False
@@ -75,6 +77,8 @@ class QueuedMessage:
             model=request.model,
             permission_mode=request.permission_mode,
             sampling=request.sampling,
+            mode=request.mode,
+            vaults=request.vaults,
             interrupts=request.when_busy == "interrupt",
         )
 
@@ -87,6 +91,8 @@ class QueuedMessage:
             fields["interrupts"] = fact.data.get("interrupts", False)
             fields["permission_mode"] = fact.data.get("permission_mode")
             fields["sampling"] = None if (own := fact.data.get("sampling")) is None else Sampling(**own)
+            fields["mode"] = fact.data.get("mode")
+            fields["vaults"] = None if (own := fact.data.get("vaults")) is None else tuple(own)
         return cls(session_id=session_id, turn_id=fact.turn_id, message=message, **fields)
 
     @property
@@ -107,6 +113,8 @@ class QueuedMessage:
             model=self.model,
             permission_mode=self.permission_mode,
             sampling=self.sampling,
+            mode=self.mode,
+            vaults=self.vaults,
         )
 
     def to_submission(self, after_seq: int) -> Submission:
@@ -122,6 +130,8 @@ class QueuedMessage:
             "model": self.model,
             "permission_mode": self.permission_mode,
             "sampling": None if self.sampling is None else dict(self.sampling.items()),
+            "mode": self.mode,
+            "vaults": self.vaults,
             "steers": self.steers,
             "interrupts": self.interrupts,
         }

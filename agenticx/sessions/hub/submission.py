@@ -60,7 +60,7 @@ class TurnRequest:
 
     `model` and `permission_mode` take the place of the session's for the turn that it begins, and `sampling` takes
     precedence over the model's, also if it is queued before, or resumed after a restart; a message that steers runs in
-    the turn that it joins.
+    the turn that it joins. `mode` is used instead of the one that its words suggest, `vaults` instead of the session's.
     """
 
     input: str
@@ -69,6 +69,8 @@ class TurnRequest:
     model: str | None = None
     permission_mode: PermissionMode | None = None
     sampling: Sampling | None = None
+    mode: Literal["chat", "vault", "agent"] | None = None
+    vaults: tuple[str, ...] | None = None
     when_busy: WhenBusy = "reject"
 
 
@@ -97,10 +99,12 @@ def check_request(request: TurnRequest) -> None:
     """Raise `TypeError` or `ValueError` for a request that cannot be stored or carried out."""
     check_type("request", request, TurnRequest, "a TurnRequest")
     check_str("input", request.input)
-    own = {"model": request.model, "permission_mode": request.permission_mode}
+    own = {"model": request.model, "permission_mode": request.permission_mode, "vaults": request.vaults}
     check_fields({name: value for name, value in own.items() if value is not None})
     if request.sampling is not None:
         check_type("sampling", request.sampling, Sampling, "a Sampling")
+    if request.mode not in (None, "chat", "vault", "agent"):
+        raise ValueError(f"mode must be 'chat', 'vault', 'agent' or None, not {request.mode!r}")
     if request.client_turn_id is not None:
         check_str("client_turn_id", request.client_turn_id)
     if request.when_busy not in get_args(WhenBusy):

@@ -38,7 +38,7 @@ from agenticx.sessions.hub.recovery import OpenTurns, read_interrupted, resumabl
 from agenticx.sessions.hub.subagents.session_subagents import SessionSubagents
 from agenticx.sessions.hub.subagents.turn_budgets import TurnBudgets
 from agenticx.sessions.hub.submission import TurnFailed
-from agenticx.sessions.hub.turn_services import TurnServices, TurnSetup
+from agenticx.sessions.hub.turn_services import NoteTurn, TurnServices, TurnSetup
 from agenticx.sessions.hub.turns.running_turn import RunningTurn
 from agenticx.sessions.hub.writer import SessionWriter, run_to_completion
 from agenticx.sessions.store.base import OwnershipLost, TurnEnded
@@ -172,13 +172,12 @@ class TurnRunner:
     async def _run_into_log(self, running: RunningTurn, turn_input: UserMessage | ResumePoint) -> None:
         """Run the turn to its end, and write its events in batches."""
         CURRENT_OWNER.set(self.subagents)
-        if self._services.notes is not None:
-            self._services.notes.enter(self._writer.record)
         session, services, setup = self._session, self._services, running.setup
         assert setup is not None
         if self.children.unended:
             await self.children.end_unended()
         configuration = setup.configuration or await services.read_configuration(self._writer.record)
+        notes = await self._enter_notes(running)
         if running.closed:  # suspended meanwhile
             return
         runtime = services.runtime(setup.model, configuration.settings)
@@ -194,7 +193,10 @@ class TurnRunner:
             agent=setup.agent,
             agents=setup.agents,
             shares_history=bool(services.agents),
-            on_exhausted=configuration.settings.on_exhausted,
+            on_exhausted=(notes and notes.on_exhausted) or configuration.settings.on_exhausted,
+            max_rounds=notes and notes.max_rounds,
+            turn_seconds=notes and notes.turn_seconds,
+            notes=notes and notes.notes,
             budget=await self._budgets.of(running.turn.id) if self._budgets.has_limits else None,
         )
         if isinstance(turn_input, ResumePoint):
@@ -210,6 +212,14 @@ class TurnRunner:
             sampling=running.turn.sampling,
             context=context,
         )
+
+    async def _enter_notes(self, running: RunningTurn) -> NoteTurn | None:
+        """Return the notes of the turn; None for a session without vaults, and for one whose work is not a model's."""
+        source, setup = self._services.notes, running.setup
+        if source is None or setup is None:
+            return None
+        notes = await source.enter(self._writer.record, running.turn)
+        return notes if setup.work is None else None
 
     async def ended_turn(self, turn_id: str, agent_path: Sequence[str]) -> Turn:
         """Return a turn that is over, or only in the log, for others to begin below it and outlive it.

@@ -15,19 +15,20 @@ from agenticx.llms.base import ChatModel
 from agenticx.llms.sampling import Sampling, check_sampling
 from agenticx.logs import get_logger
 from agenticx.runtime import AgentRuntime, AsyncConfirmGate, HookRegistry
-from agenticx.runtime.turn import TurnWork
+from agenticx.runtime.turn import OnExhausted, TurnWork
 from agenticx.runtime.turn_agent import TurnAgent, TurnAgents
+from agenticx.runtime.turns.notes import TurnNotes
 from agenticx.runtime.turns.write_pacer import WritePacer
 from agenticx.sessions.hub.records import check_folder
 from agenticx.sessions.store.base import Log, Store
 from agenticx.sessions.store.hosts import check_workspace
-from agenticx.sessions.store.records import SessionRecord
+from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
 
-__all__ = ["AgentSource", "NoteSource", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
+__all__ = ["AgentSource", "NoteSource", "NoteTurn", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
 
 _log = get_logger(__name__)
 
@@ -59,8 +60,8 @@ class AgentSource(Protocol):
 class NoteSource(Protocol):
     """The notes that sessions can use."""
 
-    def enter(self, record: SessionRecord) -> None:
-        """Let the tools for notes find those of a session, in whose turn the caller runs."""
+    async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
+        """Let the tools for notes find those of a turn, in which the caller runs; return its notes if there are any."""
         ...
 
     async def close(self) -> None:
@@ -78,6 +79,16 @@ class TeamSource(Protocol):
     def work(self, record: SessionRecord) -> TurnWork:
         """Return the run of the session's team as the work of a turn."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoteTurn:
+    """The notes of a turn, and its limits where they are others than those of any turn."""
+
+    notes: TurnNotes
+    max_rounds: int | None = None
+    turn_seconds: float | None = None
+    on_exhausted: OnExhausted | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,7 @@ def test_every_case_has_the_expected_citations() -> None:
         ('It says "between 1.2 or 1.8 bar" [^1].', "unsupported"),
         ("Run `set --hard` [^1].", "unsupported"),
         ("| 120 EUR [^1] | 500 EUR |", "verified"),
+        ("It says “Run `reset --hard` never” [^1].", "verified"),
         ("2. Nordwarm came [^1].", "located"),
         ("See Q3 and x86 [^1].", "located"),
         ("> It cost\n> 120 EUR [^1].", "verified"),

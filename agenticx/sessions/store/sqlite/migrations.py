@@ -253,6 +253,13 @@ MIGRATIONS: tuple[Migration, ...] = (
             WHERE kind IN ('subagent_started', 'subagent_ended', 'subagent_delivered', 'subagent_messaged');
         """,
     ),
+    Migration(
+        "0017 modes and vaults of turns",
+        """
+        ALTER TABLE turns ADD COLUMN mode TEXT;             -- NULL: that of its words
+        ALTER TABLE turns ADD COLUMN vaults TEXT;           -- a JSON list of ids; NULL: those of the session
+        """,
+    ),
 )
 
 

@@ -1,0 +1,105 @@
+"""The `agx ask` command: a question about the person's notes, answered with checked citations."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from agenticx.cli.client.envelopes import Envelope
+from agenticx.cli.commands.message_input import read_task
+from agenticx.cli.options import add_turn_options
+from agenticx.cli.terminal.conversation import open_conversation
+from agenticx.cli.terminal.event_text import Note, citation_line
+from agenticx.cli.terminal.output import Output, output_for
+from agenticx.errors import SettingsError
+from agenticx.knowledge.registry import UnknownVault, VaultRecord, VaultRegistry
+from agenticx.messages import UserMessage
+from agenticx.runtime.events import EventType
+from agenticx.settings import load_settings
+
+__all__ = ["configure", "run"]
+
+_EPILOG = """\
+The answer is made from your notes: a first search, then the model reads on by itself. Each [^n] in it names a passage,
+which is compared with its note; the list after the answer has the result, the note and the line:
+
+  verified     every number, date, quotation and code of the sentence stands in the passage
+  located      the passage is there; the sentence has nothing that can be compared
+  unsupported  the passage lacks one of them
+  changed      the passage is no longer in the note
+
+After 5 model calls (AGX_AUTONOMOUS_AGENT_MAX_ITERATIONS) or 300 s the answer is what was found so far.
+
+examples:
+  agx vault add ~/Notes
+  agx ask "When does the lease end?"
+  agx ask "And what does it cost?" --session last
+  agx ask "What did I decide about the car?" --vault Notes --json
+
+exit codes: 0 answered, 1 fatal error, 2 usage or no vault, 130 stopped"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Add the arguments and help texts of `agx ask` to its parser."""
+    parser.epilog = _EPILOG
+    parser.add_argument("question", help="the question, to which piped input is added; - reads all of it from stdin")
+    parser.add_argument(
+        "--vault", metavar="V", action="append", help="a vault by name or id (default: all; repeatable)"
+    )
+    add_turn_options(parser)
+    parser.add_argument("--json", action="store_true", help="print the turn's events as stored, one envelope per line")
+
+
+def run(arguments: Namespace) -> int:
+    """Run `agx ask` and return its exit code."""
+    vaults = _vaults(arguments.vault)
+    message = UserMessage(content=read_task(arguments.question))
+    output: Output = output_for(as_json=arguments.json)
+    with open_conversation(arguments, output if arguments.json else _WithCitations(output)) as conversation:
+        conversation.mode = "vault"
+        conversation.vaults = None if vaults is None else tuple(vault.id for vault in vaults)
+        return conversation.run_turn(message)
+
+
+def _vaults(names: list[str] | None) -> list[VaultRecord] | None:
+    """Return the vaults of these names, None for all; raise `SettingsError` if there is none."""
+    registry = VaultRegistry(load_settings().home)
+    if not registry.list():
+        raise SettingsError("there is no vault of notes; add one with `agx vault add PATH`")
+    try:
+        return None if names is None else [registry.find(name) for name in names]
+    except UnknownVault as exc:
+        raise SettingsError(f"--vault: {exc}") from exc
+
+
+class _WithCitations:
+    """An output that lists the citations on stdout after the answer."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._lines: list[str] = []
+
+    def show(self, event: Envelope) -> None:
+        if event.type == EventType.CITATION:
+            self._lines.append(citation_line(event.data))
+            return
+        self._output.show(event)
+        if event.terminal and self._lines:
+            print("", *self._lines, sep="\n", flush=True)
+            self._lines.clear()
+
+    def show_note(self, note: Note) -> None:
+        self._output.show_note(note)
+
+    def show_question(self, data: Mapping[str, Any], prompt: str) -> None:
+        self._output.show_question(data, prompt)
+
+    def show_prompt(self, prompt: str) -> None:
+        self._output.show_prompt(prompt)
+
+    def prompt_answered(self, line: str) -> None:
+        self._output.prompt_answered(line)
+
+    def prompts_closed(self) -> None:
+        self._output.prompts_closed()

@@ -1,0 +1,65 @@
+"""Rows for notes: their text and structure, queries, citations and modes."""
+
+from __future__ import annotations
+
+from agenticx.core.modes import detect_mode
+from agenticx.knowledge.citations import check_citations
+from agenticx.knowledge.parsing import CodeLines, Passage, code_lines, note_lines, parse_note, passage_sha256
+from agenticx.knowledge.vault import decode_note
+from agenticx.knowledge.words import index_text, match_key, query_words
+from tests.linear.case import LinearCase
+from tests.linear.texts import TEXTS
+
+__all__ = ["KNOWLEDGE_CASES"]
+
+_PIECES = {
+    "headings": "# h\n\n",
+    "nested lists": "- a\n  - b\n",
+    "quotations": "> a\nb\n",
+    "fences": "```\na\n",
+    "reference definitions": "[a]: b 'x\n",
+    "links": "[[a|b]] ![[c]] [d](e.md) ",
+    "half links": "[[a![[b](",
+    "tags": "#a/b #1 ",
+    "frontmatter": "a: [b]\n",
+    "markers": "It cost 120 EUR [^1]. ",
+    "markers without ends": "120 [^1] ",
+    "quoted numbers": '"1.2" “3,4” `5` 2024-03-11 7:30 ',
+    "open quotations": "“a „b «c ",
+    "digits": "1,234.5",
+    "pairs": "日本語",
+}
+_NOTES = {
+    **TEXTS,
+    **{name: (lambda size, piece=piece: piece * (size // len(piece) + 1)) for name, piece in _PIECES.items()},
+}
+_PASSAGE = Passage("a.md", "A", 1, 1, "It cost 120 EUR.", passage_sha256("It cost 120 EUR."))
+
+
+def _parsed(text: str) -> object:
+    return parse_note("a.md", f"---\n{text[: len(text) // 2]}\n---\n{text}" if text.startswith("a:") else text)
+
+
+def _cited(text: str) -> object:
+    passage = Passage("a.md", "A", 1, text.count("\n") + 1, text, passage_sha256(text))
+    return check_citations(text[:4_000], {1: passage}, lambda _: text), check_citations(
+        text, {1: _PASSAGE}, lambda _: text
+    )
+
+
+KNOWLEDGE_CASES: list[LinearCase] = [
+    LinearCase(
+        of=decode_note, run=lambda text: decode_note(text.encode("utf-8", "replace")), inputs=_NOTES, where="thread"
+    ),
+    LinearCase(of=parse_note, run=_parsed, inputs=_NOTES, where="thread", also=(note_lines, passage_sha256, CodeLines)),
+    LinearCase(of=check_citations, run=_cited, inputs=_NOTES, where="thread", also=(code_lines,)),
+    LinearCase(of=index_text, run=index_text, inputs=_NOTES, where="thread"),
+    LinearCase(of=query_words, run=query_words, inputs=_NOTES, where="thread"),
+    LinearCase(of=match_key, run=match_key, inputs=_NOTES, where="thread"),
+    LinearCase(
+        of=detect_mode,
+        run=lambda text: detect_mode(text, vaults=True, tools=["bash_exec"]),
+        inputs=_NOTES,
+        where="thread",
+    ),
+]

@@ -1,0 +1,138 @@
+"""Turns about notes: modes, passages before the first call, citations, and partial answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agenticx import open_hub
+from agenticx.knowledge.registry import VaultRegistry
+from agenticx.llms.scripted import ScriptedModel, call
+from agenticx.sessions import TurnRequest
+from agenticx.settings import load_settings
+from agenticx.testing import outline
+
+pytestmark = pytest.mark.anyio
+
+LEASE = "# Lease\n\nIt ends in May 2027.\n"
+
+
+class Talk:
+    """A hub with a vault of two notes, one session and a scripted model."""
+
+    def __init__(self, folder: Path, *script: Any) -> None:
+        self.home, self.notes = folder / "home", folder / "Notes"
+        self.notes.mkdir()
+        (self.notes / "Lease.md").write_text(LEASE)
+        (self.notes / "Heron.md").write_text("# Heron\n\nThe budget is 40,000 EUR.\n")
+        VaultRegistry(self.home).add(self.notes)
+        self.model = ScriptedModel(script)
+        settings = load_settings({"home": self.home}, environ={})
+        self.opened = open_hub("memory://", model=self.model, workspace=folder, settings=settings)
+
+    async def __aenter__(self) -> Talk:
+        self.hub = await self.opened.__aenter__()
+        self.session = await self.hub.create(name="Notes")
+        return self
+
+    async def __aexit__(self, *exc: Any) -> None:
+        await self.opened.__aexit__(*exc)
+
+    async def turn(self, text: str, **options: Any) -> list[Any]:
+        submission = await self.hub.submit(self.session.id, TurnRequest(input=text, **options))
+        events: list[Any] = []
+        async for item in self.hub.follow(self.session.id, after=submission.after_seq):
+            events.append(item.event)
+            if item.event.terminal:
+                break
+        return events
+
+    def sent(self, index: int) -> list[Any]:
+        return list(self.model.requests[index].messages)
+
+
+async def test_a_question_about_notes_gets_passages_first_and_its_citations_before_the_end(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "It ends in May 2027 [^1]. Nothing else is known [^9].") as talk:
+        events = await talk.turn("What do my notes say about the lease?")
+
+    assert outline(events, state=True) == [
+        "turn_started",
+        "round_start",
+        "state:planning",
+        "state:responding",
+        "token",
+        "citation",
+        "state:done",
+        "final",
+    ]
+    started, citation = events[0].data, next(event.data for event in events if event.type == "citation")
+    assert (started["mode"], started["mode_reason"]) == ("vault", "it asks about the person's notes")
+    message_id = events[-1].data["message_id"]
+    assert citation == citation | {
+        "message_id": message_id,
+        "marker": 1,
+        "status": "verified",
+        "vault": "Notes",
+        "path": "Lease.md",
+        "heading": "Lease",
+        "line_start": 1,
+        "line_end": 3,
+        "quote": "It ends in May 2027.",
+    }
+    _, notes, raw = talk.sent(0)
+    assert raw.content == "What do my notes say about the lease?"
+    assert notes.sources[0] == "Lease.md"
+    assert "[passage 1: Lease.md, Lease, lines 1-3, boundary " in notes.content
+
+
+async def test_named_notes_are_pinned_whole_and_what_was_given_stays_where_it_was(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "One.", "Two.", "Three.") as talk:
+        await talk.turn("Compare [[Lease]] and [[Nowhere]]", mode="agent")
+        await talk.turn("And [[Lease]] again, with [[Heron]]", mode="agent")
+        await talk.turn("Hello!", mode="chat")
+
+    first, second, third = (talk.sent(index) for index in range(3))
+    assert second[: len(first)] == first
+    assert third[: len(second)] == second
+    assert "[[Nowhere]] is the name of no note." in first[1].content
+    again = second[-2].content
+    assert "You have these already: passage 1." in again
+    assert "\nIt ends in May" not in again
+    assert "The budget is 40,000 EUR." in again
+    assert third[-2].content.startswith("[notes]\n\nThe user is chatting")
+
+
+async def test_out_of_calls_a_turn_about_notes_says_what_was_found(tmp_path: Path) -> None:
+    calls = [[call("note_search", {"query": f"lease {number}"})] for number in range(5)]
+    async with Talk(tmp_path, *calls, "It ends in May 2027 [^1].") as talk:
+        events = await talk.turn("When does it end?", mode="vault")
+
+    assert [event.data for event in events if event.type == "round_start"][-1] == {"round": 5, "max_rounds": 5}
+    assert [event.data["status"] for event in events if event.type == "citation"] == ["verified"]
+    assert (events[-1].type, events[-1].data["reason"]) == ("final", "partial")
+    assert talk.model.requests[-1].tools == ()
+
+
+async def test_a_note_that_changed_since_it_was_read_is_said(tmp_path: Path) -> None:
+    async with Talk(tmp_path, [call("bash_exec", {"command": "true"})], "It ends in May 2027 [^1].") as talk:
+        note = talk.notes / "Lease.md"
+        await talk.hub.change(talk.session.id, {"permission_mode": "plan"})
+        submission = await talk.hub.submit(talk.session.id, TurnRequest(input="Read [[Lease]]", mode="vault"))
+        events: list[Any] = []
+        async for item in talk.hub.follow(talk.session.id, after=submission.after_seq):
+            events.append(item.event)
+            if item.event.type == "tool_result":
+                note.write_text(LEASE.replace("2027", "2028"))
+            if item.event.terminal:
+                break
+    (citation,) = [event.data for event in events if event.type == "citation"]
+    assert (citation["status"], citation["quote"], citation["line_start"]) == ("changed", "It ends in May 2027.", 1)
+
+
+async def test_without_a_vault_a_turn_says_no_mode(tmp_path: Path) -> None:
+    async with Talk(tmp_path, "Nothing.") as talk:
+        events = await talk.turn("What do my notes say?", vaults=())
+
+    assert "mode" not in events[0].data
