@@ -461,9 +461,10 @@ class Turn:
 
     def append_steering(self) -> None:
         """Append what was sent since the last model call, so that the next one has it."""
-        if self.session.notices:
-            self.append(self.session.take_notices(self.id, self.id))
-        self._append_notices_of_top()
+        if self.context.work is None:  # work tells no model; notices wait for the turns below it
+            if self.session.notices:
+                self.append(self.session.take_notices(self.id, self.id))
+            self._append_notices_of_top()
         for message in self.steering.take() if self.steering.left else ():
             self.loops.record_user_message()
             data = {"message_id": message.message_id, "text": message.content, **attachment_data(message)}

@@ -157,8 +157,8 @@ def agents_findings(
         return [f"integrity_check: {log.integrity}"]
     found = [*check_numbers(log), *_check_ends(log), *_check_messages(log, sent, over=over)]
     for request in requests:
-        doubled = [text for text, count in Counter(request["told"]).items() if count > 1]
-        doubled += [text for text, count in Counter(request["users"]).items() if count > 1 and text in sent]
+        told, users = Counter[str](request["told"]), Counter[str](request["users"])
+        doubled = [text for text in (*told, *(sent.keys() & users.keys())) if told[text] + users[text] > 1]
         found += (f"{request['reader']} of {request['session']} was sent {text!r} twice" for text in doubled)
     if over:
         found += (f"turn {turn} never ended" for turn in unended_turns(log) | set(log.running.values()))

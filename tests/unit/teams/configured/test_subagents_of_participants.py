@@ -91,6 +91,30 @@ async def test_an_ending_between_two_runs_reaches_the_participant_in_its_next_sp
     assert models.told("lead") == [[], [], [ending_text("k-1 completed", "SECRET")]]
 
 
+async def test_a_message_that_steers_the_team_takes_no_ending_from_the_participant(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    @tool(risk="read")
+    async def dig() -> str:
+        """Dig."""
+        await go_on.wait()
+        return "dug"
+
+    team = TEAM.replace('"Judge."', '"Judge."\ntools = ["dig"]').replace("max_turns = 2", "max_turns = 3")
+    team_file(tmp_path / "home", team, "leading")
+    lead = [call("spawn_subagent", {"task": "LOOK", "name": "k"}), "Later.", "Now I see."]
+    models = Models(lead=lead, worker=["SECRET"], critic=[call("dig"), "Good.", "Fine."])
+    async with open_team_hub(tmp_path, tools=[dig], model=models) as hub:
+        session = await hub.create(team="leading")
+        turn = await hub.start(session.id, TurnRequest(input="go"))
+        await wait_for_event(hub.store, session.id, "subagent_completed")
+        await hub.submit(session.id, TurnRequest(input="Hurry.", when_busy="steer"))
+        go_on.set()
+        await hub.wait_for_turn(session.id, turn.id)
+        await wait_for_event(hub.store, session.id, "steered")
+    assert models.told("lead") == [[], [], [ending_text("k-1 completed", "SECRET")]]
+
+
 def results_of(models: Models, name: str) -> list[str]:
     """Return the results in the latest request of an agent."""
     return [message.content for message in models.models[name].requests[-1].messages if message.role == "tool"]
