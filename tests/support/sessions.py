@@ -60,6 +60,10 @@ class SessionHarness:
     def store(self) -> Store:
         return self._store
 
+    @property
+    def tools(self) -> list[Tool]:
+        return [self._note(), ask_user]
+
     async def open(self, *script: Any) -> Hub:
         self._store = self.open_store()
         if not self.session_id:
@@ -68,8 +72,7 @@ class SessionHarness:
             self.session_id = record.id
         self.model = ScriptedModel(script)
         settings = load_settings({"home": self.home, **self.settings}, environ={})
-        tools = [self._note(), ask_user]
-        hub = hub_over(self._store, models=lambda _: self.model, tools=lambda _: tools, settings=settings)
+        hub = hub_over(self._store, models=lambda _: self.model, tools=lambda _: self.tools, settings=settings)
         await hub.recover()
         return hub
 

@@ -401,19 +401,20 @@ class SessionActor:
                 await self._recover(may_resume=may_resume)
 
     async def _recover(self, *, may_resume: bool) -> None:
-        loaded = await self.lease.load()
-        await end_leftover_processes(self._services.log, loaded.open_facts)
-        if self.turns.running is None:
-            turn = loaded.running
-            with bound_ids(session=self.id, **({} if turn is None else {"turn": turn.id})):
-                try:
-                    is_left = await self.turns.recover(loaded, may_resume=may_resume)
-                    self.unresumed = turn if is_left else None
-                except StoreError as exc:
-                    _log.error("session recovery failed", error=str(exc))
-                    self.unresumed = None
-                    if turn is not None:
-                        self.turns.end_later(turn)
+        async with self._answer_lock:  # the turns that go on would not know of an answer that is stored meanwhile
+            loaded = await self.lease.load()
+            await end_leftover_processes(self._services.log, loaded.open_facts)
+            if self.turns.running is None:
+                turn = loaded.running
+                with bound_ids(session=self.id, **({} if turn is None else {"turn": turn.id})):
+                    try:
+                        is_left = await self.turns.recover(loaded, may_resume=may_resume)
+                        self.unresumed = turn if is_left else None
+                    except StoreError as exc:
+                        _log.error("session recovery failed", error=str(exc))
+                        self.unresumed = None
+                        if turn is not None:
+                            self.turns.end_later(turn)
         await self.turns.subagents.recover(loaded)
         if self.unresumed is None:
             await self._recover_facts(loaded)

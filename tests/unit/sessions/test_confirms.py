@@ -7,14 +7,17 @@ import json
 import logging
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agenticx.llms.scripted import call
+from agenticx.llms.scripted import ScriptedModel, call
 from agenticx.messages import ToolMessage
 from agenticx.runtime import ConfirmAnswer, ConfirmClosed, ConfirmRequest
-from agenticx.sessions import Hub, TurnRequest
+from agenticx.sessions import Hub, SqliteStore, TurnRequest
+from agenticx.settings import load_settings
+from tests.support.intercepted_store import InterceptedStore, StoreCall
 from tests.support.sessions import SessionHarness, wait_for_event, wait_for_turn_end
 from tests.support.timeouts import PATIENCE
 
@@ -169,3 +172,30 @@ async def test_a_confirmation_that_expires_after_a_restart_tells_the_time_since_
     (stall,) = [event["data"] for event in events if event["type"] == "stall"]
     assert 0.19 <= stall["elapsed_seconds"] < PATIENCE, stall  # the times of events are rounded
     await harness.close(hub)
+
+
+async def test_an_answer_given_while_its_turn_is_being_resumed_counts(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    harness = SessionHarness(tmp_path, lambda: store)
+    hub, question = await harness.open_with_question()
+    await hub.close()
+    is_resuming, given = False, list[asyncio.Task[ConfirmAnswer]]()
+
+    async def answer_meanwhile(call: StoreCall) -> object:
+        if call.name == "read" and is_resuming and not given:
+            given.append(answering(hub, question))
+            await asyncio.sleep(0.05)  # as from a slow disk
+        return await call.run()
+
+    slow = InterceptedStore(store, lambda write: write.make(), answer_meanwhile)
+    settings = load_settings({"home": tmp_path}, environ={})
+    model = ScriptedModel(["done"])
+    hub = Hub(slow, models=lambda _: model, tools=lambda _: harness.tools, settings=settings)
+    await hub.recover(resume_only=())
+    is_resuming = True
+    await hub.recover(resume_only=[harness.session_id])
+    await asyncio.gather(*given)
+    assert (await wait_for_turn_end(store, harness.session_id))[-1].type == "final"
+    assert harness.noted_texts == ["x"]
+    await hub.close()
+    await store.aclose()
