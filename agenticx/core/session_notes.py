@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from agenticx.clocks import Clock
@@ -98,6 +99,12 @@ class SessionNotes:
         self._modes[session_id] = mode
         while len(self._modes) > _KEPT_MODES:
             del self._modes[next(iter(self._modes))]
+
+    async def folders(self) -> Collection[Path]:
+        """Return the folders of the vaults there are."""
+        if not self._registry.has_vaults():
+            return ()
+        return [record.path for record in await run_in_thread(self._registry.list, name="agx vaults")]
 
     async def close(self) -> None:
         """Close the indexes."""

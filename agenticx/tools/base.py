@@ -103,11 +103,19 @@ class Snapshots(Protocol):
     """A record of file contents before and after tools changed them, so that a user can undo changes."""
 
     async def record_edit(
-        self, call_id: str, path: Path, before: bytes | None, after: bytes, *, in_place: bool = False
+        self,
+        call_id: str,
+        path: Path,
+        before: bytes | None,
+        after: bytes,
+        *,
+        in_place: bool = False,
+        root: Path | None = None,
     ) -> None:
         """Store that a call is about to replace `before` (None: no file) by `after` at `path`, with all links resolved.
 
-        The record is durable on return. A call that writes `in_place` may leave parts of both contents, so both are
+        `root` is the folder, resolved too, that the call may change; without one it is the session's workspace. The
+        record is durable on return. A call that writes `in_place` may leave parts of both contents, so both are
         stored whatever room is left. Raises `ToolError` if it cannot be stored; the tool must not change the file
         then.
         """

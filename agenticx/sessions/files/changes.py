@@ -39,7 +39,8 @@ _log = get_logger(__name__)
 class FileEdit:
     """A call's change of one file of `host`: the digests of its content before and after (None: no file).
 
-    One that was written `in_place` has parts of both contents if the process ended meanwhile.
+    One that was written `in_place` has parts of both contents if the process ended meanwhile. `root` is the folder in
+    which the call could change files, such as a vault of notes, for a file outside the session's workspace.
     """
 
     call_id: str
@@ -48,6 +49,7 @@ class FileEdit:
     after: str | None
     host: str = field(default_factory=this_host)
     in_place: bool = False
+    root: str | None = None
 
     @property
     def reverse(self) -> FileEdit:
@@ -79,6 +81,8 @@ def change_fact(change: FileChange, key: str | None = None) -> Fact:
     if isinstance(change, FileEdit):
         kind: FactKind = "file_edited"
         data = {"call_id": change.call_id, "path": change.path, "before": change.before, "after": change.after}
+        if change.root is not None:
+            data["root"] = change.root
     else:
         kind = "file_rewound"
         undone, redone = sorted(change.undone), sorted(change.redone)
@@ -111,6 +115,7 @@ def parse_change(fact: Fact) -> FileChange | None:
     if data.pop("checksum", None) != _checksum(data):
         return None
     in_place = data.get("in_place") is True
+    root = data.get("root")
     match fact.kind, data:
         case (
             "file_edited",
@@ -121,8 +126,8 @@ def parse_change(fact: Fact) -> FileChange | None:
                 "after": None | str() as new,
                 "host": str() as host,
             },
-        ) if is_path(path):
-            return FileEdit(call_id, path, old, new, host, in_place)
+        ) if is_path(path) and (root is None or isinstance(root, str)):
+            return FileEdit(call_id, path, old, new, host, in_place, root)
         case (
             "file_rewound",
             {

@@ -4,7 +4,8 @@ Each file's edits record its content before and after. A file with any other con
 conversation since, and is not touched. If an edit does not begin with the content that the previous one left, the file
 was changed outside in between: undoing stops at that change. A content with parts of two others, as a crash in the
 middle of a write in place leaves it, counts as the one that was to be written. Edits are redone only if a rewind undid
-them: a file that was put back from outside before the rewind stays as it is.
+them: a file that was put back from outside before the rewind stays as it is. A file outside the session's workspace is
+restored by the same rules in the folder that was recorded with its edit, if that is still a vault of notes.
 """
 
 from __future__ import annotations
@@ -40,14 +41,17 @@ __all__ = ["RestoredFile", "restore_files"]
 
 _PARTIAL_REASON = "Only in part: it was changed outside this conversation in between, and that change was kept."
 
+_NO_VAULT_REASON = "It is outside the workspace, in a folder that is no vault of notes any more."
+
 _CHANGED_REASON = "It was changed outside this conversation since; it was not overwritten."
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredFile:
-    """The outcome for one file; `path` is relative to the workspace, `reason` explains why it is not as it was then.
+    """The outcome for one file; `reason` explains why it is not as it was then.
 
-    `version` is the entry of `ToolState.files` for a file whose content the conversation knows.
+    `path` is relative to the workspace, and absolute for a file outside of it. `version` is the entry of
+    `ToolState.files` for a file whose content the conversation knows.
     """
 
     path: str
@@ -80,7 +84,8 @@ class _FilePlan:
 
     It is not `complete` if further steps would overwrite a change from outside; `mode` is for a file that is created
     again. The transition is not `permitted` if the edits that it would redo were undone from outside, not by a rewind.
-    `in_place` are the digests of contents, before and after, of writes in place that a crash may have cut off.
+    `in_place` are the digests of contents, before and after, of writes in place that a crash may have cut off. A file
+    outside the workspace is in the folder `root`.
     """
 
     path: str
@@ -89,6 +94,7 @@ class _FilePlan:
     mode: int | None = None
     permitted: bool = True
     in_place: tuple[tuple[str, str], ...] = ()
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +125,24 @@ async def restore_files(
     *,
     undone: Collection[str],
     redone: Collection[str],
+    note_folders: Collection[Path] = (),
     private: Collection[Path] = (),
     began: Sequence[Fact] = (),
     is_here: Callable[[str], bool] = lambda _: True,
 ) -> list[RestoredFile]:
     """Undo the edits of the calls `undone` and redo those of the calls `redone`, each file as far as possible.
 
-    The facts `began` are stored before the first one is changed. Files in the folders `private` are neither changed nor
-    read. Files of a host that is not `is_here` are left. Raises `DamagedData`, with nothing changed, if the
-    changes of files cannot be read; and another `StoreError` if one cannot be recorded: that file and those after it
-    are not changed.
+    The facts `began` are stored before the first one is changed. Files outside the workspace are restored only in
+    `note_folders`, those of the vaults there are. Files in the folders `private` are neither changed nor read. Files of
+    a host that is not `is_here` are left. Raises `DamagedData`, with nothing changed, if the changes of files cannot be
+    read; and another `StoreError` if one cannot be recorded: that file and those after it are not changed.
     """
     if not undone and not redone:
         return []
     changes = await snapshots.changes()
     here = [change for change in changes if is_here(change.host)]
     plans = _plan_files(here, undone, redone)
-    restored = [await _restore_file(snapshots, workspace, plan, private, began) for plan in plans]
+    restored = [await _restore_file(snapshots, workspace, plan, note_folders, private, began) for plan in plans]
     calls = {*undone, *redone}
     elsewhere = {
         (change.path, change.host): None
@@ -182,7 +189,7 @@ def _plan_files(changes: Iterable[FileChange], undone: Collection[str], redone: 
         if last_changes[path].in_place and last_edits[path].in_place:
             cut_off.append((last_edits[path].before, last_edits[path].after))
         in_place = tuple((old, new) for old, new in cut_off if old is not None and new is not None)
-        plans.append(replace(plan, mode=modes.get(path), in_place=in_place))
+        plans.append(replace(plan, mode=modes.get(path), in_place=in_place, root=last_edits[path].root))
     return plans
 
 
@@ -222,15 +229,24 @@ def _plan_file(
 
 
 async def _restore_file(
-    snapshots: SessionSnapshots, workspace: Path, plan: _FilePlan, private: Collection[Path], began: Sequence[Fact]
+    snapshots: SessionSnapshots,
+    workspace: Path,
+    plan: _FilePlan,
+    note_folders: Collection[Path],
+    private: Collection[Path],
+    began: Sequence[Fact],
 ) -> RestoredFile:
     """Apply the plan to the file; it is recorded in between, so the state of the file is read before and after that."""
+    root = workspace if plan.root is None else Path(plan.root)
+    if plan.root is not None and root not in note_folders:
+        return RestoredFile(_display_path(plan.path, workspace), "left", _NO_VAULT_REASON)
     try:
         writes = [await _read_contents(snapshots, *digests) for digests in plan.in_place]
-        change = await run_in_thread(_check, workspace, plan, private, [write for write in writes if write is not None])
+        change = await run_in_thread(_check, root, plan, private, [write for write in writes if write is not None])
         done = await _apply(snapshots, change, began) if isinstance(change, _Change) else change
     except ToolError as exc:
         return RestoredFile(_display_path(plan.path, workspace), "left", f"It cannot be restored: {exc}.")
+    done = replace(done, path=_display_path(plan.path, workspace))
     return done if plan.complete or done.outcome == "left" else replace(done, reason=_PARTIAL_REASON, version=None)
 
 
@@ -245,19 +261,17 @@ def _display_path(path: str, workspace: Path) -> str:
 
 
 def _check(
-    workspace: Path, plan: _FilePlan, private: Collection[Path], writes: Sequence[tuple[bytes, bytes]]
+    root: Path, plan: _FilePlan, private: Collection[Path], writes: Sequence[tuple[bytes, bytes]]
 ) -> _Change | RestoredFile:
     """Return the change to make to the file, or the outcome for one that is not changed; raise `ToolError`.
 
     `writes` are contents, before and after, of writes in place that a crash may have cut off.
     """
-    place = resolve_in_workspace(plan.path, workspace)
+    place = resolve_in_workspace(plan.path, root)
     if str(place.path) != plan.path:
-        return RestoredFile(_display_path(plan.path, workspace), "left", "The path resolves to another file now.")
+        return RestoredFile(plan.path, "left", "The path resolves to another file now.")
     if is_private(place, private):
-        return RestoredFile(
-            place.relative, "left", "It is one of AgenticX's own files, which a rewind does not change."
-        )
+        return RestoredFile(plan.path, "left", "It is one of AgenticX's own files, which a rewind does not change.")
     transition = plan.transition
     current, status, content = _read_current(place)
     if TOO_LARGE in (transition.start, transition.end):

@@ -7,6 +7,7 @@ file is changed without a fact; a content is stored before the commit that names
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,7 @@ from agenticx.sessions.store.base import Doubtful, Log
 from agenticx.sessions.store.blobs import LARGEST_CONTENT, TOO_LARGE, Blobs, OldLists, content_digest
 from agenticx.sessions.store.damage import DamagedData
 from agenticx.sessions.store.records import Fact
-from agenticx.threads import run_sized
+from agenticx.threads import run_in_thread, run_sized
 
 __all__ = ["SessionSnapshots", "copied_edits", "share_contents"]
 
@@ -38,6 +39,7 @@ _log = get_logger(__name__)
 class SessionSnapshots:
     """The `Snapshots` of one session, for its owner: `read` returns its facts about files, `commit` stores some.
 
+    Edits of files outside `workspace` are recorded with the folder in which the call could make them.
     The lists of an earlier release become facts before the first change is recorded or read here.
     """
 
@@ -45,12 +47,14 @@ class SessionSnapshots:
         self,
         session_id: str,
         blobs: Blobs,
+        workspace: Path,
         *,
         read: Callable[[], Awaitable[Sequence[Fact]]],
         commit: Callable[[Sequence[Fact]], Awaitable[object]],
     ) -> None:
         self._session_id = session_id
         self._blobs = blobs
+        self._workspace = workspace
         self._read = read
         self._commit = commit
         self._lock = asyncio.Lock()
@@ -58,7 +62,14 @@ class SessionSnapshots:
         self._recordings = set[asyncio.Future[None]]()
 
     async def record_edit(
-        self, call_id: str, path: Path, before: bytes | None, after: bytes, *, in_place: bool = False
+        self,
+        call_id: str,
+        path: Path,
+        before: bytes | None,
+        after: bytes,
+        *,
+        in_place: bool = False,
+        root: Path | None = None,
     ) -> None:
         """Store the edit, and both contents as far as there is room; raise `ToolError` if the storage fails.
 
@@ -71,7 +82,8 @@ class SessionSnapshots:
                 f"nothing was changed: the file can only be written in place, and contents of more than"
                 f" {LARGEST_CONTENT:,} bytes cannot be stored before that"
             )
-        edit = FileEdit(call_id, str(path), *digests, in_place=in_place)
+        outside = root is not None and await run_in_thread(_is_outside, path, self._workspace, name="agx snapshot")
+        edit = FileEdit(call_id, str(path), *digests, in_place=in_place, root=str(root) if outside else None)
         fact = change_fact(edit)
         recording = self._track(self._record_edit(fact, before, after, in_place))
         try:
@@ -144,6 +156,10 @@ class SessionSnapshots:
                 await self._commit(facts)
                 await blobs.remove_old_lists(self._session_id)
             self._has_old_lists = False
+
+
+def _is_outside(path: Path, folder: Path) -> bool:
+    return not path.is_relative_to(os.path.realpath(folder))
 
 
 async def copied_edits(log: Log, blobs: Blobs, session_id: str, calls: Collection[str]) -> list[FileChange] | None:

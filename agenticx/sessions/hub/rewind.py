@@ -48,7 +48,11 @@ def session_snapshots(lease: Lease, blobs: Blobs | None, writer: SessionWriter) 
     if blobs is None:
         return None
     return SessionSnapshots(
-        lease.session_id, blobs, read=lease.file_facts, commit=lambda facts: writer.commit(None, facts=facts)
+        lease.session_id,
+        blobs,
+        Path(writer.record.workspace),
+        read=lease.file_facts,
+        commit=lambda facts: writer.commit(None, facts=facts),
     )
 
 
@@ -59,6 +63,7 @@ async def rewind(
     message_id: str | None,
     snapshots: SessionSnapshots | None,
     *,
+    note_folders: Collection[Path] = (),
     private: Collection[Path] = (),
     earlier: Sequence[Fact] = (),
 ) -> RewindResult:
@@ -67,7 +72,8 @@ async def rewind(
     Files come first: if the process ends in between, the same rewind finds them already restored, and the fact
     `rewind_began`, stored before the first file is changed, lets `complete_rewind` do it. Raises `MessageNotFound`; and
     `DamagedData`, with nothing changed, if the changes of files by the calls in between cannot be read: the
-    conversation would no longer match the files; and `WorkspaceElsewhere`. Files in `private` are not restored.
+    conversation would no longer match the files; and `WorkspaceElsewhere`. Files in `private` are not restored,
+    and files outside the workspace only in `note_folders`.
     `earlier` are such facts of rewinds that did not end; this one takes their place. The endings of sub-agents that the
     conversation lacks then are told again, but for those whose start it lacks.
     """
@@ -91,6 +97,7 @@ async def rewind(
             session.workspace,
             undone=undone,
             redone=redone,
+            note_folders=note_folders,
             private=private,
             began=[began],
             is_here=lambda host: is_this_host(host, log),
@@ -120,6 +127,7 @@ async def complete_rewind(
     loaded: Loaded,
     snapshots: SessionSnapshots | None,
     *,
+    note_folders: Collection[Path],
     private: Collection[Path],
 ) -> None:
     """Complete the rewind in the middle of which an earlier process ended, unless the session has gone on since.
@@ -133,7 +141,16 @@ async def complete_rewind(
         with map_decode_errors(f"a fact of session {session.id!r}"):
             message_id, after_seq = began[-1].data["message_id"], began[-1].data["after_seq"]
         if after_seq == writer.seq:
-            await rewind(log, session, writer, message_id, snapshots, private=private, earlier=began)
+            await rewind(
+                log,
+                session,
+                writer,
+                message_id,
+                snapshots,
+                note_folders=note_folders,
+                private=private,
+                earlier=began,
+            )
             _log.warning("rewind completed that an earlier process began", message=message_id)
         else:
             await writer.commit(None, facts=_ended(began))

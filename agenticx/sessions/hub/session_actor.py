@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -421,8 +421,15 @@ class SessionActor:
 
     async def _recover_facts(self, loaded: Loaded) -> None:
         """Complete a rewind, go on with the queued messages, and announce a name; the caller holds the lock."""
-        private = self._services.settings.private_paths
-        await complete_rewind(self._services.log, self.session, self._writer, loaded, self._snapshots, private=private)
+        await complete_rewind(
+            self._services.log,
+            self.session,
+            self._writer,
+            loaded,
+            self._snapshots,
+            note_folders=await self._note_folders(),
+            private=self._services.settings.private_paths,
+        )
         for fact in loaded.open_facts:
             if fact.kind == "message_posted" and self._queue.get(fact.key) is None:
                 self._queue.add(QueuedMessage.from_fact(self.id, fact))
@@ -494,8 +501,19 @@ class SessionActor:
             await self._dispatch()
             await self._check_free()
             self.turns.subagents.check_free()
-            log, private = self._services.log, self._services.settings.private_paths
-            return await rewind(log, self.session, self._writer, message_id, self._snapshots, private=private)
+            return await rewind(
+                self._services.log,
+                self.session,
+                self._writer,
+                message_id,
+                self._snapshots,
+                note_folders=await self._note_folders(),
+                private=self._services.settings.private_paths,
+            )
+
+    async def _note_folders(self) -> Collection[Path]:
+        """Return the folders outside the workspace in which a rewind restores files."""
+        return () if self._services.notes is None else await self._services.notes.folders()
 
     async def answer(self, given: commands.Answer | commands.AnswerQuestion) -> ConfirmAnswer | QuestionAnswer:
         """Answer a confirmation or a question of the agent, see `store_answer`."""

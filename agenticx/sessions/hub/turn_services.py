@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,6 +62,10 @@ class NoteSource(Protocol):
 
     async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
         """Let the tools for notes find those of a turn, in which the caller runs; return its notes if there are any."""
+        ...
+
+    async def folders(self) -> Collection[Path]:
+        """Return the folders of the vaults there are, in which the tools for notes write."""
         ...
 
     async def close(self) -> None:

@@ -391,7 +391,9 @@ async def _record(change: _Change, context: ToolContext, *, in_place: bool) -> N
         return
     target, before = change.target, change.before
     old_content = None if before is None else before.content
-    await context.snapshots.record_edit(context.call_id, target.path, old_content, change.content, in_place=in_place)
+    await context.snapshots.record_edit(
+        context.call_id, target.path, old_content, change.content, in_place=in_place, root=target.root
+    )
     read = _read_content(target)
     if (read and _digest(*read)) != (before and before.digest):
         raise ToolError(

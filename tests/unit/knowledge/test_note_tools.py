@@ -36,7 +36,7 @@ def file_delete(path: str) -> str:
     return "deleted"
 
 
-def opened(folder: Path, *script: Any) -> AbstractAsyncContextManager[Hub]:
+def opened(folder: Path, *script: Any, store: str = "memory://") -> AbstractAsyncContextManager[Hub]:
     """Open a hub with a vault `Notes` and a scripted model."""
     home = folder / "home"
     notes = folder / "Notes"
@@ -45,7 +45,7 @@ def opened(folder: Path, *script: Any) -> AbstractAsyncContextManager[Hub]:
     (folder / "work").mkdir(exist_ok=True)
     tools = [*builtin_tools(), web_fetch, file_delete]
     settings = load_settings({"home": home}, environ={})
-    return open_hub("memory://", model=ScriptedModel(script), tools=tools, workspace=folder / "work", settings=settings)
+    return open_hub(store, model=ScriptedModel(script), tools=tools, workspace=folder / "work", settings=settings)
 
 
 async def turn(hub: Hub, session_id: str, text: str, answer: ConfirmAnswer = NO) -> list[Any]:
@@ -126,6 +126,34 @@ async def test_notes_are_listed_linked_written_and_appended_to(tmp_path: Path) -
     assert "\n## Open\n\nBudget.\n- Team\n[end of" in found[4]["result"]
     assert [one["outcome"] for one in found[5:]] == [*["error"] * 6, "invalid_arguments"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Notes", "home", "work"]
+
+
+async def test_a_rewind_takes_writes_of_notes_back_and_its_undo_makes_them_again(tmp_path: Path) -> None:
+    script = [
+        [call("note_append", {"path": "Lease", "text": "Call them."})],
+        [call("note_write", {"path": "Work/Heron", "content": "# Heron\n"})],
+        "Done.",
+    ]
+    async with opened(tmp_path, *script, store=f"sqlite:///{tmp_path}/chat.db") as hub:
+        lease, heron = tmp_path / "Notes/Lease.md", tmp_path / "Notes/Work/Heron.md"
+        lease.write_text("# Lease\n")
+        session = await hub.create()
+        await turn(hub, session.id, "Write", YES)
+        assert (lease.read_text(), heron.read_text()) == ("# Lease\nCall them.\n", "# Heron\n")
+
+        back = await hub.rewind(session.id, None)
+        assert [(file.path, file.outcome) for file in back.files] == [(str(lease), "restored"), (str(heron), "removed")]
+        assert (lease.read_text(), heron.exists()) == ("# Lease\n", False)
+        await hub.rewind(session.id, back.undo)
+        assert (lease.read_text(), heron.read_text()) == ("# Lease\nCall them.\n", "# Heron\n")
+        registry = VaultRegistry(tmp_path / "home")
+        registry.remove(registry.list()[0])
+        left = await hub.rewind(session.id, None)
+
+    assert [(file.outcome, (file.reason or "").partition("folder that ")[2]) for file in left.files] == [
+        ("left", "is no vault of notes any more.")
+    ] * 2
+    assert (lease.read_text(), heron.read_text()) == ("# Lease\nCall them.\n", "# Heron\n")
 
 
 async def test_a_session_uses_only_its_vaults_and_none_has_tools_without_any(tmp_path: Path) -> None:

@@ -368,6 +368,53 @@ async def fork(folder: SnapshotSessions, session_id: str, other_id: str, calls: 
     return await folder.reopen(other_id)
 
 
+async def test_a_file_outside_the_workspace_is_restored_in_its_vault_alone(tmp_path: Path, workspace: Path) -> None:
+    folder, notes = SnapshotSessions(tmp_path / "home", workspace=workspace), tmp_path / "Notes"
+    notes.mkdir()
+    note = notes / "Lease.md"
+    note.write_text("old")
+    await write(folder, workspace, "call_1", "a.txt", "x")
+    await write(folder, notes, "call_1", "Lease.md", "new")
+    await write(folder, notes, "call_1", "Work/New.md", "new")
+    kept = await folder.session()
+    edits = [change for change in await kept.changes() if isinstance(change, FileEdit)]
+    assert [edit.root for edit in edits] == [None, str(notes), str(notes)]
+    forked = await fork(folder, "ses_1", "ses_2", {"call_1"})
+
+    no_vault = "It is outside the workspace, in a folder that is no vault of notes any more."
+    left = await restore_files(kept, workspace, undone={"call_1"}, redone=())
+    assert [(file.path, file.outcome, file.reason) for file in left] == [
+        ("a.txt", "removed", None),
+        (str(note), "left", no_vault),
+        (str(notes / "Work/New.md"), "left", no_vault),
+    ]
+    back = await restore_files(forked, workspace, undone={"call_1"}, redone=(), note_folders=[notes])
+    assert back[1:] == [
+        RestoredFile(str(note), "restored", version=_version(note)),
+        RestoredFile(str(notes / "Work/New.md"), "removed"),
+    ]
+    assert (note.read_text(), (notes / "Work/New.md").exists()) == ("old", False)
+    forth = await restore_files(forked, workspace, undone=(), redone={"call_1"}, note_folders=[notes])
+    assert [file.outcome for file in forth[1:]] == ["restored", "restored"]
+
+    outside = tmp_path / "outside.md"
+    outside.write_text("new")
+    note.unlink()
+    note.symlink_to(outside)
+    (notes / "Work/New.md").write_text("by a person")
+    linked = await restore_files(forked, workspace, undone={"call_1"}, redone=(), note_folders=[notes])
+    assert [file.outcome for file in linked[1:]] == ["left", "left"]
+    notes.rename(tmp_path / "moved")
+    gone = await restore_files(forked, workspace, undone={"call_1"}, redone=(), note_folders=[notes])
+    notes.symlink_to(tmp_path / "moved")
+    swapped = await restore_files(forked, workspace, undone={"call_1"}, redone=(), note_folders=[notes])
+    private = await restore_files(
+        forked, workspace, undone={"call_1"}, redone=(), note_folders=[notes], private=[notes]
+    )
+    assert {file.outcome for file in [*gone[1:], *swapped[1:], *private[1:]]} == {"left"}
+    assert (outside.read_text(), (notes / "Work/New.md").read_text()) == ("new", "by a person")
+
+
 async def test_a_fork_of_a_damaged_list_is_damaged_too(folder: SnapshotSessions, workspace: Path) -> None:
     (write_old_lists(folder, workspace) / "edits.jsonl").write_text("\nnonsense\n\n")
     of_old_list = await fork(folder, "ses_1", "ses_2", {"call_1"})
@@ -474,9 +521,10 @@ async def test_no_forged_edit_leads_out_of_the_workspace_or_out_of_the_snapshots
         FileEdit("call_2", str(outside), None, one),
         FileEdit("call_3", f"{workspace}/../outside.txt", None, one),
         FileEdit("call_4", str(workspace / "a.txt"), "../stolen", one),
+        FileEdit("call_5", str(outside), None, one, root="/"),
     ]
     await folder.commit("ses_1", [change_fact(edit) for edit in forged])
-    calls = {f"call_{number}" for number in range(2, 5)}
+    calls = {f"call_{number}" for number in range(2, 6)}
     done = await restore_files(kept, workspace, undone=calls, redone=())
     assert [(file.path, file.outcome) for file in done] == [
         (str(outside), "left"),
