@@ -33,7 +33,8 @@ async def test_all_subagents_end_within_a_bounded_memory(tmp_path: Path, count: 
     settings = load_settings({**given, **whole, "max_tool_rounds": 60}, environ={})
     store = open_store(settings)
     spawning = [call("spawn_subagent", {"task": "Work", "name": "w", "model": "fake"})] * AT_ONCE
-    main = ScriptedModel([*([[*spawning, call("wait_subagents")]] * (number // AT_ONCE)), "Done."])
+    script = [*([[*spawning, call("wait_subagents")]] * (number // AT_ONCE)), "Done."]
+    main = ScriptedModel(script, name="openai-chat:main")  # of another provider, each sub-agent would ask
     async with FakeOpenAIServer([say("A result.")] * number) as provider:
         worker = resolve_model("openai-chat:fake-model", base_url=provider.base_url, api_key="k", settings=settings)
         models: dict[str | None, ChatModel] = {None: main, "fake": worker}
