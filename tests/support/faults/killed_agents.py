@@ -39,6 +39,8 @@ SERVER = {
     "model": "agents",
     "settings": {"compaction_threshold_messages": 100_000, "compaction_threshold_chars": 100_000_000},
 }
+KILLED_AFTER_ANSWER = 0.3
+"""The part of the answers to confirmations right after which the server is killed."""
 ENDS = ("subagent_completed", "subagent_error")
 
 
@@ -80,6 +82,7 @@ class KilledAgents(KillLoop):
     async def cycle(self) -> None:
         chosen = self.rng.sample(sorted(self.recorded.seen.sessions), self.busy_sessions)
         async with self.serve() as (studio, _, client):
+            self._running = studio
             kill = asyncio.create_task(self._kill_later(studio))
             async with asyncio.TaskGroup() as group:
                 for session in chosen:
@@ -92,7 +95,9 @@ class KilledAgents(KillLoop):
             if rng.random() < 0.2:
                 ways = ["reject", "queue", "queue", "steer", "steer", "interrupt"]
                 status = await self.send(client, session, rng.choice(ways))
-            await self._answer_all(client, rng, session_id=session)
+            answered = await self._answer_and_count(client, rng, session_id=session)
+            if answered and rng.random() < KILLED_AFTER_ANSWER:
+                await self._running.end()
             with suppress(httpx.TransportError):
                 await asyncio.sleep(rng.uniform(0, 0.03))
                 status = status and (await client.get("/api/health")).status_code
@@ -111,13 +116,16 @@ class KilledAgents(KillLoop):
         self.sent.accepted[text] = answer.status_code == 202
         return answer.status_code
 
-    async def _answer_all(self, client: httpx.AsyncClient, rng: random.Random, **of_session: str) -> None:
+    async def _answer_and_count(self, client: httpx.AsyncClient, rng: random.Random, **of_session: str) -> int:
+        """Answer open questions; return the number of confirmations among them."""
+        before = len(self.recorded.seen.answers)
         await super()._answer_all(client, rng, **of_session)
         with suppress(httpx.TransportError):
             waiting = await client.get("/api/questions", params=of_session)
             for question in waiting.json()["questions"]:
                 if rng.random() < 0.7:
                     await client.post(f"/api/questions/{question['id']}", json={"answer": "this one"})
+        return len(self.recorded.seen.answers) - before
 
     async def finish(self) -> list[str]:
         """Let everything end, have each session answer a last message, and check everything."""
@@ -134,7 +142,7 @@ class KilledAgents(KillLoop):
 
     async def _wait_until_idle(self, client: httpx.AsyncClient) -> None:
         while unended_turns(self.recorded.log()):
-            await self._answer_all(client, self.rng)
+            await self._answer_and_count(client, self.rng)
             await asyncio.sleep(0.05)
 
 
