@@ -97,6 +97,9 @@ class Settings(BaseModel):
     autonomous_agent_max_iterations: Annotated[int, integer(1, 120)] = Field(
         5, description="Model calls of a turn about notes whose mode was chosen; then it says what was found so far."
     )
+    autonomous_agent_enabled_tool_ids: Annotated[tuple[str, ...], list_of(r"[\w.-]+", "names of tools")] = Field(
+        (), description="Tools of such a turn, of those that its session has; empty: all."
+    )
     enable_inline_citations: Annotated[bool, switch()] = Field(
         True, description="Compare the citations of an answer with the notes that they name."
     )

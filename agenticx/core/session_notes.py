@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agenticx.clocks import Clock
+from agenticx.core.chain_limits import ChainLimits
 from agenticx.core.modes import Mode, ModeKind, detect_mode
 from agenticx.knowledge.registry import NOTE_TOOLS, VaultRegistry
+from agenticx.logs import get_logger
+from agenticx.runtime.session import Session
 from agenticx.sessions.hub.turn_services import NoteTurn
 from agenticx.sessions.store.records import SessionRecord, TurnRecord
 from agenticx.settings import Settings
@@ -20,11 +23,11 @@ from agenticx.tools.registry import Toolbox
 if TYPE_CHECKING:
     from agenticx.knowledge import Vaults
 
-__all__ = ["VAULT_TURN_SECONDS", "SessionNotes"]
+__all__ = ["SessionNotes"]
 
-VAULT_TURN_SECONDS = 300.0
-"""The longest time of a turn whose mode the user has chosen as vault; then it says what was found so far."""
 _KEPT_MODES = 1_000
+
+_log = get_logger(__name__)
 
 
 class SessionNotes:
@@ -68,17 +71,23 @@ class SessionNotes:
     async def enter(self, record: SessionRecord, turn: TurnRecord) -> NoteTurn | None:
         """Let the tools for notes find the vaults of a turn, in which the caller runs; return its notes.
 
-        A turn whose mode the user has chosen as vault has the limits of an `AgentChainRunner`.
+        A turn whose mode the user has chosen as vault has the limits of an `AgentChainRunner`. Without vaults there are
+        citations of passages that tools read elsewhere.
         """
+        elsewhere = NoteTurn(_ForeignPassages()) if self._settings.enable_inline_citations else None
         if not self._registry.has_vaults():
-            return None
+            return elsewhere
         from agenticx.core.turn_notes import SessionTurnNotes
         from agenticx.knowledge.tools import CURRENT_VAULTS, VaultAccess
 
         access = VaultAccess(self.vaults, record.vaults if turn.vaults is None else turn.vaults)
         CURRENT_VAULTS.set(access)
-        if not await access.list():
-            return None
+        try:
+            if not await access.list():
+                return elsewhere
+        except OSError as exc:
+            _log.warning("the vaults cannot be read; the turn goes on without them", error=str(exc))
+            return elsewhere
         if turn.mode is not None:
             mode = Mode(cast("ModeKind", turn.mode), "the user chose it", certain=True)
         else:
@@ -88,10 +97,17 @@ class SessionNotes:
             )
         self._remember(record.id, mode)
         notes = SessionTurnNotes(access, mode, has_citations=self._settings.enable_inline_citations)
+        await notes.check_indexes()
         if turn.mode != "vault":
             return NoteTurn(notes)
-        rounds = self._settings.autonomous_agent_max_iterations
-        return NoteTurn(notes, max_rounds=rounds, turn_seconds=VAULT_TURN_SECONDS, on_exhausted="partial")
+        limits = ChainLimits.from_settings(self._settings)
+        return NoteTurn(
+            notes,
+            max_rounds=limits.max_rounds,
+            turn_seconds=limits.turn_seconds,
+            on_exhausted=limits.on_exhausted,
+            enabled=limits.enabled,
+        )
 
     def _remember(self, session_id: str, mode: Mode) -> None:
         """Keep the mode for a next prompt that goes on with this one, of the 1,000 sessions used last."""
@@ -110,3 +126,21 @@ class SessionNotes:
         """Close the indexes."""
         if self._vaults is not None:
             await self._vaults.close()
+
+
+class _ForeignPassages:
+    """The notes of a turn without vaults, in which passages that tools read elsewhere are cited."""
+
+    mode = None
+    mode_reason = ""
+
+    async def begin(self, session: Session, window: int | None) -> None:
+        """Do nothing: there are no notes."""
+
+    async def cite(self, session: Session, text: str) -> Sequence[Mapping[str, Any]]:
+        """Return the citations of an answer."""
+        if "[^" not in text or not session.state.passages:
+            return ()
+        from agenticx.core.turn_notes import cite_passages
+
+        return await cite_passages(session, text, {})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from agenticx.core.context import ContextEnvelope, GivenPassage
 from agenticx.core.modes import Mode, ModeKind
@@ -14,15 +15,17 @@ from agenticx.errors import ToolError
 from agenticx.knowledge.citations import check_citations
 from agenticx.knowledge.index import VaultIndex
 from agenticx.knowledge.parsing import Passage
-from agenticx.knowledge.passages import number_passage, numbered_passages
+from agenticx.knowledge.passages import number_passage, numbered_passages, outdated_numbers
+from agenticx.knowledge.registry import VaultRecord
 from agenticx.knowledge.tools import VaultAccess, read_passage
+from agenticx.knowledge.vault import VaultMissing, decode_note, read_note
 from agenticx.knowledge.vaults import Vault
 from agenticx.logs import get_logger
 from agenticx.messages import UserMessage
 from agenticx.runtime.session import Session
 from agenticx.threads import run_in_thread
 
-__all__ = ["SessionTurnNotes"]
+__all__ = ["SessionTurnNotes", "cite_passages"]
 
 _WINDOW_SHARE = 0.4
 """The largest share of the model's window that notes may fill."""
@@ -34,16 +37,30 @@ _CHATTING = "The user is chatting: answer from what you know, and use tools only
 _NOTHING_FOUND = "A first search in the notes found nothing; search with other words, or say that they do not have it."
 _WITHOUT_NOTES = "If the passages do not answer the question, search further, or say that the notes do not have it."
 
+_CANNOT_READ = "The notes of {name!r} cannot be searched now ({reason}); answer without them, and say so."
+_INDEX_ERRORS = (sqlite3.Error, VaultMissing, OSError)
+"""What a vault's index or folder raises that cannot be read."""
+
+T = TypeVar("T")
+
 _log = get_logger(__name__)
 
 
 class SessionTurnNotes:
-    """The notes of one turn of a session, whose `access` says which vaults it may use."""
+    """The notes of one turn of a session, whose `access` says which vaults it may use; None for none.
 
-    def __init__(self, access: VaultAccess, mode: Mode, *, has_citations: bool = True) -> None:
+    `words` are the person's own, where the message has more than these. A vault that cannot be read ends no turn: the
+    model is told, and the log.
+    """
+
+    def __init__(
+        self, access: VaultAccess | None, mode: Mode, *, has_citations: bool = True, words: str | None = None
+    ) -> None:
         self._access = access
         self._mode = mode
         self._has_citations = has_citations
+        self._words = words
+        self._unreadable: dict[str, str] = {}  # names of vaults, with the reason
 
     @property
     def mode(self) -> ModeKind:
@@ -53,12 +70,27 @@ class SessionTurnNotes:
     def mode_reason(self) -> str:
         return self._mode.reason
 
+    async def check_indexes(self) -> None:
+        """Open the indexes for a turn of mode vault; without one that can be read the mode is agent, and says so."""
+        if self._mode.kind != "vault":
+            return
+        vaults = await self._list()
+        for vault in vaults:
+            try:
+                await vault.index()
+            except _INDEX_ERRORS as exc:
+                self._report_unreadable(vault, exc)
+        if self._unreadable and len(self._unreadable) == len(vaults):
+            names = ", ".join(map(repr, self._unreadable))
+            reason = f"{self._mode.reason}, but the index of {names} cannot be read"
+            self._mode = Mode("agent", reason, certain=False)
+
     async def begin(self, session: Session, window: int | None) -> None:
         """Pin the notes that the user names, search if the mode is vault, and put the passages before the message."""
         for at in range(len(session.messages) - 1, -1, -1):
             raw = session.messages[at]
             if isinstance(raw, UserMessage) and not raw.injected:
-                envelope = await self._envelope(session, raw, window)
+                envelope = await self.make_envelope(session, raw, window)
                 if (message := envelope.notes_message()) is not None:
                     session.messages.insert(at, message)
                 return
@@ -67,22 +99,32 @@ class SessionTurnNotes:
         """Return the citations of an answer, compared with the notes as they are now."""
         if not self._has_citations or "[^" not in text:
             return ()
-        numbered = numbered_passages(session.state)
-        vaults = {vault.record.id: vault for vault in await self._access.list()}
-        indexes = {vault_id: await vault.index() for vault_id, vault in vaults.items()}
-        return await run_in_thread(_citations, text, numbered, indexes, vaults, name="agx citations")
+        return await cite_passages(session, text, {vault.record.id: vault.record for vault in await self._list()})
 
-    async def _envelope(self, session: Session, raw: UserMessage, window: int | None) -> ContextEnvelope:
+    async def make_envelope(self, session: Session, raw: UserMessage, window: int | None) -> ContextEnvelope:
+        """Return the context of the turn with the person's message `raw`."""
         budget = _Budget(int((window or _UNKNOWN_WINDOW) * _TOKEN_CHARS * _WINDOW_SHARE))
-        vaults = await self._access.list()
-        pinned, remarks = await self._pinned(session, raw.content, vaults, budget)
+        vaults = await self._list()
+        words = raw.content if self._words is None else self._words
+        pinned, remarks = await self._pinned(session, words, vaults, budget)
         smart: list[GivenPassage] = []
         if self._mode.kind == "vault":
-            smart = await self._found(session, raw.content, vaults, budget)
+            smart = await self._found(session, words, vaults, budget)
+        remarks += await self._changes(session, vaults, pinned, smart, budget)
+        remarks += [_CANNOT_READ.format(name=name, reason=reason) for name, reason in self._unreadable.items()]
+        if self._mode.kind == "vault" and len(self._unreadable) < len(vaults):
             remarks.append(_WITHOUT_NOTES if smart or pinned else _NOTHING_FOUND)
         if self._mode.kind == "chat":
             remarks.append(_CHATTING)
         return ContextEnvelope(notes=pinned, smart=smart, raw=raw, left_out=budget.left_out, remarks=remarks)
+
+    async def _list(self) -> Sequence[Vault]:
+        """Return the vaults; none if their folder cannot be read, which the log says."""
+        try:
+            return () if self._access is None else await self._access.list()
+        except OSError as exc:
+            _log.warning("the vaults cannot be read; the turn goes on without them", error=str(exc))
+            return ()
 
     async def _pinned(
         self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget
@@ -91,22 +133,83 @@ class SessionTurnNotes:
         given: list[GivenPassage] = []
         remarks: list[str] = []
         for name in list(dict.fromkeys(_NOTE_MARK.findall(text)))[:_MAX_PINNED]:
-            found = [(vault, path) for vault in vaults for path in await vault.call(partial(_paths, name))]
+            found = [(vault, path) for vault in vaults for path in await self._call(vault, partial(_paths, name), [])]
             if len(found) > 1:
                 remarks.append(f"[[{name}]] is the name of {len(found)} notes; all of them are here.")
-            if not found:
+            if not found and not self._unreadable:
                 remarks.append(f"[[{name}]] is the name of no note.")
             for vault, path in found:
-                passage, is_cut = await vault.call(partial(_whole, path))
+                whole = await self._call(vault, partial(_whole, path), None)
+                if whole is None:
+                    remarks.append(f"{path} cannot be read now.")
+                    continue
+                passage, is_cut = whole
                 if is_cut:
                     remarks.append(f"{path} is longer than what is here; note_read has its sections.")
-                given += self._given(session, vault, passage, len(vaults) > 1, budget)
+                given += self._given(session, vault, passage, len(vaults) > 1, budget, is_pinned=True)
         return given, remarks
+
+    async def _call(self, vault: Vault, function: Callable[[VaultIndex], T], otherwise: T) -> T:
+        """Return the result of `function` for a vault's index, or `otherwise` if that or the note cannot be read."""
+        if vault.record.name in self._unreadable:
+            return otherwise
+        try:
+            return await vault.call(function)
+        except _INDEX_ERRORS as exc:
+            self._report_unreadable(vault, exc)
+        except ToolError as exc:  # the note has just gone
+            _log.warning("a note cannot be read", vault=vault.record.name, error=str(exc))
+        return otherwise
+
+    def _report_unreadable(self, vault: Vault, error: Exception) -> None:
+        _log.warning("the index of a vault cannot be read; the turn goes on", vault=vault.record.name, error=str(error))
+        self._unreadable[vault.record.name] = str(error)
+
+    async def _changes(
+        self,
+        session: Session,
+        vaults: Sequence[Vault],
+        given_notes: list[GivenPassage],
+        smart: Sequence[GivenPassage],
+        budget: _Budget,
+    ) -> list[str]:
+        """Return remarks on passages whose notes have changed; a pinned note is added to `given_notes` again.
+
+        What was pinned is looked at in each turn, any other note if it is given again in this one.
+        """
+        state, remarks = session.state, list[str]()
+        pinned: dict[tuple[str, str], list[int]] = {}
+        for number, row in enumerate(state.passages, start=1):
+            if row.get("pinned") and row["text"] and not row.get("outdated"):
+                pinned.setdefault((row["vault"], row["path"]), []).append(number)
+        rows = (state.passages[one.number - 1] for one in (*given_notes, *smart))
+        again = {(row["vault"], row["path"]) for row in rows}
+        by_id = {vault.record.id: vault for vault in vaults}
+        for vault_id, path in sorted(pinned.keys() | again):
+            if (vault := by_id.get(vault_id)) is None or vault.record.name in self._unreadable:
+                continue
+            text = await run_in_thread(_note_text, vault.record, path, name="agx vault")
+            numbers = pinned.get((vault_id, path), [])
+            whole = None if text is None or not numbers else await self._call(vault, partial(_whole, path), None)
+            old = [n for n in numbers if whole is not None and state.passages[n - 1]["sha256"] != whole[0].sha256]
+            for number in old:
+                state.passages[number - 1]["outdated"] = True
+            if whole is not None and old == numbers:
+                given_notes += self._given(session, vault, whole[0], len(vaults) > 1, budget, is_pinned=True)
+            if outdated := sorted([*old, *outdated_numbers(state, vault_id, path, text)]):
+                remarks.append(_outdated(outdated, path, text))
+        return remarks
 
     async def _found(self, session: Session, text: str, vaults: Sequence[Vault], budget: _Budget) -> list[GivenPassage]:
         given: list[GivenPassage] = []
         for vault in vaults:
-            found = await vault.search(text)
+            if vault.record.name in self._unreadable:
+                continue
+            try:
+                found = await vault.search(text)
+            except _INDEX_ERRORS as exc:
+                self._report_unreadable(vault, exc)
+                continue
             if found.problem is not None:
                 _log.warning("a vault cannot be read; its last state is used", vault=vault.record.name)
             for result in found.results:
@@ -114,15 +217,30 @@ class SessionTurnNotes:
         return given
 
     def _given(
-        self, session: Session, vault: Vault, passage: Passage, is_one_of_several: bool, budget: _Budget
+        self,
+        session: Session,
+        vault: Vault,
+        passage: Passage,
+        is_one_of_several: bool,
+        budget: _Budget,
+        *,
+        is_pinned: bool = False,
     ) -> list[GivenPassage]:
         """Return the passage with its number, or nothing if there is no room for it."""
         state, before = session.state, len(session.state.passages)
         if not budget.take(passage):
             return []
         number = number_passage(state, vault.record.id, passage)
+        if is_pinned:
+            state.passages[number - 1]["pinned"] = True
+        state.passages[number - 1].pop("outdated", None)  # it is what the note says now
         known = number <= before and any(f"[passage {number}: " in message.content for message in session.messages)
         return [GivenPassage(number, passage, vault.record.name if is_one_of_several else None, known)]
+
+
+async def cite_passages(session: Session, text: str, vaults: Mapping[str, VaultRecord]) -> Sequence[Mapping[str, Any]]:
+    """Return the citations of an answer, compared with the notes of `vaults`, by id, as they are now."""
+    return await run_in_thread(_citations, text, numbered_passages(session.state), vaults, name="agx citations")
 
 
 class _Budget:
@@ -140,6 +258,11 @@ class _Budget:
         return True
 
 
+def _outdated(numbers: Sequence[int], path: str, text: str | None) -> str:
+    names = ", ".join(f"passage {number}" for number in numbers)
+    return f"Outdated: {names}; {path} {'is gone' if text is None else 'has changed'}."
+
+
 def _paths(name: str, index: VaultIndex) -> list[str]:
     return [note.path for note in index.find_notes(name)]
 
@@ -148,32 +271,43 @@ def _whole(path: str, index: VaultIndex) -> tuple[Passage, bool]:
     return read_passage(index, path, None)
 
 
-def _citations(
-    text: str,
-    numbered: Mapping[int, tuple[str, Passage]],
-    indexes: Mapping[str, VaultIndex],
-    vaults: Mapping[str, Vault],
-) -> list[dict[str, Any]]:
-    """Return the payloads of citations; blocks."""
-    passages = {
-        number: replace(passage, path=f"{vault_id}:{passage.path}") for number, (vault_id, passage) in numbered.items()
-    }
+def _note_text(vault: VaultRecord, path: str) -> str | None:
+    """Return the text of a note as it is now, None if it is gone; blocks."""
+    try:
+        return decode_note(read_note(vault.path, path)).text
+    except (ToolError, OSError):
+        return None
 
-    def read(place: str) -> str | None:
-        vault_id, _, path = place.partition(":")
-        try:
-            return indexes[vault_id].read(path).text
-        except (KeyError, ToolError):  # the vault was removed, or the note
-            return None
+
+def _citations(
+    text: str, numbered: Mapping[int, tuple[str | None, Passage]], vaults: Mapping[str, VaultRecord]
+) -> list[dict[str, Any]]:
+    """Return the payloads of citations; blocks.
+
+    A passage with a URL is compared with its text as it was read.
+    """
+    keys = {number: f"{vault_id or number}:{passage.path}" for number, (vault_id, passage) in numbered.items()}
+    places = {keys[number]: place for number, place in numbered.items()}
+    passages = {number: replace(passage, path=keys[number]) for number, (_, passage) in numbered.items()}
+
+    def read(key: str) -> str | None:
+        vault_id, passage = places[key]
+        if vault_id is None:
+            return passage.text
+        return _note_text(vaults[vault_id], passage.path) if vault_id in vaults else None
 
     payloads: list[dict[str, Any]] = []
     for cited in check_citations(text, passages, read):
-        vault_id, _, path = cited.path.partition(":")
+        vault_id, passage = places[cited.path]
+        if vault_id is None:
+            place = {"url": passage.path}
+        else:
+            name = vaults[vault_id].name if vault_id in vaults else vault_id
+            place = {"vault": name, "path": passage.path}
         payload: dict[str, Any] = {
             "marker": cited.marker,
             "status": cited.status,
-            "vault": vaults[vault_id].record.name if vault_id in vaults else vault_id,
-            "path": path,
+            **place,
             "line_start": cited.line_start,
             "line_end": cited.line_end,
             "quote": cited.quote,

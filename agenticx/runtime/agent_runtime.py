@@ -29,6 +29,7 @@ from agenticx.llms.base import ChatModel, ModelRequest, Reply, ToolSchema, close
 from agenticx.llms.duck_typed.model import adapt
 from agenticx.llms.openai_rows import user_message
 from agenticx.llms.sampling import NO_SAMPLING, Sampling, check_sampling
+from agenticx.logs import get_logger
 from agenticx.messages import ToolCall
 from agenticx.runtime.calls.authorization import CallAuthorizer
 from agenticx.runtime.calls.inline import read_inline_calls
@@ -42,6 +43,7 @@ from agenticx.runtime.hooks import AgentHook, HookRegistry
 from agenticx.runtime.interrupts import Interrupts, StopSignal, TurnInterrupted, check_stop_signal
 from agenticx.runtime.loop_detector import LoopDetector
 from agenticx.runtime.model_call import call_model
+from agenticx.runtime.partial_results import composed_answer
 from agenticx.runtime.refused_files import record_refused_files
 from agenticx.runtime.request import RequestBuilder
 from agenticx.runtime.results import RunMethods, UserInput
@@ -63,6 +65,8 @@ __all__ = ["MAIN_AGENT", "AgentRuntime"]
 MAIN_AGENT = "meta"
 """The name of the agent that the user talks to directly, if it is given no other."""
 _DEFAULT_TOOL_ROUNDS = 10
+
+_log = get_logger(__name__)
 
 
 class AgentRuntime(RunMethods):
@@ -356,8 +360,14 @@ class AgentRuntime(RunMethods):
         except TurnInterrupted as exc:
             if exc.reason != "timeout.turn" or turn.on_exhausted != "partial":
                 raise
-            async with turn.renew_interrupts(self._seconds_of(turn.context)):
-                await self._partial_answer(turn)
+            try:
+                async with turn.renew_interrupts(self._seconds_of(turn.context)):
+                    await self._partial_answer(turn)
+            except TurnInterrupted as again:
+                if again.reason != "timeout.turn":
+                    raise
+                async with turn.renew_interrupts():
+                    await self._compose_answer(turn, again)
 
     # --- the turn on one screen ---------------------------------------------------------------------------------------
 
@@ -504,9 +514,24 @@ class AgentRuntime(RunMethods):
         text = "You are out of rounds or time. Without calling tools, say what you found and what is missing."
         turn.append_reminder(text)
         request = replace(await self._request_builder.prepare(turn), tools=(), tool_choice="none", output_schema=None)
-        reply, message_id = await self._think(turn, request)
+        try:
+            reply, message_id = await self._think(turn, request)
+        except ModelError as failure:
+            return await self._compose_answer(turn, failure)
         turn.append_reply(reply, message_id)
+        if not reply.text.strip() and (text := self._composed_text(turn)):
+            return await self._endings.composed(turn, text)
         await self._endings.final(turn, reply.text, message_id, "partial")
+
+    async def _compose_answer(self, turn: Turn, failure: AgenticXError) -> None:
+        """End the turn with the results so far, of which the model said nothing; raise `failure` if there are none."""
+        if not (text := self._composed_text(turn)):
+            raise failure
+        _log.warning("a partial answer is made of the results, without the model", reason=str(failure))
+        await self._endings.composed(turn, text)
+
+    def _composed_text(self, turn: Turn) -> str:
+        return composed_answer(turn.own_messages(), turn.session.state.passages)
 
 
 def _has_senders(session: Session) -> bool:

@@ -113,6 +113,13 @@ class Endings:
             turn.emit(EventType.TOKEN, {"text": text, "message_id": message_id, "offset": 0})
         await self.final(turn, text, message_id, reason, **more)
 
+    async def composed(self, turn: Turn, text: str) -> None:
+        """End the turn with a partial answer that no model wrote."""
+        message_id = new_id("msg")
+        turn.append(AssistantMessage(content=text, message_id=message_id))
+        turn.enter("responding")
+        await self._emit_answer(turn, text, message_id, "partial")
+
     def checkpoint(self, turn: Turn) -> None:
         """Emit `subagent_checkpoint` between rounds, in every eighth round of an agent other than the main one."""
         if turn.on_exhausted == "pause" and turn.round % CHECKPOINT_ROUNDS == 0:

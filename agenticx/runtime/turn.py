@@ -222,6 +222,7 @@ class Turn:
     channel: Channel = field(default_factory=Channel)
     loop: asyncio.AbstractEventLoop | None = None
     interrupts: Interrupts = field(default_factory=Interrupts)
+    message_id: str = ""
     round: int = 0
     state: TurnState = "idle"
     usage: Usage | None = None
@@ -322,8 +323,19 @@ class Turn:
         mode = {} if notes is None else {"mode": notes.mode, "mode_reason": notes.mode_reason}
         optional = {**ids, **attachment_data(message), **mode}
         self.emit(EventType.TURN_STARTED, started | {key: value for key, value in optional.items() if value})
+        self.message_id = message.message_id
         if not context.continues:
             self.append(message)
+
+    def own_messages(self) -> Sequence[Message]:
+        """Return the messages of this turn: the user's, what was injected just before it, and what followed."""
+        messages = self.session.messages
+        said = [index for index, message in enumerate(messages) if _is_of_user(message)]
+        own = (index for index in said if messages[index].message_id == self.message_id)
+        start = next(own, said[-1] if said else 0)
+        while start and isinstance(before := messages[start - 1], UserMessage) and before.injected:
+            start -= 1
+        return messages[start:]
 
     async def end_children(self) -> None:
         """Stop the turns below this one, but for those that outlive it, and wait until their ends are written."""
@@ -508,6 +520,10 @@ class Turn:
         """Report a failed observer hook as a non-fatal error; the turn continues."""
         _log.warning("a hook failed", reason=str(failure))
         self.emit(EventType.ERROR, {"text": str(failure), "code": "hook_failed", "fatal": False})
+
+
+def _is_of_user(message: Message) -> bool:
+    return isinstance(message, UserMessage) and not message.injected
 
 
 def attachment_data(message: UserMessage) -> dict[str, Any]:

@@ -11,10 +11,10 @@ __all__ = ["TurnNotes"]
 
 
 class TurnNotes(Protocol):
-    """The notes of one turn; `mode` and `mode_reason` are said in its `turn_started`."""
+    """The notes of one turn; `mode` and `mode_reason` are said in its `turn_started` if there is a mode."""
 
     @property
-    def mode(self) -> Literal["chat", "vault", "agent"]: ...
+    def mode(self) -> Literal["chat", "vault", "agent"] | None: ...
     @property
     def mode_reason(self) -> str: ...
 

@@ -207,7 +207,7 @@ class TurnRunner:
             session,
             partial(self._write_events, running),
             running.stop,
-            tools=setup.tools,
+            tools=setup.tools if notes is None or notes.enabled is None else notes.enabled(setup.tools),
             system_prompt=configuration.system_prompt,
             sampling=running.turn.sampling,
             context=context,

@@ -27,6 +27,7 @@ from agenticx.settings import PROJECT_FILE, Settings, prompt_text
 from agenticx.threads import run_in_thread
 from agenticx.tools.agents_files import find_agents_files, instructions_prompt
 from agenticx.tools.base import Tool, is_idempotent
+from agenticx.tools.registry import Toolbox
 
 __all__ = ["AgentSource", "NoteSource", "NoteTurn", "TeamSource", "TurnConfiguration", "TurnServices", "TurnSetup"]
 
@@ -87,12 +88,16 @@ class TeamSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoteTurn:
-    """The notes of a turn, and its limits where they are others than those of any turn."""
+    """The notes of a turn, and its limits where they are others than those of any turn.
+
+    `enabled` returns those of the session's tools that it may use.
+    """
 
     notes: TurnNotes
     max_rounds: int | None = None
     turn_seconds: float | None = None
     on_exhausted: OnExhausted | None = None
+    enabled: Callable[[Sequence[Tool]], Toolbox] | None = None
 
 
 @dataclass(frozen=True, slots=True)
